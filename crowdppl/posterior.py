@@ -98,7 +98,7 @@ class Posterior(Fit):
         return tables.to_arrow(self)
 
     def truth(self, level: float = 0.95) -> pd.DataFrame:
-        """Estimate, standard deviation and interval of each item's truth, nominal or ordinal.
+        """Estimate, standard deviation and interval of each item's truth, a class, a grade or a number.
 
         See ``crowdppl.results.tables.truth``.
         """

@@ -9,8 +9,9 @@ import numpy as np
 import crowdppl
 from crowdppl.criticism.doubts import doubts
 from crowdppl.data.annotations import Annotations
-from crowdppl.inference.result import FitResult, SiteResult
+from crowdppl.inference.result import SiteResult
 from crowdppl.posterior import Posterior
+from tests.class_result import class_result
 from tests.crowd import annotations
 
 CONFUSION = ("annotator", "truth", "label")
@@ -49,7 +50,7 @@ def handmade(given: list[int], n_classes: int = 2, **parts: Any) -> Posterior:
         "prevalence": np.full(n_classes, 1 / n_classes),
     }
     model = crowdppl.method("bayesian_dawid_skene")
-    return Posterior(model, "handmade", "em", data, FitResult(**(point | parts)))
+    return Posterior(model, "handmade", "em", data, class_result(**(point | parts)))
 
 
 def site(dims: tuple[str, ...], *shape: int, family: str = "point") -> SiteResult:

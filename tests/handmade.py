@@ -9,10 +9,11 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb, to_rgba
 
 from crowdppl.data.annotations import Annotations
-from crowdppl.inference.result import FitResult, OnDemand, SiteResult, TableDraws
+from crowdppl.inference.result import OnDemand, SiteResult, TableDraws
 from crowdppl.plots.axes import ACCENT
 from crowdppl.posterior import Posterior
 from crowdppl.primitives.model import Card
+from tests.class_result import class_result
 
 
 class Handmade:
@@ -37,7 +38,7 @@ def posterior(n_annotators: int = 3, n_classes: int = 2, drawn: bool = True, **d
         "ability": SiteResult("ability", ("annotator",), "draws", {"draws": chains}),
         "prevalence": SiteResult("prevalence", ("class",), "draws", {"draws": shares.reshape(4, 25, -1)}),
     }
-    found = FitResult(
+    found = class_result(
         sites=sites if drawn else {},
         probabilities=stream.dirichlet(np.ones(n_classes), 20),
         table=tables.mean(0),

@@ -10,6 +10,7 @@ from crowdppl.data.annotations import Annotations
 from crowdppl.inference.result import FitResult
 from crowdppl.posterior import Posterior
 from crowdppl.primitives.model import Card
+from tests.class_result import class_result
 
 ITEMS = [10, 7, 7, 7, 9, 9, 10, 10]
 ANNOTATORS = ["b", "a", "b", "c", "a", "b", "a", "c"]
@@ -37,7 +38,7 @@ def result(**parts: Any) -> FitResult:
         "prevalence": SHARE,
         "diagnostics": {"converged": True, "iterations": 3, "objective": -5.0, "objectives": [-9.0, -6.0, -5.0]},
     }
-    return FitResult(**(point | parts))
+    return class_result(**(point | parts))
 
 
 def posterior(found: FitResult | None = None, inference: str = "em", **options: Any) -> Posterior:

@@ -62,6 +62,19 @@ def from_dirichlet(concentration: np.ndarray, level: float) -> Estimate:
     return Estimate(mean, np.sqrt(mean * (1 - mean) / (total + 1)), low, high)
 
 
+def from_moments(mean: np.ndarray, sd: np.ndarray, level: float, positive: bool = False) -> Estimate:
+    """An estimate by a normal distribution of this mean and standard deviation, or a Gamma where it is positive."""
+    from scipy.stats import gamma, norm  # slow to import
+
+    check_level(level)
+    if not positive:
+        low, high = (norm.ppf(q, mean, sd) for q in _tails(level))
+        return Estimate(mean, sd, low, high)
+    shape = (mean / np.maximum(sd, 1e-12)) ** 2
+    low, high = (gamma.ppf(q, shape, scale=mean / shape) for q in _tails(level))
+    return Estimate(mean, sd, low, high)
+
+
 def check_level(level: float) -> None:
     """Checks the probability of an interval."""
     share_between("level", level, "0.95 means a 95 % interval")

@@ -76,6 +76,8 @@ def doubts(posterior: Fit, thorough: bool = False) -> tuple[Doubt, ...]:
       of fits; else, after maximum likelihood with a confusion matrix for each annotator, each label without
       itself in its annotator's row. Of a corrected posterior, the method's own predictions.
 
+    Where labels are numbers, there are those that the method itself offers.
+
     Args:
         thorough: whether to fit again, ten times in all, for more doubts; gibbs then takes 200 sweeps at most.
 
@@ -84,6 +86,8 @@ def doubts(posterior: Fit, thorough: bool = False) -> tuple[Doubt, ...]:
         ()
     """
     thorough = switch("thorough", thorough)
+    if posterior.data.n_classes == 0:
+        return tuple(doubts_of_model(posterior))
     counts = cell_counts(posterior.data.blocks)[:, : posterior.data.n_classes]
     # Labels of each annotator that name a class, and all those before an update, abstentions included.
     given = counts.sum(1) + (0 if posterior.memory is None else posterior.memory.labels)

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from crowdppl.core.validation import no_annotations, require_data, warn
 from crowdppl.data.blocks import (
+    NUMBER,
     Block,
     count_repeats,
     join_blocks,
@@ -52,6 +53,7 @@ from crowdppl.data.ids import (
     read_label_set,
 )
 from crowdppl.data.kinds import require_categories
+from crowdppl.data.numbers import NUMBERS, label_set_of, with_numbers
 from crowdppl.data.tables import (
     Rows,
     coded_table,
@@ -81,8 +83,9 @@ class Options(TypedDict, total=False):
         informative_abstentions: whether declining may depend on the class, so that an abstention is evidence of it.
             By default each annotator declines at a rate of their own, whatever the class.
         kind: "nominal", or "ordinal" where the order of classes means something: that of ``classes``, else
-            that of labels as numbers. By default nominal, and labels that seem to be measurements, sets of classes
-            or JSON are refused; ``kind`` or ``classes`` says that they are categories all the same.
+            that of labels as numbers; "real" where labels are numbers and no classes. By default nominal, and labels
+            that seem to be measurements, sets of classes or JSON are refused; ``kind`` or ``classes`` says what
+            they are all the same.
         gold: series or mapping from item id to known class, for some or all items.
         features: DataFrame by item id, or array (N, ...) or torch Dataset whose rows belong to ``items``; rows of a
             dataset are read when a network asks for them.
@@ -140,6 +143,12 @@ def code_rows(rows: Rows, options: Options) -> Coded:
     return Coded(items, annotators, alphabet, item, annotator, answer)
 
 
+def _kind(options: Options) -> str:
+    """The kind of labels."""
+    like = options.get("like")
+    return options.get("kind") or "nominal" if like is None else like.kind
+
+
 def _answers(rows: Rows, options: Options) -> tuple[LabelSet, np.ndarray | None]:
     like, classes = options.get("like"), options.get("classes")
     away = listed(options.get("abstentions", ()), "abstentions")
@@ -147,6 +156,11 @@ def _answers(rows: Rows, options: Options) -> tuple[LabelSet, np.ndarray | None]
     if like is not None and (classes is not None or away or informative):
         raise DataError("like= settles them: leave out classes=, abstentions= and informative_abstentions=")
     classes = None if classes is None else listed(classes, "classes")
+    kind = NUMBERS.get(_kind(options))
+    if kind is not None:
+        if classes is not None or away:
+            raise DataError(f"labels of kind={kind.name!r} are numbers: leave out classes= and abstentions=")
+        return label_set_of(kind), None if rows.label is None else rows.label.codes
     labels = None
     if rows.label is not None:
         named = classes is not None or like is not None
@@ -292,6 +306,8 @@ class Annotations:
             TypeError: for an unknown option.
         """
         check_options(options)
+        kind = NUMBERS.get(_kind(options))
+        rows = rows if kind is None else with_numbers(rows, kind)
         coded = code_rows(rows, options)
         if coded.answer is not None and not _said_to_be_classes(rows.label, options):
             require_categories(coded.alphabet.classes.ids, coded.item, coded.answer, rows.place)
@@ -309,6 +325,7 @@ class Annotations:
             order, blocks = left.blocks()
         columns = rows.columns if kept is None or rows.columns is None else rows.columns.iloc[kept]
         columns = None if columns is None else columns.iloc[left.by_code].reset_index(drop=True)
+        numbers = () if kind is None or rows.label is None else (NUMBER,)
         counts = cell_counts(blocks)
         may = _abstainers(left, counts, options.get("like"))
         shared: dict[str, Any] = {
@@ -321,7 +338,9 @@ class Annotations:
             item_book=coded.items,
             annotator_book=coded.annotators,
             alphabet=coded.alphabet,
-            blocks=with_covariates(blocks, order, of_items, of_annotators, some_columns(columns, names)),
+            blocks=with_covariates(
+                blocks, order, of_items, of_annotators, some_columns(columns, (*numbers, *names))
+            ),
             order=order,
             gold_codes=gold,
             features=feature_table(options.get("features"), options.get("items"), coded.items),
@@ -373,17 +392,25 @@ class Annotations:
 
     @property
     def classes(self) -> pd.Index[Any]:
-        """Classes in their order."""
+        """Classes in their order; DataError where labels are numbers."""
+        self._require_classes()
         return self.alphabet.classes.ids.rename("class")
 
     @property
     def answers(self) -> pd.Index[Any]:
-        """Classes, then abstentions."""
+        """Classes, then abstentions; DataError where labels are numbers."""
+        self._require_classes()
         return self.alphabet.book.ids.rename("answer")
+
+    def _require_classes(self) -> None:
+        if self.alphabet.n_classes == 0:
+            raise DataError(
+                f"labels of kind {self.kind!r} are numbers and have no classes; what needs these cannot be"
+            )
 
     @property
     def kind(self) -> str:
-        """ "nominal" or "ordinal"."""
+        """ "nominal" or "ordinal"; "real" where labels are numbers."""
         return self.alphabet.kind
 
     @property
@@ -404,6 +431,12 @@ class Annotations:
         """Covariates of each label, in the order of ``frame()``, or None."""
         return some_columns(self.columns, self.label_names)
 
+    @property
+    def label_columns(self) -> pd.DataFrame | None:
+        """What models read of each label: itself where it is a number, and covariates; None for neither."""
+        numbers = (NUMBER,) if self.alphabet.n_classes == 0 and self.blocks[0].has_labels else ()
+        return some_columns(self.columns, (*numbers, *self.label_names))
+
     def frame(self) -> pd.DataFrame:
         """All rows: item, annotator, label (unless a design) and further columns, in codebook order."""
         rows = pd.DataFrame({name: ids[codes] for name, (ids, codes) in self._coded().items()})
@@ -416,7 +449,7 @@ class Annotations:
     def _coded(self) -> dict[str, tuple[pd.Index[Any], np.ndarray]]:
         """The ids of each column of rows, and each row's code."""
         ids = {"item": self.items, "annotator": self.annotators}
-        ids |= {"label": self.answers} if self.blocks[0].has_labels else {}
+        ids |= {"label": self.answers} if self.blocks[0].has_labels and self.n_classes else {}
         return {name: (ids[name], codes) for name, codes in zip(ids, self.label_codes(), strict=False)}
 
     def label_codes(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -443,13 +476,15 @@ class Annotations:
         """All items as one block, built once."""
         return self._whole
 
-    def answered(self, cells: Sequence[Tensor]) -> Annotations:
-        """The same design with other labels: for each block int32 (S,), as ``primitives.annotate`` draws them.
+    def answered(self, labels: Sequence[Tensor]) -> Annotations:
+        """The same design with other labels: for each block (S,), as ``primitives.annotate`` draws them.
 
         Labels of an item are sorted, so that those of an annotator who labels it twice may trade places, and their
         columns with them.
         """
-        drawn = [cell.cpu().to(torch.int32) for cell in cells]
+        if self.n_classes == 0:
+            return self._numbered(torch.cat([label.cpu() for label in labels]).numpy())
+        drawn = [cell.cpu().to(torch.int32) for cell in labels]
         blocks = [block.answered(cell) for block, cell in zip(self.blocks, drawn, strict=True)]
         columns = self.columns
         if columns is not None:
@@ -457,6 +492,16 @@ class Annotations:
             trade = np.lexsort([torch.cat(drawn).numpy()[place], item])
             columns = columns.iloc[trade].reset_index(drop=True)
         return replace(self, blocks=blocks, columns=columns)
+
+    def _numbered(self, numbers: np.ndarray) -> Annotations:
+        """The same design with numbers as labels, (S,) in the order of the blocks."""
+        first = pd.DataFrame({NUMBER: numbers[rows_by_item(self.blocks, self.order)[1]]})
+        rest = [] if self.columns is None else [self.columns.drop(columns=NUMBER, errors="ignore")]
+        out = replace(self, columns=pd.concat([first, *rest], axis=1))
+        blocks = [replace(block, has_labels=True) for block in self.blocks]
+        out = replace(out, blocks=blocks)
+        known = (self.item_covariates, self.annotator_covariates, out.label_columns)
+        return replace(out, blocks=with_covariates(blocks, self.order, *known))
 
     def with_gold(self, gold: Any) -> Annotations:
         """The same with other known truths, a series or mapping by item id, or None; DataError if not of these."""
@@ -468,8 +513,8 @@ class Annotations:
         """Columns that were read, counts of items, annotators, labels and classes, and warnings, ready for JSON."""
         counts = cell_counts(self.blocks)
         per_item = np.concatenate([row_sizes(block) for block in self.blocks])
-        answers = [str(native(answer)) for answer in self.answers]
-        given = dict(zip(answers, counts.sum(0).tolist(), strict=True)) if self.blocks[0].has_labels else {}
+        answers = [str(native(answer)) for answer in self.answers] if self.n_classes else []
+        given = dict(zip(answers, counts.sum(0).tolist(), strict=False)) if self.blocks[0].has_labels else {}
         return {
             "items": self.n_items,
             "annotators": self.n_annotators,
@@ -479,6 +524,11 @@ class Annotations:
             "abstentions": answers[self.n_classes :],
             "informative_abstentions": self.alphabet.informative,
             "labels_by_answer": given,
+            **(
+                {}
+                if (of := self.label_columns) is None or self.n_classes
+                else {"label": _spread(of[NUMBER].to_numpy())}
+            ),
             "labels_an_item": _spread(per_item),
             "labels_an_annotator": _spread(counts.sum(1)),
             "items_without_labels": int((per_item == 0).sum()),
@@ -503,8 +553,9 @@ class Annotations:
 
     def __repr__(self) -> str:
         what = "labels" if self.blocks[0].has_labels else "labels to be drawn"
-        sizes = f"{self.n_items} items, {self.n_annotators} annotators, {self.n_classes} classes"
-        return f"Annotations({sizes}, {self.n_labels} {what})"
+        sizes = f"{self.n_items} items, {self.n_annotators} annotators"
+        classes = f", {self.n_classes} classes" if self.n_classes else ""
+        return f"Annotations({sizes}{classes}, {self.n_labels} {what})"
 
 
 # What is the same in every block, so that none has to be built of everything.
@@ -571,9 +622,14 @@ def _abstainers(coded: Coded, counts: np.ndarray, like: Annotations | None) -> n
     return may
 
 
-def _spread(counts: np.ndarray) -> dict[str, float]:
-    mean = round(float(counts.mean()), 3)
-    return {"min": int(counts.min()), "median": float(np.median(counts)), "mean": mean, "max": int(counts.max())}
+def _spread(numbers: np.ndarray) -> dict[str, float]:
+    mean = round(float(numbers.mean()), 3)
+    return {
+        "min": numbers.min().item(),
+        "median": float(np.median(numbers)),
+        "mean": mean,
+        "max": numbers.max().item(),
+    }
 
 
 def labels_given(data: Annotations) -> np.ndarray:

@@ -22,6 +22,8 @@ BLOCK_LABELS = 500_000
 """Labels a block: few enough for the cache, enough to make the cost of tracing a model negligible."""
 
 
+NUMBER = "label"
+"""The label covariate that holds labels which are numbers; each is the only answer of its annotator."""
 OF_ITEMS = ("gold", "evidence", "features", "item_covariates")
 OF_ANNOTATORS = ("history", "abstainers", "annotator_covariates")
 OF_LABELS = ("label_covariates",)
@@ -35,7 +37,8 @@ class Block:
 
     Attributes:
         bags: rows are the block's items; a cell is ``annotator * n_answers + answer``.
-        n_annotators, n_classes, n_answers: A, K and L of the whole data, never inferred from the block.
+        n_annotators, n_classes, n_answers: A, K and L of the whole data, never inferred from the block; K = 0 and
+            L = 1 where labels are numbers.
         offset: position of the block's first item in the order of the whole data.
         scale: items that each of the block's items stands for (1 unless the block is a minibatch).
         gold: int64 (n_items,), the known class of an item or -1; None without gold.
@@ -108,6 +111,13 @@ class Block:
     def answer(self) -> Tensor:
         """The answer of each label, int64 (S,); answers below ``n_classes`` are classes."""
         return self.bags.cells.long() % self.n_answers
+
+    @cached_property
+    def numbers(self) -> Tensor | None:
+        """The number of each label, float64 (S,), where labels are numbers and no classes; else None."""
+        if self.n_classes or self.label_covariates is None:
+            return None
+        return self.label_covariates.chosen((NUMBER,))[:, 0].double()
 
     @cached_property
     def named(self) -> Tensor:

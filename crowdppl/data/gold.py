@@ -76,6 +76,8 @@ def gold_codes(gold: Any, items: Codebook, alphabet: LabelSet) -> np.ndarray | N
     """
     if gold is None:
         return None
+    if alphabet.n_classes == 0:
+        raise DataError("known truths that are numbers do not inform a fit; leave gold= out, and score by it")
     known = by_item(gold)
     items.refuse_twice(items.codes(known.index), DIFFERENT)
     item = items.require(known.index, "gold", "correct it, or add it to items= if it is an item without labels")

@@ -14,7 +14,7 @@ from crowdppl.data.annotations import SIDE_INFORMATION, Annotations
 from crowdppl.data.blocks import OF_ANNOTATORS, with_covariates, with_known
 from crowdppl.data.checks import require_labels
 from crowdppl.data.coded import Coded
-from crowdppl.data.covariates import label_columns, some_columns
+from crowdppl.data.covariates import label_columns
 from crowdppl.data.features import StoredFeatures, in_columns
 from crowdppl.data.ids import place_in_rows
 from crowdppl.errors import DataError, RepeatsWarning
@@ -33,8 +33,8 @@ def align_to(old: Annotations, new: Annotations | pd.DataFrame) -> Annotations:
     if not isinstance(new, Annotations):
         return _with_known(old, Annotations.from_frame(new, like=old, grow=False))
     require_labels(new.blocks)
-    pairs = ((old.annotators, new.annotators), (old.classes, new.classes), (old.answers, new.answers))
-    if not all(a.equals(b) for a, b in pairs):
+    pairs = ((old.annotators, new.annotators), (old.alphabet.book.ids, new.alphabet.book.ids))
+    if old.n_classes != new.n_classes or not all(a.equals(b) for a, b in pairs):
         known: Any = {name: getattr(new, name) for name in ("items", *SIDE_INFORMATION)}
         new = Annotations.from_frame(new.frame(), "item", "annotator", "label", like=old, grow=False, **known)
     return _with_known(old, check_aligned(old, new))
@@ -77,7 +77,7 @@ def _with_known(old: Annotations, new: Annotations) -> Annotations:
     every = np.arange(old.n_annotators)
     of_annotators = _columns_of(old.annotator_covariates, new.annotator_covariates, every)
     names = label_columns(old.label_names, new.columns, place_in_rows) or new.label_names
-    of_labels = some_columns(new.columns, names)
+    of_labels = replace(new, label_names=names).label_columns
     blocks = with_covariates(new.blocks, new.order, of_items, of_annotators, of_labels)
     covariates: dict[str, Any] = {"item_covariates": of_items, "annotator_covariates": of_annotators}
     new = replace(new, blocks=blocks, label_names=names, **covariates)
@@ -128,7 +128,7 @@ def with_rows(
     kept = {name: getattr(first, name) for name in (*OF_ANNOTATORS, "informative")}
     shared = [replace(block, **kept) for block in blocks]
     known = [with_known(block, order, data.gold_codes) for block in shared]
-    of_labels = some_columns(columns, data.label_names)
+    of_labels = replace(data, columns=columns).label_columns
     known = with_covariates(known, order, data.item_covariates, data.annotator_covariates, of_labels)
     return replace(data, blocks=known, order=order, columns=columns, warnings=())
 

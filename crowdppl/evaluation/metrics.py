@@ -16,7 +16,8 @@ from crowdppl.core.validation import kind_of, seed_number, warn, whole_number
 from crowdppl.data.gold import ITS_PROBABILITIES, by_item, class_codes, probability_array, rows_of_truths
 from crowdppl.data.ids import native
 from crowdppl.errors import CrowdpplWarning, DataError, GoldLeakWarning
-from crowdppl.inference.result import Fit
+from crowdppl.evaluation.number_metrics import NumberEvaluation, evaluate_numbers
+from crowdppl.inference.result import Fit, NumberTruth
 from crowdppl.results import intervals
 from crowdppl.results.choices import best
 from crowdppl.results.tables import probabilities
@@ -476,7 +477,7 @@ def evaluate(
     bootstrap: int = 1000,
     level: float = 0.95,
     seed: int = 0,
-) -> Evaluation:
+) -> Evaluation | NumberEvaluation:
     """Scores label probabilities, and the annotators' accuracies, against known truths.
 
     Args:
@@ -484,7 +485,11 @@ def evaluate(
         gold: the true class of items by their ids; items that are not in the posterior are warned of, and
             so are those whose truth the fit was given (``GoldLeakWarning``).
         bootstrap, seed: resamples from which ``Evaluation.intervals`` are computed, and their seed.
-        level: probability of these intervals, and of the annotators' whose coverage is counted.
+        level: probability of these intervals, and of the annotators' whose coverage is counted; where truths are
+            numbers, of the items' intervals.
+
+    Returns:
+        The scores; a ``NumberEvaluation`` where truths are numbers.
 
     Raises:
         DataError: when there is no item to score, an id has two truths or two rows, a truth is no class, or the
@@ -500,6 +505,8 @@ def evaluate(
     check_level(level)
     bootstrap = whole_number("bootstrap", bootstrap, 1, "1000 resamples are usual")
     seed = seed_number(seed)
+    if isinstance(posterior, Fit) and isinstance(posterior.result.truth, NumberTruth):
+        return evaluate_numbers(posterior, gold, bootstrap, level, seed)
     p, code, row, unscored = matched(posterior, gold)
     annotators = None if isinstance(posterior, pd.DataFrame) else _on_gold(posterior, row, code, level)
     classes, ranked = ClassCounts.of(p, code), RankedErrors.of(p, code)

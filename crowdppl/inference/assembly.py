@@ -16,13 +16,23 @@ from torch import Tensor
 from crowdppl.core.devices import moved_to, pyro_state_kept
 from crowdppl.inference.draws import crossed, draws_of, mean_of
 from crowdppl.inference.problem import Problem, without_validation
-from crowdppl.inference.result import FitResult, OnDemand, SiteResult, TruthSpread
+from crowdppl.inference.result import (
+    ClassProbabilities,
+    FitResult,
+    NumberTruth,
+    OnDemand,
+    SiteResult,
+    TableDraws,
+    Tables,
+    TruthSpread,
+)
 from crowdppl.inference.sites import Site
 from crowdppl.inference.state import gaussians_of
 from crowdppl.inference.tables import (
     MOST_DRAWS,
     affordable,
     are_linear,
+    numbers_over,
     site_dims,
     table_draws,
     tables_at,
@@ -47,29 +57,56 @@ def result_of_state(problem: Problem, order: np.ndarray, run: AscentRun, diagnos
     """The result of em (points) or vb (distributions) after its best run; ``order`` has item codes by position."""
     found = run.ascent.at(problem, run.state)
     values, chains = found.values(), found.full_pass.density.chains
-    probabilities = _by_code(truth_at(problem, values, chains), order)
     sites = _state_sites(problem, order, run)
+    if problem.truth is None:
+        return _of_numbers(problem, order, sites, values, chains, diagnostics, run)
+    truth = ClassProbabilities(_by_code(truth_at(problem, values, chains), order))
     if not run.ascent.rule.spreads:
-        table, prevalence = (x.cpu().numpy() for x in tables_at(problem, values, chains))
-        return FitResult(sites, probabilities, table, prevalence, diagnostics)
+        return FitResult(sites, truth, _tables_at(problem, values, chains), diagnostics)
     problem = replace(problem)  # lives on in the result, without what was recorded of its passes
+    widened = _widened(problem, run, sites)
     mean = _sufficient_mean(problem, sites)
     if mean is not None:
-        table, prevalence = (x.cpu().numpy() for x in tables_at(problem, mean, None))
+        tables = _tables_at(problem, mean, None)
     else:
         # Draws of mean field are narrower than those of the widened sites: the same mean with less noise.
-        drawn = table_draws(problem, _draws(problem, sites, order))
-        table, prevalence = drawn.tables.mean(0, dtype=np.float64), drawn.prevalence.mean(0)
-    widened = _widened(problem, run, sites)
-    return FitResult(
-        widened,
-        probabilities,
-        table,
-        prevalence,
-        diagnostics,
-        _later(problem, lambda: _truth_spread(problem, widened, order)),
-        _later(problem, lambda: table_draws(problem, _draws(problem, widened, order))),
-    )
+        tables = _tables_over(table_draws(problem, _draws(problem, sites, order)))
+    spread = _later(problem, lambda: _truth_spread(problem, widened, order))
+    draws = _later(problem, lambda: table_draws(problem, _draws(problem, widened, order)))
+    return FitResult(widened, replace(truth, spread=spread), replace(tables, draws=draws), diagnostics)
+
+
+def _of_numbers(
+    problem: Problem,
+    order: np.ndarray,
+    sites: dict[str, SiteResult],
+    values: Mapping[str, Tensor],
+    chains: int | None,
+    diagnostics: dict[str, Any],
+    run: AscentRun,
+) -> FitResult:
+    """The result of em or vb where truths are numbers; those of vb are conditional on its mean field."""
+    draws = values if chains is not None else {n: x.unsqueeze(0) for n, x in values.items()}
+    truth = _number_truth(problem, draws, order)
+    problem = replace(problem)
+    return FitResult(_widened(problem, run, sites) if run.ascent.rule.spreads else sites, truth, None, diagnostics)
+
+
+def _number_truth(problem: Problem, draws: Mapping[str, Tensor], order: np.ndarray) -> NumberTruth:
+    """Mean and standard deviation of truths that are numbers, over draws of the parameters (n, ...)."""
+    mean, sd = (_by_code(x, order) for x in numbers_over(problem, draws))
+    return NumberTruth(mean, sd, problem.positive)
+
+
+def _tables_at(problem: Problem, values: Mapping[str, Tensor], chains: int | None) -> Tables:
+    """The annotators' tables and the prevalence at one value of the parameters."""
+    table, prevalence = tables_at(problem, values, chains)
+    return Tables(table.cpu().numpy(), prevalence.cpu().numpy())
+
+
+def _tables_over(drawn: TableDraws) -> Tables:
+    """The means of draws of the annotators' tables and the prevalence."""
+    return Tables(drawn.tables.mean(0, dtype=np.float64), drawn.prevalence.mean(0))
 
 
 def _draws(problem: Problem, sites: Mapping[str, SiteResult], order: np.ndarray) -> dict[str, Tensor]:
@@ -103,32 +140,31 @@ def result_of_draws(
 ) -> FitResult:
     """The result of a sampler: draws by site, (C, D, ..., event)."""
     flat = {n: x.flatten(0, 1) for n, x in draws.items()}
-    many = max(MOST_DRAWS, min(TRUTH_DRAWS, LABELS_READ // max(problem.n_labels, 1)))
-    over = truth_over(problem, thinned(flat, many))
+    sites = {n: _drawn_site(problem, order, n, x) for n, x in draws.items()}
+    many = thinned(flat, max(MOST_DRAWS, min(TRUTH_DRAWS, LABELS_READ // max(problem.n_labels, 1))))
+    if problem.truth is None:
+        return FitResult(sites, _number_truth(problem, many, order), None, diagnostics)
+    over = truth_over(problem, many)
+    spread = OnDemand.of(TruthSpread(_by_code(over.sd, order), _by_code(over.entropies, order)))
     drawn = table_draws(problem, thinned(flat, max(MOST_DRAWS, affordable(problem))))
-    return FitResult(
-        {n: _drawn_site(problem, order, n, x) for n, x in draws.items()},
-        _by_code(over.mean, order),
-        drawn.tables.mean(0, dtype=np.float64),
-        drawn.prevalence.mean(0),
-        diagnostics,
-        OnDemand.of(TruthSpread(_by_code(over.sd, order), _by_code(over.entropies, order))),
-        OnDemand.of(drawn),
-    )
+    tables = replace(_tables_over(drawn), draws=OnDemand.of(drawn))
+    return FitResult(sites, ClassProbabilities(_by_code(over.mean, order), spread), tables, diagnostics)
 
 
 def result_of_point(
     problem: Problem, order: np.ndarray, draws: Mapping[str, Tensor], diagnostics: dict[str, Any]
 ) -> FitResult:
     """The result of a guide that is a point: the only draw (1, 1, ...) of each site."""
-    values = {n: x[0, 0].reshape(problem.sites[n].shape(problem.n_items)) for n, x in draws.items()}
-    table, share = tables_at(problem, values, None)
     sites = {}
     for name, x in draws.items():
         drawn = _drawn_site(problem, order, name, x)
         sites[name] = SiteResult(name, drawn.dims, "point", {"value": np.asarray(drawn.arrays["draws"][0, 0])})
-    probabilities = _by_code(truth_at(problem, values, None), order)
-    return FitResult(sites, probabilities, table.cpu().numpy(), share.cpu().numpy(), diagnostics)
+    if problem.truth is None:
+        one = {n: x[0] for n, x in draws.items()}
+        return FitResult(sites, _number_truth(problem, one, order), None, diagnostics)
+    values = {n: x[0, 0].reshape(problem.sites[n].shape(problem.n_items)) for n, x in draws.items()}
+    truth = ClassProbabilities(_by_code(truth_at(problem, values, None), order))
+    return FitResult(sites, truth, _tables_at(problem, values, None), diagnostics)
 
 
 def _by_code(x: np.ndarray, order: np.ndarray) -> np.ndarray:

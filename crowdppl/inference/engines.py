@@ -17,6 +17,7 @@ from crowdppl.core.devices import memory_errors_explained, pyro_state_kept
 from crowdppl.core.validation import shown, warn
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.covariates import no_covariates
+from crowdppl.data.numbers import NUMBERS
 from crowdppl.errors import ConvergenceWarning, DataError, MethodError, UnusedOptionWarning
 from crowdppl.inference import laplace
 from crowdppl.inference.assembly import mixing, result_of_draws, result_of_point, result_of_state
@@ -119,7 +120,7 @@ def fit_model(
         with _networks_home(ready), without_validation(options.device):
             problem = problem if ready is problem.model else build(ready)
             problem = replace(problem, earlier=earlier)
-            if problem.truth is None:
+            if problem.truth is None and problem.integral is None:
                 raise MethodError(
                     f"{type(ready).__name__} draws no truth; call crowdppl.primitives.truth(data, log_p) in "
                     "plates.items(data), and give what it returns to annotate"
@@ -138,6 +139,11 @@ def check_fit(model: Model, data: Annotations, inference: str) -> None:
     if not isinstance(inference, str) or inference not in (*ENGINES, "auto"):
         raise MethodError(f"inference={inference!r} is not an engine; choose from {', '.join(ENGINES)} or 'auto'")
     card = card_of(model)
+    if card is not None and (card.kind in NUMBERS or data.kind in NUMBERS) and card.kind != data.kind:
+        raise MethodError(
+            f"{card.title} takes labels of kind {card.kind!r}, and these are {data.kind!r}; read them by "
+            f"kind={card.kind!r}, or take a method for {data.kind!r} labels"
+        )
     if card is not None and data.history is not None and "history" not in card.uses:
         raise MethodError(
             f"{card.title} has no prior that annotators' history could enter; leave history out, or use a method "

@@ -69,7 +69,7 @@ class Problem:
         blocks: the data, on the device and in the precision of the fit.
         options: of the fit.
         whole: one block of all items, for models that keep something of each item.
-        sites, truth, states: what the model was found to be, as of ``Reading``.
+        sites, truth, integral, positive, states: what the model was found to be, as of ``Reading``.
         plates: nesting depth of the model's plates.
         conjugate: names of the conjugate sites.
         given: values of sites, or truth shares (N, K) by position, to start from.
@@ -82,6 +82,8 @@ class Problem:
     whole: Callable[[], Block]
     sites: Mapping[str, Site]
     truth: str | None
+    integral: str | None
+    positive: bool
     states: int
     plates: int
     conjugate: frozenset[str]

@@ -12,7 +12,7 @@ import pandas as pd
 from crowdppl.core.validation import kind_of
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.ids import Codebook
-from crowdppl.errors import DataError
+from crowdppl.errors import DataError, MethodError
 from crowdppl.inference.families import FAMILIES, Family
 from crowdppl.primitives.model import Model
 
@@ -132,6 +132,34 @@ class TruthSpread:
 
 
 @dataclass(frozen=True)
+class ClassProbabilities:
+    """Truths that are classes.
+
+    Attributes:
+        probabilities: (N, K) probability of each class in codebook order, averaged over parameter draws where the
+            engine draws.
+        spread: how probabilities vary over parameter draws; None for points.
+    """
+
+    probabilities: np.ndarray
+    spread: OnDemand[TruthSpread] | None = None
+
+
+@dataclass(frozen=True)
+class NumberTruth:
+    """Truths that are numbers, each with a posterior of its own.
+
+    Attributes:
+        mean, sd: (N,) in codebook order, over truth and parameters alike.
+        positive: whether the numbers are positive.
+    """
+
+    mean: np.ndarray
+    sd: np.ndarray
+    positive: bool = False
+
+
+@dataclass(frozen=True)
 class TableDraws:
     """Draws of what a fresh item would be answered.
 
@@ -145,42 +173,88 @@ class TableDraws:
 
 
 @dataclass(frozen=True)
+class Tables:
+    """What a fresh item would be answered, and how common each class is.
+
+    Attributes:
+        mean: (A, K, L) posterior mean of p(answer | annotator, truth), whatever the model.
+        prevalence: (K,) posterior mean share of each class.
+        draws: of both; None for points.
+    """
+
+    mean: np.ndarray
+    prevalence: np.ndarray
+    draws: OnDemand[TableDraws] | None = None
+
+
+@dataclass(frozen=True)
 class FitResult:
     """Everything that a posterior is made from.
 
     Attributes:
         sites: the model's continuous and one-hot sites.
-        probabilities: (N, K) probability of each truth in codebook order, averaged over parameter draws where
-            the engine draws.
-        table: (A, K, L) posterior mean of p(answer | annotator, truth), whatever the model.
-        prevalence: (K,) posterior mean share of each class.
+        truth: of the items.
+        tables: of the annotators, where truths and answers are classes; else None.
         diagnostics: converged, iterations, objective, restarts, R-hat, ESS, divergences, warnings, seconds.
-        truth_spread: how probabilities vary over parameter draws; None for points.
-        draws: of table and prevalence; None for points.
     """
 
     sites: Mapping[str, SiteResult]
-    probabilities: np.ndarray
-    table: np.ndarray
-    prevalence: np.ndarray
+    truth: ClassProbabilities | NumberTruth
+    tables: Tables | None
     diagnostics: dict[str, Any] = field(default_factory=dict)
-    truth_spread: OnDemand[TruthSpread] | None = None
-    draws: OnDemand[TableDraws] | None = None
 
     def mean_field(self) -> FitResult:
         """The same with the distributions of vb as they are, not widened."""
         sites = {name: replace(site, weight=OnDemand.of(None)) for name, site in self.sites.items()}
         return replace(self, sites=sites)
 
+    def with_probabilities(self, probabilities: np.ndarray) -> FitResult:
+        """The same with other probabilities of the truths, (N, K)."""
+        return replace(self, truth=replace(self._classes, probabilities=probabilities))
+
+    @property
+    def _classes(self) -> ClassProbabilities:
+        if isinstance(self.truth, ClassProbabilities):
+            return self.truth
+        raise MethodError("the truth of an item is a number here, and no class; posterior.truth() tells it")
+
+    @property
+    def _tables(self) -> Tables:
+        if self.tables is not None:
+            return self.tables
+        raise MethodError(
+            "labels are numbers here, so that there are no confusions; posterior.annotators() tells more"
+        )
+
+    @property
+    def probabilities(self) -> np.ndarray:
+        """(N, K), as of ``ClassProbabilities``; MethodError where truths are numbers."""
+        return self._classes.probabilities
+
+    @property
+    def table(self) -> np.ndarray:
+        """(A, K, L), as of ``Tables``; MethodError where labels are numbers."""
+        return self._tables.mean
+
+    @property
+    def prevalence(self) -> np.ndarray:
+        """(K,), as of ``Tables``; MethodError where labels are numbers."""
+        return self._tables.prevalence
+
+    @property
+    def draws(self) -> OnDemand[TableDraws] | None:
+        """Draws of the tables; None for points. MethodError where labels are numbers."""
+        return self._tables.draws
+
     @property
     def probability_sd(self) -> np.ndarray | None:
         """(N, K) standard deviation of the probabilities over parameter draws; None for points."""
-        return None if self.truth_spread is None else self.truth_spread().sd
+        return None if self._classes.spread is None else self._classes.spread().sd
 
     @property
     def entropies(self) -> np.ndarray | None:
         """(N, 2) in bits, as of ``TruthSpread``; None for points."""
-        return None if self.truth_spread is None else self.truth_spread().entropies
+        return None if self._classes.spread is None else self._classes.spread().entropies
 
     @property
     def table_draws(self) -> np.ndarray | None:
@@ -334,7 +408,8 @@ class Fit:
 
     def __repr__(self) -> str:
         data = self.data
-        sizes = f"{data.n_items} items, {data.n_annotators} annotators, {data.n_classes} classes"
+        classes = f", {data.n_classes} classes" if data.n_classes else ""
+        sizes = f"{data.n_items} items, {data.n_annotators} annotators{classes}"
         shown = ", corrected" if self.correction is not None else ""
         return f"<{type(self).__name__} of {self.method} by {self.inference}{shown}: {sizes}>"
 
@@ -348,7 +423,7 @@ class Fit:
         """
         if self.correction is None:
             return self
-        return replace(self, result=replace(self.result, probabilities=self.correction.raw), correction=None)
+        return replace(self, result=self.result.with_probabilities(self.correction.raw), correction=None)
 
 
 def require_fit(found: Any) -> Fit:
@@ -363,6 +438,12 @@ def require_fit(found: Any) -> Fit:
         f"posterior is {kind_of(found)}; give what a fit returned: crowdppl.fit(method, data), "
         "or crowdppl.load(path)"
     )
+
+
+def require_classes(fit: Fit, what: str) -> None:
+    """Refuses a fit whose truths are numbers by a MethodError; ``what`` is for classes."""
+    if not isinstance(fit.result.truth, ClassProbabilities):
+        raise MethodError(f"{what} is for labels that are classes, and those of this fit are numbers; fit anew")
 
 
 def uninterrupted(fit: Fit) -> Fit:

@@ -69,8 +69,13 @@ def signatures(blocks: Sequence[Block]) -> Signatures:
     first = blocks[0]
     item = np.concatenate([b.item.cpu().numpy() + b.offset for b in blocks])
     annotator = np.concatenate([b.annotator.cpu().numpy() for b in blocks])
-    answer = np.concatenate([b.answer.cpu().numpy() for b in blocks])
     n_items, width = sum(b.n_items for b in blocks), first.n_answers
+    if first.n_classes:
+        answer = np.concatenate([b.answer.cpu().numpy() for b in blocks])
+    else:  # equal numbers are one answer
+        numbers = [b.numbers.cpu().numpy() for b in blocks if b.numbers is not None]
+        distinct, answer = np.unique(np.concatenate(numbers), return_inverse=True)
+        width = len(distinct)
     cell = item * width + answer
     agree = mix(np.bincount(cell, minlength=n_items * width)[cell].astype(np.uint64))
     sides = [item, annotator, answer]
@@ -82,7 +87,7 @@ def signatures(blocks: Sequence[Block]) -> Signatures:
         seen = [h[codes] for h, codes in zip(hashes, sides, strict=True)]
         edge = mix(mix(mix(seen[0] + agree) + seen[1]) + seen[2])
         hashes = [mix(h + _sums(edge, codes, len(h))) for h, codes in zip(hashes, sides, strict=True)]
-    return Signatures(hashes[0], hashes[1], hashes[2], first.n_classes)
+    return Signatures(hashes[0], hashes[1], hashes[2] if first.n_classes else hashes[2][:0], first.n_classes)
 
 
 def mix(x: np.ndarray) -> np.ndarray:

@@ -23,7 +23,7 @@ from crowdppl.errors import CrowdpplError, MethodError, NumericalError
 from crowdppl.inference.density import Density, Extra, TraceSite, TraceSites, is_plate, narrowed, trace_sites
 from crowdppl.inference.families import Family, family_of
 from crowdppl.primitives.distributions import OneHot
-from crowdppl.primitives.labels import Labels
+from crowdppl.primitives.labels import CategoricalLabels, Labels, NumberLabels
 from crowdppl.primitives.model import Model, plates_of
 from crowdppl.primitives.sums import Summing
 
@@ -132,7 +132,7 @@ def covariates_read(model: Model, block: Block, entity: str) -> set[Hashable]:
 def covariates_of_tables(model: Model, block: Block) -> set[Hashable]:
     """Names of the label covariates on which a label's probabilities depend; what only weighs it is none."""
     names, sites = _read(model, block, "label")
-    labels = [x.fn for x in sites.values() if isinstance(x.fn, Labels)]
+    labels = [x.fn for x in sites.values() if isinstance(x.fn, CategoricalLabels)]
     fixed = all(isinstance(fn.log_p, Tensor) and fn.context is None for fn in labels)
     return set() if fixed else names
 
@@ -236,12 +236,17 @@ class Reading(NamedTuple):
 
     Attributes:
         sites: its continuous and one-hot sites by name.
-        truth: the discrete site that is the truth: that of the card, or "truth", or the first one.
+        truth: the discrete site that is the truth: that of the card, or "truth", or the first one. None where
+            truths are numbers.
+        integral: the name of the integral over truths that are numbers; None where they are classes.
+        positive: whether these numbers are positive.
         states: the alternatives of an item that a pass keeps apart: the most log-factors that it has.
     """
 
     sites: dict[str, Site]
     truth: str | None
+    integral: str | None
+    positive: bool
     states: int
 
 
@@ -274,7 +279,9 @@ def read_model(model: Model, block: Block, known: bool) -> Reading:
             _refuse_unaware(model, small, found, truth)
     scored = [x.log_prob for x in found.values() if x.observed or x.enum_dim is not None]
     states = max((-(-narrowed(x).numel() // small.n_items) for x in scored if x is not None), default=1)
-    return Reading(sites, truth, states)
+    labels = [x.fn for x in found.values() if isinstance(x.fn, NumberLabels)]
+    integral, positive = (labels[0].truth, labels[0].positive) if labels else (None, False)
+    return Reading(sites, truth, integral, positive, states)
 
 
 def _checked_sites(model: Model, small: Block) -> TraceSites:

@@ -124,6 +124,22 @@ def truth_over(problem: Problem, draws: Draws) -> TruthOver:
     return TruthOver(mean.t().cpu().numpy(), variance.sqrt().t().cpu().numpy(), entropies.cpu().numpy())
 
 
+def numbers_over(problem: Problem, draws: Draws) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and standard deviation of each item's truth that is a number, (N,) by position, over draws (n, ...)."""
+    assert problem.integral is not None
+    n_draws = next(iter(draws.values())).shape[0] if draws else 1
+    step = max(1, min(TOGETHER, WIDTH // max(problem.n_items, problem.n_labels)))
+    total = torch.zeros((), dtype=torch.float64)
+    for start in range(0, n_draws, step):
+        some = {n: x[start : start + step] for n, x in draws.items()}
+        chains = len(next(iter(some.values()))) if some else 1
+        fold = problem.full_pass(chains if some else None)
+        moments = fold(some, marginals=(problem.integral,)).marginals[problem.integral].double()
+        total = total + (moments.sum(1) if moments.dim() == 3 else chains * moments)  # without a site, one for all
+    mean, square = total / n_draws
+    return mean.cpu().numpy(), (square - mean.square()).clamp(min=0).sqrt().cpu().numpy()
+
+
 def _bits(p: Tensor) -> Tensor:
     """Entropy in bits over the leading dimension."""
     out: Tensor = torch.special.entr(p).sum(0) / math.log(2)

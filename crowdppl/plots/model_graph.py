@@ -67,7 +67,7 @@ def graph_of(model: Any, data: Annotations) -> ModelGraph:
     found = get_model_relations(_on(model if setup is None else setup(data), data))
     factors = {name for name, fn in found["sample_dist"].items() if fn == "Unit"}
     parents = {name: tuple(above) for name, above in found["sample_sample"].items() if name not in factors}
-    labels = [name for name, fn in found["sample_dist"].items() if fn == "Labels"]
+    labels = [name for name, fn in found["sample_dist"].items() if fn.endswith("Labels")]
     if not labels:
         raise MethodError("the model draws no labels: call crowdppl.primitives.annotate inside the plate of items")
     plates = _plates(found["plate_sample"], parents, labels)

@@ -8,9 +8,10 @@ from crowdppl.primitives.distributions import (
     ChosenDirichlet,
     OneHot,
 )
-from crowdppl.primitives.labels import Coin, each_label
+from crowdppl.primitives.labels import Coin, NumberLabels, each_label
 from crowdppl.primitives.likelihood import (
     annotate,
+    annotate_numbers,
     annotator_covariates,
     coin_table,
     item_covariates,
@@ -43,11 +44,13 @@ __all__ = [
     "Count",
     "Model",
     "NotNegative",
+    "NumberLabels",
     "OneHot",
     "Positive",
     "Share",
     "Whole",
     "annotate",
+    "annotate_numbers",
     "annotator_covariates",
     "check_settings",
     "class_blends",

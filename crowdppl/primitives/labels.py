@@ -1,11 +1,12 @@
-"""The labels of a block as one distribution, by a table or label by label."""
+"""The labels of a block as one distribution, by kind of label."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import torch
 from pyro.distributions import TorchDistribution, constraints
@@ -59,10 +60,67 @@ Table = Tensor | Coin | PerLabel
 
 
 class Labels(TorchDistribution):
-    """Labels of a block given a discrete state, such as the truth.
+    """All labels of a block as one distribution, of which each kind of label is a subclass.
 
-    The batch is the plate of items (or of groups and items, or of labels). The value is ragged: int32 (S,), the
-    table cell ``annotator * n_answers + answer`` of each label.
+    The batch is the plate of items (or of groups and items, or of labels); the value has an entry a label.
+
+    Args:
+        block: who labelled what.
+        plates: sizes of the plates of the batch.
+    """
+
+    arg_constraints: ClassVar[dict[str, Any]] = {}
+    within = "item"
+    power = 1.0
+    weight: Tensor | None = None
+
+    def __init__(self, block: Block, plates: tuple[int, ...]) -> None:
+        self.block, self.plates = block, plates
+        super().__init__(torch.Size(plates), validate_args=False)
+
+    def expand(self, batch_shape: Any, _instance: Any = None) -> Self:
+        """The same labels over a larger batch (chains), without copying them."""
+        out = copy(self)
+        TorchDistribution.__init__(out, torch.Size(batch_shape), validate_args=False)
+        return out
+
+
+class NumberLabels(Labels):
+    """Labels that are numbers, whose item's truth is a number, too, and is integrated out.
+
+    A subclass has ``log_prob(value)``, (..., n_items), in which the integral over the truth bears the name
+    ``truth`` (``neg_log(..., name="truth")``), and ``draw()``, which returns truths (n_items,) and labels (S,).
+
+    Attributes:
+        truth: name of the integral over the truth.
+        positive: whether truths are positive.
+        drawn: the truths of the last draw; None before.
+    """
+
+    support = constraints.real
+    truth: ClassVar[str] = "truth"
+    positive: ClassVar[bool] = False
+    drawn: Tensor | None = None
+
+    def __init__(self, block: Block) -> None:
+        super().__init__(block, (block.n_items,))
+
+    def draw(self) -> tuple[Tensor, Tensor]:
+        """Truths (n_items,), and labels (S,) given them."""
+        raise NotImplementedError
+
+    def sample(self, sample_shape: Any = ()) -> Tensor:
+        """Draws every label of the design, (S,); MethodError for several draws at once."""
+        if len(sample_shape) or len(self.batch_shape) > 1:
+            raise MethodError("labels are drawn one data set at a time; call crowdppl.simulate in a loop")
+        self.drawn, out = self.draw()
+        return out
+
+
+class CategoricalLabels(Labels):
+    """Classes and abstentions, given a discrete state such as the truth.
+
+    The value is ragged: int32 (S,), the table cell ``annotator * n_answers + answer`` of each label.
 
     Args:
         block: who labelled what.
@@ -75,7 +133,6 @@ class Labels(TorchDistribution):
         weight: of each label, (S,): a power of its own.
     """
 
-    arg_constraints: ClassVar[dict[str, Any]] = {}
     support = constraints.nonnegative_integer
 
     def __init__(
@@ -89,36 +146,16 @@ class Labels(TorchDistribution):
         power: float = 1.0,
         context: Tensor | None = None,
         weight: Tensor | None = None,
-        batch_shape: torch.Size | None = None,
     ) -> None:
-        self.block, self.log_p, self.state, self.power = block, log_p, state, power
+        self.log_p, self.state, self.power = log_p, state, power
         self.within, self.groups, self.context, self.weight = within, groups, context, weight
         self.n_contexts = 1 if context is None else _contexts_of(log_p, block)
         self.viewed = block.in_contexts(context, self.n_contexts, weight)
-        self.plates = self._plates()
-        super().__init__(torch.Size(self.plates if batch_shape is None else batch_shape), validate_args=False)
-
-    def _plates(self) -> tuple[int, ...]:
-        """Sizes of the plates."""
-        if self.within == "label":
-            return (self.block.n_labels,)
-        if self.groups is not None:
-            return (max(self.groups) + 1, self.block.n_items)
-        return (self.block.n_items,)
-
-    def expand(self, batch_shape: Any, _instance: Any = None) -> Labels:
-        """The same labels over a larger batch (chains), without copying them."""
-        return Labels(
-            self.block,
-            self.log_p,
-            self.state,
-            within=self.within,
-            groups=self.groups,
-            power=self.power,
-            context=self.context,
-            weight=self.weight,
-            batch_shape=torch.Size(batch_shape),
-        )
+        if within == "label":
+            plates: tuple[int, ...] = (block.n_labels,)
+        else:
+            plates = (block.n_items,) if groups is None else (max(groups) + 1, block.n_items)
+        super().__init__(block, plates)
 
     def log_prob(self, value: Tensor) -> Tensor:
         """Log-probability of each item's labels given the state, times ``power``: (*enumerated, *batch)."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable
-from typing import Literal, overload
+from typing import Any, Literal, overload
 
 import pyro
 import pyro.distributions as dist
@@ -12,12 +12,12 @@ import torch
 from pyro.poutine.runtime import get_plates
 from torch import Tensor
 
-from crowdppl.data.blocks import Block
+from crowdppl.data.blocks import NUMBER, Block
 from crowdppl.data.covariates import CovariateColumns, no_covariates
 from crowdppl.errors import DataError, MethodError
 from crowdppl.primitives import plates
 from crowdppl.primitives.distributions import Categorical
-from crowdppl.primitives.labels import Coin, Labels, Table
+from crowdppl.primitives.labels import CategoricalLabels, Coin, NumberLabels, Table
 from crowdppl.primitives.plates import Data, block_of
 from crowdppl.primitives.priors import default_prevalence
 
@@ -170,8 +170,30 @@ def annotate(
     block = block_of(data)
     context, weight = _a_label("context", context, block), _a_label("weight", weight, block)
     power, weight = (power, weight) if block.uses_power else (1.0, None)
-    labels = Labels(block, log_p, state, within=within, groups=groups, power=power, context=context, weight=weight)
+    how: dict[str, Any] = {"within": within, "groups": groups, "power": power, "context": context, "weight": weight}
+    labels = CategoricalLabels(block, log_p, state, **how)
     out: Tensor = pyro.sample(name, labels, obs=block.bags.cells if block.has_labels else None)
+    return out
+
+
+def annotate_numbers(data: Data, labels: NumberLabels, name: str = "label") -> Tensor:
+    """Draws all labels that are numbers, or scores them where they are observed; in the plate of items.
+
+    Args:
+        data: the model's argument.
+        labels: their distribution, of a subclass of ``NumberLabels``.
+        name: of the site.
+
+    Returns:
+        float64 (S,), the number of each label.
+
+    Raises:
+        DataError: when the labels of the data are classes.
+    """
+    block = block_of(data)
+    if block.n_classes:
+        raise DataError(f"the model takes labels that are numbers, and these are of {block.n_classes} classes")
+    out: Tensor = pyro.sample(name, labels, obs=block.numbers if block.has_labels else None)
     return out
 
 
@@ -403,7 +425,11 @@ def label_covariates(data: Data, *names: Hashable) -> Tensor:
         >>> sorted(label_covariates(data, "seconds").tolist())
         [[3.0], [5.0], [8.0], [20.0]]
     """
-    return _numbers(block_of(data).label_covariates, "label", names)
+    block = block_of(data)
+    held = block.label_covariates
+    if block.n_classes == 0 and held is not None and not names:
+        names = tuple(name for name in held.names if name != NUMBER)
+    return _numbers(held, "label", names)
 
 
 def _numbers(held: CovariateColumns | None, entity: str, names: tuple[Hashable, ...]) -> Tensor:

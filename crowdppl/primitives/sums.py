@@ -90,15 +90,17 @@ def logsumexp(x: Tensor, name: str | None = None, dim: int = -1) -> Tensor:
     return out
 
 
-def neg_log(u: Tensor) -> Tensor:
+def neg_log(u: Tensor, name: str | None = None) -> Tensor:
     """``-log u`` of sums of Gammas, whose backward pass keeps a model linear in these (``natural``).
 
-    In expectation it is the tangent, which bounds from below (Hunter 2004, "MM algorithms for generalized
-    Bradley-Terry models"); drawn, it is that of an exponential waiting time for each count (Caron & Doucet 2012,
+    A factor ``u ** -n`` is, up to a constant, the integral over a waiting time x, whose distribution is then
+    Gamma(n, u). In expectation, the backward pass gives the mean of x, a tangent which bounds from below (Hunter
+    2004, "MM algorithms for generalized Bradley-Terry models"); drawn, it gives x itself (Caron & Doucet 2012,
     "Efficient Bayesian inference for generalized Bradley-Terry models").
 
     Args:
         u: positive numbers.
+        name: by which engines return the mean of x and of its square, such as those of a truth that is x.
 
     Examples:
         >>> import torch
@@ -106,28 +108,39 @@ def neg_log(u: Tensor) -> Tensor:
         tensor(True)
     """
     how = _current.get()
-    if how.kind == "sum":
+    moments = moments_probe(name, u, how)
+    if how.kind == "sum" and moments is None:
         return -u.log()
-    out: Tensor = _DrawWaiting.apply(u, how, how.formed)  # type: ignore[no-untyped-call]
-    how.formed += 1
+    out: Tensor = _Waiting.apply(u, moments, how, how.formed)  # type: ignore[no-untyped-call]
+    how.formed += how.kind != "sum"
     return out
 
 
-class _DrawWaiting(torch.autograd.Function):
+def moments_probe(name: str | None, x: Tensor, how: Summing) -> Tensor | None:
+    """A zero tensor (2, ...) whose gradient is the mean of an integral's variable and of its square, if wanted."""
+    if name is None or name not in how.probes:
+        return None
+    probe = torch.zeros((2, *x.shape), dtype=x.dtype, device=x.device, requires_grad=True)
+    how.probes[name] = probe
+    return probe
+
+
+class _Waiting(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, u: Tensor, how: Summing, index: int) -> Tensor:
+    def forward(ctx: Any, u: Tensor, moments: Tensor | None, how: Summing, index: int) -> Tensor:
         ctx.how, ctx.index = how, index
         ctx.save_for_backward(u)
         return -u.log()
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
-        (u,) = ctx.saved_tensors
-        how: Summing = ctx.how
-        if how.kind != "replay":
-            waited = torch._standard_gamma(grads[0].clamp(min=1e-30), generator=how.generator) / u
-            how.tape[ctx.index] = torch.where(grads[0] > 0, waited, 0.0)
-        return -how.tape[ctx.index].to(u.dtype), None, None
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor | None, None, None]:
+        (u,), (shape,), how = ctx.saved_tensors, grads, ctx.how
+        if how.kind == "draw":
+            waited = torch._standard_gamma(shape.clamp(min=1e-30), generator=how.generator) / u
+            how.tape[ctx.index] = torch.where(shape > 0, waited, 0.0)
+        mean = shape / u if how.kind == "sum" else how.tape[ctx.index].to(u.dtype)
+        square = mean * (shape + 1) / u if how.kind == "sum" else mean.square()
+        return -mean, torch.stack([mean, square]) if ctx.needs_input_grad[1] else None, None, None
 
 
 class _Sum(torch.autograd.Function):

@@ -19,20 +19,23 @@ from torch import Tensor
 from crowdppl import __version__, errors, registry
 from crowdppl.core.validation import kind_of, require_path
 from crowdppl.data.annotations import Annotations
-from crowdppl.data.blocks import build_blocks, with_covariates, with_known
+from crowdppl.data.blocks import NUMBER, build_blocks, with_covariates, with_known
 from crowdppl.data.covariates import some_columns
 from crowdppl.data.features import StoredFeatures
 from crowdppl.data.ids import Codebook, LabelSet
 from crowdppl.errors import CrowdpplWarning, MethodError, ResultError
 from crowdppl.inference.result import (
     CalibrationMap,
+    ClassProbabilities,
     Correction,
     Fit,
     FitResult,
+    NumberTruth,
     OnDemand,
     Record,
     SiteResult,
     TableDraws,
+    Tables,
     TruthSpread,
     UpdateState,
 )
@@ -52,7 +55,18 @@ SESSION = ("callback", "progress")
 """Options that watch a fit; they are not kept."""
 RECORDS = {
     f"${kind.__name__}": kind
-    for kind in (CalibrationMap, FitResult, Record, SiteResult, TableDraws, TruthSpread, UpdateState)
+    for kind in (
+        CalibrationMap,
+        ClassProbabilities,
+        FitResult,
+        NumberTruth,
+        Record,
+        SiteResult,
+        TableDraws,
+        Tables,
+        TruthSpread,
+        UpdateState,
+    )
 }
 """Records that are saved field by field, by their tag in JSON."""
 
@@ -439,7 +453,7 @@ def _annotation_values(data: Annotations) -> tuple[dict[str, Any], dict[str, pd.
     }
     values = {
         "kind": data.kind,
-        "answers": data.answers,
+        "answers": data.alphabet.book.ids,
         "n_classes": data.n_classes,
         "informative": data.alphabet.informative,
         "history": data.history,
@@ -471,7 +485,8 @@ def _annotations(values: Mapping[str, Any], tables: Mapping[str, pd.DataFrame], 
     of_items = _columns(items, "covariate", names["item_covariate"], item_ids)
     of_annotators = _columns(people, "covariate", names["annotator_covariate"], annotator_ids)
     columns = _columns(labels, "column", names["column"], labels.index)
-    of_labels = some_columns(columns, values["label_names"])
+    numbers = () if alphabet.n_classes or "answer" not in labels else (NUMBER,)
+    of_labels = some_columns(columns, (*numbers, *values["label_names"]))
     order, blocks = build_blocks(
         labels["item"].to_numpy(),
         labels["annotator"].to_numpy(),

@@ -243,4 +243,4 @@ def averaged(fits: Mapping[str, Fit], correction: Correction | None) -> Fit:
     found = corrected(correction, raw, main.data, before)
     others = {name: fits[name] for name in correction.weights if name != correction.main}
     kept = replace(correction, raw=main.result.probabilities, others=others)
-    return replace(main, result=replace(main.result, probabilities=found), correction=kept)
+    return replace(main, result=main.result.with_probabilities(found), correction=kept)

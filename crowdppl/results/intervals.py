@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from crowdppl.core.intervals import Estimate, check_level, from_draws, from_point
-from crowdppl.inference.result import FitResult
+from crowdppl.core.intervals import Estimate, check_level, from_draws, from_moments, from_point
+from crowdppl.inference.result import FitResult, NumberTruth, SiteResult
 
 
 def confusion(result: FitResult, level: float) -> Estimate:
@@ -43,6 +43,22 @@ def among_classes(result: FitResult, level: float) -> Estimate:
     if exact is not None:
         return exact
     return _exact_mean(result, from_draws(draws, level), among_named(result.table))
+
+
+def of_site(site: SiteResult, level: float) -> Estimate:
+    """The values of a site with their intervals; without, where it is a point or what its family is not known."""
+    check_level(level)
+    if site.conjugate is not None:
+        return site.conjugate.estimate(site.spread, level)
+    if site.family == "draws":
+        draws = site.arrays["draws"]
+        return from_draws(draws.reshape(-1, *draws.shape[2:]), level)
+    return from_point(site.mean)
+
+
+def truths(truth: NumberTruth, level: float) -> Estimate:
+    """Truths that are numbers with their intervals, (N,)."""
+    return from_moments(truth.mean, truth.sd, level, truth.positive)
 
 
 def accuracy(result: FitResult, level: float) -> Estimate:

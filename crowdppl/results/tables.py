@@ -15,7 +15,7 @@ from crowdppl.data.annotations import Annotations, labels_given
 from crowdppl.data.tables import arrow_table
 from crowdppl.errors import MethodError
 from crowdppl.inference.predict.answers import confusion_at
-from crowdppl.inference.result import Fit
+from crowdppl.inference.result import Fit, FitResult, NumberTruth
 from crowdppl.results import choices, intervals
 from crowdppl.results.intervals import among_named
 
@@ -133,13 +133,14 @@ def to_arrow(posterior: Fit) -> pa.Table:
 
 
 def truth(posterior: Fit, level: float = 0.95) -> pd.DataFrame:
-    """Estimate, standard deviation and interval of each item's truth, nominal or ordinal.
+    """Estimate, standard deviation and interval of each item's truth, a class, a grade or a number.
 
     Args:
         level: probability of the interval.
 
     Returns:
-        DataFrame by item: estimate, sd, interval. Nominal classes: the label of ``labels()``; the standard
+        DataFrame by item. Numbers: estimate, the posterior mean; sd; low, high; labels, how many of the item. Else
+        estimate, sd, interval. Nominal classes: the label of ``labels()``; the standard
         deviation of "the truth is this label"; the fewest classes that hold ``level``, most probable first. Ordinal
         classes: the median grade; the standard deviation in steps between neighbouring grades; the lowest and the
         highest grade of a central interval.
@@ -153,6 +154,10 @@ def truth(posterior: Fit, level: float = 0.95) -> pd.DataFrame:
         38           3  0.36   (3, 2)
     """
     check_level(level)
+    if isinstance(numbers := posterior.result.truth, NumberTruth):
+        given = np.bincount(posterior.data.label_codes()[0], minlength=posterior.data.n_items)
+        found = pd.DataFrame(intervals.truths(numbers, level).columns(), index=posterior.data.items)
+        return found.rename(columns={"mean": "estimate"}).assign(labels=given)
     p, classes = posterior.result.probabilities, posterior.data.classes
     if posterior.data.kind == "nominal":
         found = labels(posterior)
@@ -225,7 +230,7 @@ def _fit_lines(posterior: Fit, doubts: Sequence[object]) -> list[str]:
     data, found = posterior.data, posterior.result.diagnostics
     lines = [
         f"{posterior.method} by {posterior.inference}: {data.n_labels:,} labels of {data.n_items:,} items "
-        f"by {data.n_annotators:,} annotators, {data.n_classes} classes"
+        f"by {data.n_annotators:,} annotators" + (f", {data.n_classes} classes" if data.n_classes else "")
     ]
     if data.roles:
         read = ", ".join(f"{role} from {column!r}" for role, column in data.roles.items())
@@ -246,6 +251,8 @@ def _fit_lines(posterior: Fit, doubts: Sequence[object]) -> list[str]:
 
 
 def _truth_lines(posterior: Fit) -> list[str]:
+    if isinstance(posterior.result.truth, NumberTruth):
+        return [f"truth: {posterior.data.n_items:,} numbers", _table(truth(posterior).describe().iloc[1:, :2])]
     found, share = labels(posterior), prevalence(posterior)
     sure = int((found["probability"] >= 0.95).sum())
     tied = int(found["tied"].sum())
@@ -258,7 +265,15 @@ def _truth_lines(posterior: Fit) -> list[str]:
 
 
 def _annotator_lines(posterior: Fit) -> list[str]:
-    table = annotators(posterior).sort_values("accuracy", ascending=False, kind="stable")
+    table = annotators(posterior)
+    if posterior.result.tables is None:
+        more = len(table) - MAX_ROWS
+        return [
+            "annotators",
+            _table(table.head(MAX_ROWS)),
+            *([f"... and {more} more annotators"] if more > 0 else []),
+        ]
+    table = table.sort_values("accuracy", ascending=False, kind="stable")
     if len(table) <= MAX_ROWS:
         return ["annotators, the most accurate first", _table(table)]
     half = MAX_ROWS // 2
@@ -299,7 +314,8 @@ def annotators(posterior: Fit, level: float = 0.95) -> pd.DataFrame:
         of giving the true class to a new item, if any class is given, with accuracy_sd, accuracy_low and
         accuracy_high; abstention, where annotators may abstain, with the same; with two classes also sensitivity
         (the second class is the positive one) and specificity, among classes given. sd, low and high are NaN where
-        the engine gives points.
+        the engine gives points. Where labels are numbers: labels, and the numbers that the method has of each
+        annotator, by the names of its sites.
 
     Examples:
         >>> posterior = crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="vb", seed=0)
@@ -314,6 +330,8 @@ def annotators(posterior: Fit, level: float = 0.95) -> pd.DataFrame:
     """
     data, result, memory = posterior.data, posterior.result, posterior.memory
     columns: dict[str, Any] = {"labels": labels_given(data) + (0 if memory is None else memory.labels)}
+    if result.tables is None:
+        return pd.DataFrame(columns | _of_annotators(result, level), index=data.annotators)
     columns |= intervals.accuracy(result, level).columns("accuracy")
     if data.n_answers > data.n_classes:
         columns |= intervals.abstention(result, level).columns("abstention")
@@ -322,6 +340,18 @@ def annotators(posterior: Fit, level: float = 0.95) -> pd.DataFrame:
         columns |= table.at(slice(None), 1, 1).columns("sensitivity")
         columns |= table.at(slice(None), 0, 0).columns("specificity")
     return pd.DataFrame(columns, index=data.annotators)
+
+
+def _of_annotators(result: FitResult, level: float) -> dict[str, np.ndarray]:
+    """The sites of annotators with their intervals, a column a number."""
+    columns: dict[str, np.ndarray] = {}
+    for name, site in result.sites.items():
+        if site.dims[:1] == ("annotator",):
+            found = intervals.of_site(site, level)
+            for at in np.ndindex(found.mean.shape[1:]):
+                own = "_".join(map(str, (name, *at)))
+                columns |= found.at(slice(None), *at).columns(own)
+    return columns
 
 
 def confusion(posterior: Fit, draws: bool = False, *, at: Mapping[Hashable, float] | None = None) -> xr.DataArray:

@@ -22,7 +22,7 @@ from crowdppl.errors import DataError, DoubtWarning, MethodError
 from crowdppl.inference.predict import update as fits
 from crowdppl.inference.predict.answers import item_marginal
 from crowdppl.inference.predict.predictive import refit
-from crowdppl.inference.result import Fit, require_fit
+from crowdppl.inference.result import Fit, require_classes, require_fit
 from crowdppl.networks.classifier import log_shares
 from crowdppl.networks.outputs import network_of, rows_to_classify
 from crowdppl.results.correction import averaged, corrected, members, members_after
@@ -57,6 +57,7 @@ def update(posterior: Fit, new_labels: Annotations | pd.DataFrame, **options: An
         46     0.56  0.39  0.02  0.02
         47     0.10  0.10  0.70  0.10
     """
+    require_classes(posterior, "update")
     if posterior.inference != "vb":
         raise MethodError(f"update continues a fit by 'vb'; this one was made by {posterior.inference!r}")
     history, old = getattr(new_labels, "history", None), posterior.data.history
@@ -141,6 +142,7 @@ def predict(posterior: Fit, new_data: Annotations | pd.DataFrame) -> pd.DataFram
         46     0.55  0.41  0.02  0.02
         47     0.10  0.10  0.70  0.10
     """
+    require_classes(posterior, "predict")
     new, correction = align_to(posterior.data, new_data), posterior.correction
     found = {name: fits.predict(fit, new) for name, fit in members(posterior).items()}
     mixed = found[posterior.method] if correction is None else corrected(correction, found, new)
@@ -202,6 +204,7 @@ def draw_labels(posterior: Fit, n: int = 1, seed: int = 0, kind: str = "posterio
         >>> len(posterior.draw_labels(2, seed=0))  # twice 315 labels
         630
     """
+    require_classes(posterior, "draw_labels")
     n, seed = whole_number("n", n, 1), seed_number(seed)
     validation.one_of("kind", kind, ("posterior", "prior"))
     data = posterior.data

@@ -19,7 +19,7 @@ from crowdppl.data.blocks import Block
 from crowdppl.errors import DataError, MethodError
 from crowdppl.inference.problem import without_validation
 from crowdppl.networks.outputs import cached_outputs, networks_of
-from crowdppl.primitives.labels import Labels
+from crowdppl.primitives.labels import Labels, NumberLabels
 from crowdppl.primitives.model import Model, card_of
 
 Nodes = dict[str, Any]
@@ -70,11 +70,10 @@ def simulate(model: str | Model, design: Annotations, seed: int = 0) -> Simulati
     setup = getattr(model, "setup", None)
     with seeded(seed):  # which may draw the first weights of a network
         ready: Any = model if setup is None else setup(design)
-    cells, sites = _draw(ready, design, seed)
-    truth = _truth_of(ready, sites)
-    code = sites.pop(truth).astype(np.int64)
-    series = pd.Series(design.classes.take(code), index=design.items, name="truth")
-    return Simulation(design.answered(cells), series, sites)
+    labels, sites = _draw(ready, design, seed)
+    drawn = sites.pop(_truth_of(ready, sites))
+    truth = design.classes.take(drawn.astype(np.int64)) if design.n_classes else drawn
+    return Simulation(design.answered(labels), pd.Series(truth, index=design.items, name="truth"), sites)
 
 
 def random_design(
@@ -119,16 +118,19 @@ def random_design(
 
 
 def _draw(model: Model, design: Annotations, seed: int) -> tuple[list[torch.Tensor], dict[str, np.ndarray]]:
-    """The cells of each block, and every latent: shared ones are drawn once, with the first block."""
+    """The labels of each block, and every latent: shared ones are drawn once, with the first block."""
     shared: dict[str, torch.Tensor] = {}
-    cells: list[torch.Tensor] = []
+    labels: list[torch.Tensor] = []
     pieces: dict[str, list[np.ndarray]] = {}
     axes: dict[str, int] = {}
     with without_validation("cpu"), seeded(seed):
         for block in _with_outputs(model, design):
             conditioned = poutine.condition(model.model, data=shared)
             drawn, latents = _run(conditioned, replace(block, has_labels=False), shared)
-            cells.append(drawn)
+            labels.append(drawn["value"])
+            if isinstance(fn := drawn["fn"], NumberLabels) and fn.drawn is not None:
+                axes[fn.truth] = -1
+                pieces.setdefault(fn.truth, []).append(fn.drawn.numpy())
             for name, node in latents.items():
                 axis = _item_axis(node)
                 if axis is None:
@@ -140,7 +142,7 @@ def _draw(model: Model, design: Annotations, seed: int) -> tuple[list[torch.Tens
     for name, parts in pieces.items():
         by_position = np.concatenate(parts, axis=axes[name])
         sites[name] = np.take(by_position, np.argsort(design.order), axis=axes[name])
-    return cells, sites
+    return labels, sites
 
 
 def _with_outputs(model: Model, design: Annotations) -> list[Block]:
@@ -155,20 +157,20 @@ def _with_outputs(model: Model, design: Annotations) -> list[Block]:
     )
 
 
-def _run(model: Any, block: Block, known: Collection[str]) -> tuple[torch.Tensor, Nodes]:
-    """The labels' cells, and every latent site; for Pyro, a latent that is known already is observed."""
-    cells: torch.Tensor | None = None
+def _run(model: Any, block: Block, known: Collection[str]) -> tuple[Any, Nodes]:
+    """The site of the labels, and every latent one; for Pyro, a latent that is known already is observed."""
+    labels = None
     latents = {}
     for name, node in poutine.trace(model).get_trace(block).nodes.items():
         if node["type"] != "sample" or type(node["fn"]).__name__ == "_Subsample":
             continue
         if isinstance(node["fn"], Labels):
-            cells = node["value"]
+            labels = node
         elif not node["is_observed"] or name in known:
             latents[name] = node
-    if cells is None:
+    if labels is None:
         raise MethodError("the model draws no labels: call crowdppl.primitives.annotate inside the plate of items")
-    return cells, latents
+    return labels, latents
 
 
 def _item_axis(node: Any) -> int | None:

@@ -15,6 +15,7 @@ from crowdppl.criticism.doubts import Doubt, _prevalence, doubts, misfit, worse_
 from crowdppl.errors import DataError
 from crowdppl.fitting import fit
 from crowdppl.results.correction import Correction
+from tests.class_result import changed
 from tests.crowd import annotations
 from tests.doubtful import handmade, kinds, simulated
 
@@ -244,7 +245,7 @@ def test_a_method_that_predicts_worse_than_votes() -> None:
     data = simulated(0, 60, 12, 3, 4)
     own = fit("dawid_skene", data, inference="em", tolerance=1e-4)
     raw = own.result.probabilities
-    result = replace(own.result, probabilities=np.full_like(raw, 0.25))
+    result = changed(own.result, probabilities=np.full_like(raw, 0.25))
     correction = Correction(raw, {"dawid_skene": 1.0}, {"dawid_skene": 0.0}, {})
     for posterior in (own, replace(own, result=result, correction=correction)):
         assert "votes" in kinds(posterior)

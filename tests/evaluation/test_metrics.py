@@ -23,11 +23,12 @@ from crowdppl.evaluation.metrics import (
     resampled_scores,
 )
 from crowdppl.fitting import fit
-from crowdppl.inference.result import FitResult, OnDemand, TableDraws
+from crowdppl.inference.result import OnDemand, TableDraws
 from crowdppl.posterior import Posterior
 from crowdppl.primitives.model import Card
 from crowdppl.registry import method
 from crowdppl.simulation.from_model import random_design, simulate
+from tests.class_result import class_result
 
 SCORES = ["accuracy", "log_score", "brier", "ece", "balanced_accuracy", "macro_f1", "mcc", "error_auroc", "aurc"]
 SCORES += ["annotator_spearman", "annotator_coverage"]
@@ -215,7 +216,7 @@ def posterior(data: Annotations, tables: np.ndarray, drawn: bool) -> Posterior:
     share = np.full((len(tables), k), 1 / k)
     draws = OnDemand.of(TableDraws(tables, share)) if drawn else None
     p = np.full((data.n_items, k), 1 / k)
-    found = FitResult({}, p, tables.mean(0), share[0], draws=draws)
+    found = class_result({}, p, tables.mean(0), share[0], draws=draws)
     return Posterior(Handmade(), "handmade", "gibbs", data, found)
 
 

@@ -14,6 +14,7 @@ from crowdppl.evaluation.compare import Comparison, compare
 from crowdppl.fitting import fit
 from crowdppl.posterior import Posterior
 from crowdppl.results.correction import Correction
+from tests.class_result import changed
 from tests.crowd import annotations, crowd
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
@@ -24,7 +25,7 @@ FIRST, SECOND, THIRD = ([[0.8, 0.2], [0.5, 0.5]], [[0.4, 0.6], [0.1, 0.9]], [[0.
 
 def member(p: Sequence[Sequence[float]]) -> Posterior:
     fitted = fit("majority_vote", DATA, inference="em")
-    return replace(fitted, result=replace(fitted.result, probabilities=np.array(p)))
+    return replace(fitted, result=changed(fitted.result, probabilities=np.array(p)))
 
 
 def weighed(**weights: float) -> Comparison:
@@ -49,7 +50,7 @@ def test_light_members_are_left_out_and_need_not_be_given() -> None:
 def test_the_methods_own_probabilities_are_averaged_and_gold_changes_nothing() -> None:
     own = member(FIRST)
     raw = own.result.probabilities
-    shown = replace(own.result, probabilities=np.full_like(raw, 0.5))
+    shown = changed(own.result, probabilities=np.full_like(raw, 0.5))
     corrected = replace(own, result=shown, correction=Correction(raw, {"a": 1.0}, {"a": 0.2}, {}))
     told = replace(member(SECOND), data=DATA.with_gold({0: 1}))
     found = weighed(a=0.5, b=0.5).probabilities({"a": corrected, "b": told})

@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from crowdppl.errors import DataError
 from crowdppl.plots.posterior import AREA, CELLS, MAX_PROBABILITY, disagreement, plot_item_map
 from crowdppl.posterior import Posterior
+from tests.class_result import changed
 from tests.crowd import annotations
 from tests.handmade import coloured, posterior
 
@@ -25,7 +26,7 @@ def held(votes: list[tuple[int, ...]], probabilities: list[list[float]]) -> Post
     p = np.array(probabilities)
     found = posterior(n_classes=p.shape[1])
     data = annotations(labels, p.shape[1])
-    return replace(found, data=data, result=replace(found.result, probabilities=p))
+    return replace(found, data=data, result=changed(found.result, probabilities=p))
 
 
 def marks(axes: Axes) -> list[list[tuple[float, float, float]]]:

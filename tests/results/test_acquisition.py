@@ -24,6 +24,7 @@ from crowdppl.posterior import Posterior
 from crowdppl.primitives import Block, annotate, diagonal_prior, plates, prevalence, truth
 from crowdppl.results.acquisition import information, suggest_labels
 from tests.brute import Tiny, joint
+from tests.class_result import changed
 from tests.crowd import annotations, crowd
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
@@ -38,7 +39,7 @@ def held(p: list[list[float]], tables: np.ndarray, labels: list[tuple[int, int, 
     """A posterior with these probabilities and tables, of labels (item, annotator, class)."""
     data = annotations(labels, len(p[0]), items=list(range(len(p))), annotators=list(range(len(tables))), **options)
     found = fit("dawid_skene", data, inference="em", max_iterations=1)
-    result = replace(found.result, probabilities=np.array(p, float), table=np.array(tables, float))
+    result = changed(found.result, probabilities=np.array(p, float), table=np.array(tables, float))
     return replace(found, result=result)
 
 
@@ -108,7 +109,7 @@ def at_random(posterior: Posterior, seed: int) -> Posterior:
         value = rng.normal(0, 0.7, site.mean.shape) if value is None else value
         sites[name] = SiteResult(name, site.dims, "point", {"value": value})
     p = rng.dirichlet(np.full(3, 1.5), len(posterior.result.probabilities))
-    return replace(posterior, result=replace(posterior.result, sites=sites, probabilities=p))
+    return replace(posterior, result=changed(posterior.result, sites=sites, probabilities=p))
 
 
 def brute_joint(posterior: Posterior, tiny: Tiny, more: tuple[int, int, int], site_values: Any) -> np.ndarray:
@@ -202,7 +203,7 @@ def test_no_information_from_an_annotator_who_is_perfect_or_perfectly_wrong() ->
     draws = np.array([[coin(1.0), coin(0.8)], [coin(0.0), coin(0.8)]])
     posterior = held([[0.5, 0.5]], draws.mean(0), [(0, 1, 0)])
     drawn = OnDemand.of(TableDraws(draws.astype(np.float32), np.full((2, 2), 0.5)))
-    posterior = replace(posterior, result=replace(posterior.result, draws=drawn))
+    posterior = replace(posterior, result=changed(posterior.result, draws=drawn))
     found = every_pair(posterior, exclude_answered=False)["information"]
     assert found[(0, 0)] == 0
     assert found[(0, 1)] == pytest.approx(1 - bits([0.8, 0.2]))
@@ -274,7 +275,7 @@ def test_neither_rows_nor_classes_nor_annotators_order_ties() -> None:
     turned = Annotations.from_arrays(
         *zip(*reversed(labels), strict=True), classes=book, items=list(range(40)), annotators=[0, 1, 2, 3]
     )
-    result = replace(
+    result = changed(
         even.result,
         probabilities=even.result.probabilities[:, book] * (1 + 1e-14),
         table=even.result.table[:, book][:, :, book],
@@ -307,7 +308,7 @@ def test_five_million_pairs_take_little_memory() -> None:
     data = Annotations.from_arrays(np.arange(n), rng.integers(a, size=n), rng.integers(k, size=n))
     small = fit("dawid_skene", crowd(20, 5, 5, 3), inference="em", max_iterations=1)
     p, table = rng.dirichlet(np.full(k, 0.5), n), rng.dirichlet(np.full(k, 0.5), (a, k))
-    posterior = replace(small, data=data, result=replace(small.result, probabilities=p, table=table))
+    posterior = replace(small, data=data, result=changed(small.result, probabilities=p, table=table))
     tracemalloc.start()
     found = suggest_labels(posterior, 50_000)
     _, peak = tracemalloc.get_traced_memory()
@@ -380,7 +381,7 @@ def test_an_abstention_teaches_what_its_table_says() -> None:
     )
     found = fit("bayesian_dawid_skene", data, inference="em")
     table = np.array([[[0.8, 0.2, 0.0], [0.2, 0.8, 0.0]], [[0.1, 0.1, 0.8], [0.45, 0.45, 0.1]]])
-    result = replace(found.result, probabilities=np.full((3, 2), 0.5), table=table)
+    result = changed(found.result, probabilities=np.full((3, 2), 0.5), table=table)
     gain = every_pair(replace(found, result=result), exclude_answered=False)["information"]
     assert gain[(2, "a")] == pytest.approx(1 - bits([0.8, 0.2]))
     assert gain[(2, "b")] == pytest.approx(bits([0.275, 0.275, 0.45]) - (bits(table[1, 0]) + bits(table[1, 1])) / 2)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -18,11 +18,12 @@ import crowdppl
 from crowdppl import registry
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import CrowdpplWarning, ResultError
-from crowdppl.inference.result import FitResult, OnDemand, SiteResult, TableDraws
+from crowdppl.inference.result import OnDemand, SiteResult, TableDraws
 from crowdppl.posterior import Posterior, load
 from crowdppl.primitives.model import Card
 from crowdppl.results import archive
 from crowdppl.results.archive import ARRAYS, TEXT
+from tests.class_result import class_result
 
 
 @dataclass
@@ -74,7 +75,7 @@ def posterior(data: Annotations, **settings: Any) -> Posterior:
         "rhat": {"share": float("nan")},
         "restarts": [{"start": "votes"}],
     }
-    found = FitResult(
+    found = class_result(
         sites={site.name: site for site in sites},
         probabilities=stream.dirichlet(np.ones(k), n),
         table=stream.random((a, k, m)),
@@ -98,7 +99,7 @@ def assert_same(found: Any, expected: Any) -> None:
         np.testing.assert_array_equal(found, expected)
     elif isinstance(expected, OnDemand):
         assert_same(found(), expected())
-    elif isinstance(expected, SiteResult | FitResult | TableDraws):
+    elif is_dataclass(expected):
         for field in fields(expected):
             assert_same(getattr(found, field.name), getattr(expected, field.name))
     elif isinstance(expected, dict):

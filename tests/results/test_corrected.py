@@ -36,7 +36,7 @@ QUICK: dict[str, Any] = {"max_iterations": 2}
 
 
 def by_hand(rate: float) -> Posterior:
-    draws = result(truth_spread=OnDemand.of(TruthSpread(np.full((3, 2), 0.1), np.full((3, 2), 0.5))))
+    draws = result(spread=OnDemand.of(TruthSpread(np.full((3, 2), 0.1), np.full((3, 2), 0.5))))
     made = Correction(np.full((3, 2), 0.5), {"m": 1.0}, {"m": rate}, {})
     return replace(posterior(draws), correction=made)
 

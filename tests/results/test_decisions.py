@@ -14,6 +14,7 @@ from crowdppl.errors import DataError, MethodError
 from crowdppl.fitting import fit
 from crowdppl.posterior import Posterior
 from crowdppl.results.decisions import ASK, decide
+from tests.class_result import changed
 from tests.crowd import crowd
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
@@ -30,7 +31,7 @@ def held(p: Any = P, tables: Any = None, names: list[str] = NAMES, **options: An
     data = Annotations.from_arrays(item, annotator, label, classes=names, items=list(range(n)), **options)
     found = fit("dawid_skene", data, inference="em", max_iterations=1)
     tables = found.result.table if tables is None else np.array(tables, float)
-    return replace(found, result=replace(found.result, probabilities=np.array(p, float), table=tables))
+    return replace(found, result=changed(found.result, probabilities=np.array(p, float), table=tables))
 
 
 def test_expected_costs_by_hand() -> None:
@@ -94,7 +95,7 @@ def test_a_large_cost_hides_no_small_one() -> None:
     item = list(range(len(ill)))
     data = Annotations.from_arrays(item, ["a"] * 7, ["well", "ill"] * 3 + ["well"], classes=["well", "ill"])
     made = fit("dawid_skene", data, inference="em", max_iterations=1)
-    made = replace(made, result=replace(made.result, probabilities=p))
+    made = replace(made, result=changed(made.result, probabilities=p))
     cost = pd.DataFrame({"discharge": [0, large], "treat": [50, 0], "opinion": [5, 5]}, index=["well", "ill"])
     for table in (cost, cost - large / 4, cost.assign(never=1e3 * large)):
         found = decide(made, table)

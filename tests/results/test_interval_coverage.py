@@ -20,10 +20,11 @@ from crowdppl.data.annotations import Annotations
 from crowdppl.inference.mcmc import gibbs
 from crowdppl.inference.options import Options
 from crowdppl.inference.problem import build_problem, without_validation
-from crowdppl.inference.result import FitResult, OnDemand, TableDraws
+from crowdppl.inference.result import OnDemand, TableDraws
 from crowdppl.inference.tables import MOST_DRAWS, affordable, thinned
 from crowdppl.results import intervals
 from crowdppl.simulation.from_model import random_design, simulate
+from tests.class_result import class_result
 
 DATA_SETS, LEVEL, MARGIN = 500, 0.9, 0.03
 STORY = crowdppl.method("bayesian_dawid_skene", prevalence_strength=2.0, prior_strength=10.0, prior_accuracy=0.7)
@@ -41,7 +42,9 @@ def estimated(data: Annotations, seed: int) -> tuple[Estimate, Estimate]:
         draws = thinned({name: x.flatten(0, 1) for name, x in found.items()}, kept)
     table, share = draws["confusion"].exp().numpy(), draws["prevalence"].exp().flatten(1, -2).numpy()
     table, share = table.reshape(len(table), *table.shape[-3:]), share.reshape(len(share), -1)
-    result = FitResult({}, np.empty(0), table.mean(0), share.mean(0), draws=OnDemand.of(TableDraws(table, share)))
+    result = class_result(
+        {}, np.empty(0), table.mean(0), share.mean(0), draws=OnDemand.of(TableDraws(table, share))
+    )
     return intervals.accuracy(result, LEVEL), intervals.prevalence(result, LEVEL)
 
 

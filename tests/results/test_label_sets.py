@@ -12,10 +12,10 @@ import pytest
 
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import DataError, MethodError
-from crowdppl.inference.result import FitResult
 from crowdppl.posterior import Posterior
 from crowdppl.primitives.model import Card
 from crowdppl.results.decisions import label_sets
+from tests.class_result import class_result
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
 
@@ -35,7 +35,7 @@ def held(p: Any, classes: list[Any] | None = None, labels: Any = ((0, 0),), **op
     data = Annotations.from_arrays(
         item, ["a"] * len(item), label, classes=names, items=list(range(len(p))), annotators=["a", "b"], **options
     )
-    found = FitResult({}, p, np.full((2, k, k), 1 / k), np.full(k, 1 / k))
+    found = class_result({}, p, np.full((2, k, k), 1 / k), np.full(k, 1 / k))
     return Posterior(Handmade(), "handmade", "em", data, found)
 
 

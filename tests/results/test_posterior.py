@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from crowdppl.errors import MethodError, ResultError
 from crowdppl.inference.result import FitResult, OnDemand, SiteResult, TableDraws, TruthSpread
 from crowdppl.posterior import Posterior
 from crowdppl.results import choices, intervals
+from tests.class_result import changed
 from tests.three_items import ANNOTATORS, ITEMS, LABELS, Handmade, posterior, result
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
@@ -29,9 +29,9 @@ def test_probabilities_have_items_and_classes_for_names() -> None:
     assert list(table.columns) == ["no", "yes"]
     assert table.loc[10, "yes"] == 0.8
     assert posterior().probabilities(sd=True).isna().all(axis=None)
-    sd = posterior(
-        result(truth_spread=OnDemand.of(TruthSpread(np.full((3, 2), 0.1), np.zeros((3, 2)))))
-    ).probabilities(sd=True)
+    sd = posterior(result(spread=OnDemand.of(TruthSpread(np.full((3, 2), 0.1), np.zeros((3, 2)))))).probabilities(
+        sd=True
+    )
     assert (sd == 0.1).all(axis=None)
 
 
@@ -173,19 +173,19 @@ def test_intervals_of_dirichlets_are_exact() -> None:
 def test_means_of_vb_do_not_move_with_its_draws() -> None:
     found, c = dirichlet_result()
     table, share = c / c.sum(-1, keepdims=True), np.array([0.4, 0.6])
-    found = replace(found, table=table, prevalence=share)
+    found = changed(found, table=table, prevalence=share)
     wanted = table.diagonal(axis1=-2, axis2=-1) @ share
     np.testing.assert_allclose(intervals.accuracy(found, 0.95).mean, wanted, rtol=1e-12)
     assert np.abs(intervals.accuracy(found, 0.95).mean - draws_of_accuracy(found).mean(0)).min() > 1e-6
     between, _ = dirichlet_result(between=True)  # the table is none of the sites, and its mean is known
-    between = replace(between, table=table[:, ::-1])
+    between = changed(between, table=table[:, ::-1])
     np.testing.assert_allclose(intervals.confusion(between, 0.95).mean, table[:, ::-1], rtol=1e-12)
 
 
 def test_a_mean_that_draws_contradict_is_theirs() -> None:
     """Where accuracy is not linear in the sites, as where prevalence and tables depend on each other."""
     found, _ = dirichlet_result()
-    found = replace(found, table=found.table[:, ::-1])
+    found = changed(found, table=found.table[:, ::-1])
     np.testing.assert_allclose(intervals.accuracy(found, 0.95).mean, draws_of_accuracy(found).mean(0), rtol=1e-6)
 
 

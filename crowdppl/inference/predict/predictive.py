@@ -60,7 +60,7 @@ class GivenLabels:
     @classmethod
     def of(cls, data: Annotations) -> GivenLabels:
         """All labels of some annotations."""
-        return cls(*row_codes(data.blocks, data.order), CovariateColumns.of(data.label_covariates, "label"))
+        return cls(*row_codes(data.blocks, data.order), CovariateColumns.of(data.label_columns, "label"))
 
     def bags(self, item: np.ndarray, bag: np.ndarray, row: np.ndarray) -> LabelBags:
         """Bags of some of these labels, by their rows."""

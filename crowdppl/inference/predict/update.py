@@ -33,6 +33,7 @@ from crowdppl.inference.state import State
 from crowdppl.inference.tables import truth_at, truth_over
 from crowdppl.inference.vb.coordinate_ascent import VB
 from crowdppl.inference.vb.fit import quadrature_draws
+from crowdppl.primitives.labels import Labels
 from crowdppl.primitives.model import Model
 from crowdppl.primitives.sums import Summing
 
@@ -280,7 +281,7 @@ def _replicate(problem: Problem, values: dict[str, Tensor], number: int) -> np.n
             given |= {n: x.argmax(0) for n, x in found.marginals.items()}
         design = replace(block, has_labels=False)
         trace = poutine.trace(poutine.condition(problem.model.model, data=given)).get_trace(design)
-        cells = next(x.value for x in trace_sites(trace).values() if type(x.fn).__name__ == "Labels")
+        cells = next(x.value for x in trace_sites(trace).values() if isinstance(x.fn, Labels))
         out.append(cells.long() % block.n_answers)
     return np.asarray(torch.cat(out).cpu().numpy())
 

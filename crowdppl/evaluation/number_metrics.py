@@ -1,0 +1,100 @@
+"""Metrics of truths that are numbers, with bootstrap intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from crowdppl.core.validation import warn
+from crowdppl.data.gold import by_item, rows_of_truths
+from crowdppl.errors import CrowdpplWarning, DataError
+from crowdppl.inference.result import Fit
+from crowdppl.results.tables import truth as truth_table
+
+
+def scores(estimate: np.ndarray, truth: np.ndarray, held: np.ndarray) -> dict[str, np.ndarray]:
+    """The scores of ``NumberEvaluation``, (...), of items on the last axis; ``held``: whether intervals hold."""
+    error = estimate - truth
+    apart = [x - x.mean(-1, keepdims=True) for x in (estimate, truth)]
+    scale = np.sqrt((apart[0] ** 2).sum(-1) * (apart[1] ** 2).sum(-1))
+    return {
+        "mae": np.abs(error).mean(-1),
+        "rmse": np.sqrt((error**2).mean(-1)),
+        "bias": error.mean(-1),
+        "correlation": np.where(scale > 0, (apart[0] * apart[1]).sum(-1) / np.where(scale > 0, scale, 1), np.nan),
+        "coverage": held.mean(-1),
+    }
+
+
+@dataclass(frozen=True)
+class NumberEvaluation:
+    """Scores of estimated numbers; ``dict(evaluation)`` and ``evaluation["rmse"]`` work.
+
+    Attributes:
+        n, unscored: items that were scored; items with a known truth that are not in the posterior.
+        mae: mean absolute error of the estimates.
+        rmse: root of the mean squared error.
+        bias: mean of estimate minus truth.
+        correlation: Pearson's, of estimate and truth; NaN where either does not vary.
+        coverage: share of the truths that lie in the items' intervals.
+        scored: DataFrame by item with estimate, truth and held, whether its interval holds the truth.
+        resamples, level, seed: of ``intervals``.
+    """
+
+    n: int
+    unscored: int
+    mae: float
+    rmse: float
+    bias: float
+    correlation: float
+    coverage: float
+    scored: pd.DataFrame = field(repr=False, compare=False)
+    resamples: int = field(repr=False, compare=False)
+    level: float = field(repr=False, compare=False)
+    seed: int = field(repr=False, compare=False)
+
+    def keys(self) -> Iterator[str]:
+        """Names of the scores."""
+        return (part.name for part in fields(self) if part.compare)
+
+    def __getitem__(self, name: str) -> float:
+        """A score by its name."""
+        if name not in self.keys():
+            raise KeyError(name)
+        value: float = getattr(self, name)
+        return value
+
+    def intervals(self) -> pd.DataFrame:
+        """Bootstrap percentile intervals over items: DataFrame by score with value, low and high."""
+        columns = self.scored.sort_values(["truth", "estimate"]).to_numpy(np.float64).T
+        drawn = np.random.default_rng(self.seed).integers(self.n, size=(self.resamples, self.n))
+        tails = ((1 - self.level) / 2, (1 + self.level) / 2)
+        found = {name: np.nanquantile(x, tails) for name, x in scores(*columns[:, drawn]).items()}
+        table = pd.DataFrame.from_dict(found, orient="index", columns=["low", "high"])
+        table.insert(0, "value", [self[name] for name in table.index])
+        return table.rename_axis("score")
+
+
+def evaluate_numbers(posterior: Fit, gold: Any, bootstrap: int, level: float, seed: int) -> NumberEvaluation:
+    """Scores estimates and intervals of a level; arguments and errors as of ``evaluate``."""
+    table, known = truth_table(posterior, level), by_item(gold).dropna()
+    row = rows_of_truths(table.index, known.index)
+    there = known[row >= 0]
+    unscored = len(known) - len(there)
+    if unscored:
+        warn(f"{unscored} of {len(known)} items with a known truth are not in the posterior", CrowdpplWarning)
+    try:
+        truth = there.to_numpy(np.float64)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"a known truth is no number ({error}); give the number of each item") from error
+    found = table.iloc[row[row >= 0]]
+    held = (found["low"] <= truth) & (truth <= found["high"])
+    scored = pd.DataFrame({"estimate": found["estimate"], "truth": truth, "held": held})
+    values = {name: float(x) for name, x in scores(*scored.to_numpy(np.float64).T).items()}
+    return NumberEvaluation(
+        len(truth), unscored, **values, scored=scored, resamples=bootstrap, level=level, seed=seed
+    )
