@@ -83,9 +83,9 @@ class Options(TypedDict, total=False):
         informative_abstentions: whether declining may depend on the class, so that an abstention is evidence of it.
             By default each annotator declines at a rate of their own, whatever the class.
         kind: "nominal", or "ordinal" where the order of classes means something: that of ``classes``, else
-            that of labels as numbers; "real" where labels are numbers and no classes. By default nominal, and labels
-            that seem to be measurements, sets of classes or JSON are refused; ``kind`` or ``classes`` says what
-            they are all the same.
+            that of labels as numbers; "real" where labels are numbers and no classes. By default nominal, and
+            labels that seem to be measurements, sets of classes or JSON are refused; ``kind`` or ``classes`` says
+            that they are categories all the same.
         gold: series or mapping from item id to known class, for some or all items.
         features: DataFrame by item id, or array (N, ...) or torch Dataset whose rows belong to ``items``; rows of a
             dataset are read when a network asks for them.
@@ -166,8 +166,7 @@ def _answers(rows: Rows, options: Options) -> tuple[LabelSet, np.ndarray | None]
         named = classes is not None or like is not None
         labels = encode_labels(rows.label, rows.place, named, away, rows.text)
     if like is None:
-        kind = options.get("kind")
-        alphabet = read_label_set(labels, classes, away, "nominal" if kind is None else kind, informative)
+        alphabet = read_label_set(labels, classes, away, _kind(options), informative)
     else:
         alphabet = like.alphabet
     return alphabet, None if labels is None else alphabet.code(labels, rows.place)

@@ -136,7 +136,7 @@ def test_tensors_that_numpy_cannot_hold_as_they_are() -> None:
         (WIDE.reset_index(names="id"), {}, "'id', .*say item="),
         (WIDE.reset_index(names="item").assign(question=list("xyz")), {}, "'item', 'question'; say item="),
         (WIDE.reset_index(names="worker").assign(answer=1), {}, "'worker' and 'answer', .*wide="),
-        (pd.DataFrame({"ann": [[1], [2]], "bob": [[1], [1]]}), {}, "text or integers"),
+        (pd.DataFrame({"ann": [[1], [2]], "bob": [[1], [1]]}), {}, "is a list"),
         ({"item": [1]}, {}, "no table"),
     ],
 )
