@@ -212,8 +212,8 @@ class Annotations:
         item_covariates, annotator_covariates: DataFrames in codebook order, or None.
         columns: further columns of the rows, in the order of ``frame()``, or None.
         label_names: those of ``columns`` that are label covariates.
-        roles: the columns of the table that were read, by what they hold ("item", "annotator", "label"): said, or
-            recognised by name. Empty where labels were no table.
+        roles: the columns of the table that were read, by what they hold ("item", "annotator", "label", "gold",
+            "label_covariates"): said, or recognised by name. Arrays have none.
         warnings: those that were emitted.
 
     Examples:
@@ -347,7 +347,7 @@ class Annotations:
             annotator_covariates=of_annotators,
             columns=columns,
             label_names=names,
-            roles=rows.roles,
+            roles={**rows.roles, **({"label_covariates": ", ".join(map(str, names))} if names else {})},
             warnings=(*repeats, *_warnings(coded, blocks, counts, options)),
         )
         for warning in made.warnings:
@@ -534,7 +534,6 @@ class Annotations:
             "repeats": count_repeats(self.blocks),
             "gold": 0 if self.gold_codes is None else int((self.gold_codes >= 0).sum()),
             "columns": {**self.roles},
-            "label_covariates": list(map(str, self.label_names)),
             "warnings": [f"{type(warning).__name__}: {warning}" for warning in self.warnings],
         }
 

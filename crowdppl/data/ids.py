@@ -343,9 +343,10 @@ def _text_or_integers(column: pd.Series[Any], name: str, place: Place, mixed: bo
 
 def _remedy(value: Any, name: str) -> str:
     """What to do with a value that is neither text nor an integer."""
-    if name == "label" and isinstance(value, Mapping):
-        return "take the class out of it, into a column of its own"
-    if name == "label" and isinstance(value, Collection):
+    plain = isinstance(value, Collection) and all(isinstance(part, str | int) for part in value)
+    if name == "label" and (isinstance(value, Mapping) or (isinstance(value, Collection) and not plain)):
+        return "take the class out of it, into a column of its own, with a row for each part that has a class"
+    if name == "label" and plain:
         return f"{A_TABLE_EACH}; where each holds one class, take it out by .str[0] of pandas"
     if name == "label" and isinstance(value, float):
         return "cut measurements into classes, as pandas.cut does; if each number is a class, use .astype(str)"

@@ -145,7 +145,7 @@ def _selected(frame: pd.DataFrame | pa.Table, names: list[Hashable], origin: str
 
 def _refuse_row_numbers(ids: Encoding | pd.Series[Any], column: Hashable, origin: str) -> None:
     """Refuses a column, guessed to hold items, that differs in each row."""
-    distinct = len(ids.values) if isinstance(ids, Encoding) else len(ids.drop_duplicates())
+    distinct = len(ids.values) if isinstance(ids, Encoding) else ids.astype(str).nunique()
     if distinct == len(ids) > 1:
         raise DataError(f"{origin}: {column!r} differs in each row, and seems to count rows, not items; say item=")
 

@@ -192,7 +192,7 @@ def information(table: np.ndarray, prevalence: np.ndarray) -> np.ndarray:
 
 MAX_ROWS = 10
 """Classes or annotators that a summary lists."""
-WIDTH = 100
+WIDTH = 200
 """Characters after which a summary's list of columns is cut: a wide table has many."""
 
 

@@ -121,8 +121,9 @@ def test_json_in_a_cell(text: str, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"line 2 of a.csv is JSON.*kind="):
         read_annotations(tmp_path / "a.csv")
     assert read_annotations(tmp_path / "a.csv", kind="nominal").classes.tolist() == sorted([text, "x"])
-    with pytest.raises(DataError, match="column of its own"):
-        Annotations.from_frame(table([{"label": "cat"}, "x"]))
+    for value in ({"label": "cat"}, [{"start": 0, "label": "PER"}], [[0, 5, "PER"]]):
+        with pytest.raises(DataError, match="column of its own"):
+            Annotations.from_frame(table([value, "x"]))
 
 
 def test_nested_exports(tmp_path: Path) -> None:

@@ -102,7 +102,8 @@ def agreement() -> Numbers:
     """Agreement of annotators, all and by pairs, and their groups."""
     table = crowdppl.agreement_table(anaesthetists(), bootstrap=40, seed=1)
     pairs, groups = crowdppl.agreement_pairs(crowd()), crowdppl.find_groups(crowd())
-    return numbers(table=table, pairs=pairs, groups=groups, votes=crowd().votes(), summary=crowd().summary())
+    summary = {name: part for name, part in crowd().summary().items() if name != "columns"}  # names, no numbers
+    return numbers(table=table, pairs=pairs, groups=groups, votes=crowd().votes(), summary=summary)
 
 
 def decisions() -> Numbers:
