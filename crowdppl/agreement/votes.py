@@ -62,7 +62,11 @@ class DeduplicatedVotes:
 
 
 def votes_to_compare(data: Annotations) -> DeduplicatedVotes:
-    """The votes of annotations; DataError where no item was labelled by two annotators."""
+    """The votes of annotations; DataError where they have no classes, or no item two annotators."""
+    if data.n_classes == 0:
+        raise DataError(
+            f"labels of kind {data.kind!r} have no classes, which agreement compares; read them as classes"
+        )
     if not data.blocks[0].has_labels:
         raise DataError("a design has no labels to compare; simulate them, or read labels")
     votes = DeduplicatedVotes.of(data)

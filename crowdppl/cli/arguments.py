@@ -105,7 +105,7 @@ READING: Mapping[str, tuple[Any, Any]] = {
     "informative_abstentions": _flag(
         "--informative-abstentions", "Abstaining may depend on the class, and is evidence of it."
     ),
-    "kind": _text("nominal, the default, or ordinal if the order of the classes matters.", "NAME"),
+    "kind": _text("nominal, the default; ordinal if the order of the classes matters; real for numbers.", "NAME"),
     "repeats": (
         Annotated[str, Option(help="If an annotator labels an item again: keep, first, last or error.")],
         "keep",

@@ -165,10 +165,7 @@ def _answers(rows: Rows, options: Options) -> tuple[LabelSet, np.ndarray | None]
     if rows.label is not None:
         named = classes is not None or like is not None
         labels = encode_labels(rows.label, rows.place, named, away, rows.text)
-    if like is None:
-        alphabet = read_label_set(labels, classes, away, _kind(options), informative)
-    else:
-        alphabet = like.alphabet
+    alphabet = read_label_set(labels, classes, away, _kind(options), informative) if like is None else like.alphabet
     return alphabet, None if labels is None else alphabet.code(labels, rows.place)
 
 

@@ -46,11 +46,12 @@ def named(accuracy: float, items: int, labels: int, classes: int, seed: int) -> 
 def test_many_numbers_that_agree_as_measurements_are_no_classes(step: float, text: bool, tmp_path: Path) -> None:
     frame = measured(step)
     frame["label"] = frame["label"].astype(str) if text else frame["label"]
-    with pytest.raises(DataError, match="measurements"):
+    with pytest.raises(DataError, match='kind="real"'):
         Annotations.from_frame(frame)
     frame.to_csv(tmp_path / "a.csv", index=False)
-    with pytest.raises(DataError, match='measurements.*kind="nominal"'):
+    with pytest.raises(DataError, match='measurements.*kind="real".*kind="nominal"'):
         read_annotations(tmp_path / "a.csv")
+    assert read_annotations(tmp_path / "a.csv", kind="real").kind == "real"
     for said in ({"kind": "nominal"}, {"kind": "ordinal"}, {"classes": frame["label"].astype(str).unique()}):
         assert read_annotations(tmp_path / "a.csv", **said).n_classes == frame["label"].nunique()
     labels = frame["label"].astype(str).astype("category")
