@@ -28,12 +28,10 @@ from crowdppl.data.checks import (
     cell_counts,
     check_tables,
     find_warnings,
-    refuse_repeat,
-    repeats_warning,
     spelling_warning,
     unused_warning,
 )
-from crowdppl.data.coded import Coded, code_ids
+from crowdppl.data.coded import Coded, code_ids, who_abstains, without_repeats
 from crowdppl.data.columns import with_gold
 from crowdppl.data.covariates import (
     covariate_table,
@@ -43,7 +41,7 @@ from crowdppl.data.covariates import (
     some_columns,
 )
 from crowdppl.data.features import Features, StoredFeatures, numbers_of, rows_taken
-from crowdppl.data.gold import gold_codes, without_blanks
+from crowdppl.data.gold import given_truths, gold_codes
 from crowdppl.data.ids import (
     Codebook,
     LabelSet,
@@ -209,8 +207,7 @@ class Annotations:
         item_covariates, annotator_covariates: DataFrames in codebook order, or None.
         columns: further columns of the rows, in the order of ``frame()``, or None.
         label_names: those of ``columns`` that are label covariates.
-        roles: the columns of the table that were read, by what they hold ("item", "annotator", "label", "gold",
-            "label_covariates"): said, or recognised by name. Arrays have none.
+        roles: the columns that were read, by what they hold ("item", "gold" ...); none where there was no table.
         warnings: those that were emitted.
 
     Examples:
@@ -308,14 +305,15 @@ class Annotations:
         if coded.answer is not None and not _said_to_be_classes(rows.label, options):
             require_categories(coded.alphabet.classes.ids, coded.item, coded.answer, rows.place)
         check_tables(len(coded.annotators), coded.alphabet.n_classes, len(coded.alphabet.book))
-        gold = gold_codes(_gold(rows, options, coded.alphabet), coded.items, coded.alphabet)
+        truths = given_truths(options.get("gold"), rows.gold, rows.text, coded.alphabet)
+        gold = gold_codes(truths, coded.items, coded.alphabet)
         history = history_table(options.get("history"), coded.annotators, coded.alphabet.n_classes)
         of_items = covariate_table(options.get("item_covariates"), coded.items)
         of_annotators = covariate_table(options.get("annotator_covariates"), coded.annotators)
         like: Any = options.get("like") or cls
         names = label_columns(options.get("label_covariates", like.label_names), rows.columns, rows.place)
         order, blocks = coded.blocks()
-        kept, repeats = _without_repeats(coded, blocks, rows, options.get("repeats", "keep"))
+        kept, repeats = without_repeats(coded, blocks, rows.place, options.get("repeats", "keep"))
         left = coded if kept is None else coded.rows(kept)
         if kept is not None:
             order, blocks = left.blocks()
@@ -323,7 +321,7 @@ class Annotations:
         columns = None if columns is None else columns.iloc[left.by_code].reset_index(drop=True)
         numbers = () if kind is None or rows.label is None else (NUMBER,)
         counts = cell_counts(blocks)
-        may = _abstainers(left, counts, options.get("like"))
+        may = who_abstains(left, counts, getattr(options.get("like"), "abstainers", None))
         shared: dict[str, Any] = {
             "history": None if history is None else torch.from_numpy(history),
             "abstainers": None if may is None else torch.from_numpy(may),
@@ -558,35 +556,10 @@ _SHARED = frozenset(["history", "scale", "has_labels", "dtype", "device"])
 _FIELDS = frozenset(field.name for field in fields(Block))
 
 
-def _gold(rows: Rows, options: Options, alphabet: LabelSet) -> Any:
-    """Known truths: the option, or those of the table."""
-    if rows.gold is None:
-        return options.get("gold")
-    if options.get("gold") is not None:
-        raise DataError("gold= and gold_column= both give truths; leave one out")
-    return without_blanks(rows.gold, rows.text, alphabet.classes.ids)
-
-
 def _given_columns(options: Options) -> pd.DataFrame | None:
     """Columns that are handed over beside labels which are no table."""
     given = options.get("label_covariates")
     return given if isinstance(given, pd.DataFrame) else None
-
-
-def _without_repeats(
-    coded: Coded, blocks: Sequence[Block], rows: Rows, repeats: str
-) -> tuple[np.ndarray | None, list[CrowdpplWarning]]:
-    """Which rows stay (None: all) where an annotator labels an item again, and a warning."""
-    extra = count_repeats(blocks)
-    if not extra:
-        return None, []
-    if repeats == "error":
-        refuse_repeat(coded.item, coded.annotator, (coded.items, coded.annotators), rows.place)
-    found = [] if coded.answer is None else [repeats_warning(extra, len(coded.item), repeats)]
-    if repeats == "keep":
-        return None, [*found]
-    pair = pd.Index(coded.item.astype(np.int64) * len(coded.annotators) + coded.annotator)
-    return np.flatnonzero(~pair.duplicated(keep="last" if repeats == "last" else "first")), [*found]
 
 
 def _warnings(coded: Coded, blocks: Sequence[Block], counts: np.ndarray, options: Options) -> list[CrowdpplWarning]:
@@ -603,18 +576,6 @@ def _warnings(coded: Coded, blocks: Sequence[Block], counts: np.ndarray, options
         found += find_warnings(blocks, coded.annotators, counts)
         found += unused_warning(counts, coded.answer, coded.alphabet) if classes is None else []
     return [warning for warning in found if warning is not None]
-
-
-def _abstainers(coded: Coded, counts: np.ndarray, like: Annotations | None) -> np.ndarray | None:
-    """Who may abstain: those who did here or in ``like``; in a design, everyone."""
-    k = coded.alphabet.n_classes
-    if counts.shape[1] == k:
-        return None
-    always = coded.answer is None and like is None
-    may: np.ndarray = np.asarray(counts[:, k:].any(1)) & (coded.answer is not None) | always
-    if like is not None and like.abstainers is not None:
-        may[: len(like.abstainers)] |= like.abstainers
-    return may
 
 
 def _spread(numbers: np.ndarray) -> dict[str, float]:

@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from crowdppl.data.blocks import Block, build_blocks
+from crowdppl.data.blocks import Block, build_blocks, count_repeats
+from crowdppl.data.checks import refuse_repeat, repeats_warning
 from crowdppl.data.ids import Codebook, Encoding, LabelSet, Place, encode, refuse_missing_text
 from crowdppl.data.tables import Rows
+from crowdppl.errors import CrowdpplWarning
 
 
 @dataclass(frozen=True)
@@ -99,3 +101,31 @@ def _joined(given: Encoding, ids: pd.Index[Any], name: str, place: Place) -> Enc
     both = given.values.append(lost)
     found = encode(both, name, lambda at: place(given.first_row(at)) if at < n else f"{name}s without labels")
     return Encoding(found.values, found.codes[:n][given.codes])
+
+
+def without_repeats(
+    coded: Coded, blocks: Sequence[Block], place: Place, repeats: str
+) -> tuple[np.ndarray | None, list[CrowdpplWarning]]:
+    """Which rows stay (None: all) where an annotator labels an item again, and a warning."""
+    extra = count_repeats(blocks)
+    if not extra:
+        return None, []
+    if repeats == "error":
+        refuse_repeat(coded.item, coded.annotator, (coded.items, coded.annotators), place)
+    found = [] if coded.answer is None else [repeats_warning(extra, len(coded.item), repeats)]
+    if repeats == "keep":
+        return None, [*found]
+    pair = pd.Index(coded.item.astype(np.int64) * len(coded.annotators) + coded.annotator)
+    return np.flatnonzero(~pair.duplicated(keep="last" if repeats == "last" else "first")), [*found]
+
+
+def who_abstains(coded: Coded, counts: np.ndarray, earlier: np.ndarray | None) -> np.ndarray | None:
+    """Who may abstain, bool (A,): those who did here or ``earlier``; in a design, everyone. None: nobody can."""
+    k = coded.alphabet.n_classes
+    if counts.shape[1] == k:
+        return None
+    everyone = coded.answer is None and earlier is None
+    may: np.ndarray = np.asarray(counts[:, k:].any(1)) & (coded.answer is not None) | everyone
+    if earlier is not None:
+        may[: len(earlier)] |= earlier
+    return may

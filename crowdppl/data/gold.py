@@ -35,6 +35,15 @@ def without_blanks(truths: pd.Series[Any], text: bool, classes: Iterable[Any] = 
     return truths[truths.notna() & ~(texts.isin(MISSING if text else {""}) & ~truths.isin([*classes]))]
 
 
+def given_truths(option: Any, column: pd.Series[Any] | None, text: bool, alphabet: LabelSet) -> Any:
+    """Known truths of an option or of a column of the labels' table; DataError when both give them."""
+    if column is None:
+        return option
+    if option is not None:
+        raise DataError("gold= and gold_column= both give truths; leave one out")
+    return without_blanks(column, text, alphabet.classes.ids)
+
+
 def probability_array(table: pd.DataFrame) -> np.ndarray:
     """Probabilities as numbers (N, K)."""
     try:
