@@ -50,8 +50,8 @@ class Mmlc:
 
     experts: nn.Module | None = None
     n_experts: cp.Count = 10
-    widths: Sequence[int] = (64, 32)
-    tower: Sequence[int] = (32,)
+    widths: Sequence[cp.Count] = (64, 32)
+    tower: Sequence[cp.Count] = (32,)
     oracle: Literal["mode", "mean", "median", "centre"] = "mode"
     bandwidth: cp.Positive | None = None
     training: Mapping[str, Any] = field(default_factory=dict)

@@ -174,9 +174,21 @@ def _declared(cls: type[Any]) -> dict[str, tuple[Any, ...]]:
             continue
         kinds = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
         checked = get_origin(kind) is Mapping or bool in kinds or float in kinds
-        if checked or any(get_origin(k) is Literal or _range(k) for k in kinds):
+        if checked or _counts(kinds) or any(get_origin(k) is Literal or _range(k) for k in kinds):
             found[name] = kinds
     return found
+
+
+def counts_of(model: object) -> dict[str, int]:
+    """The settings that are declared as a ``Count``, by name; of several, the largest."""
+    cls: Any = type(model)
+    given = {name: getattr(model, name) for name, kinds in _declared(cls).items() if _counts(kinds)}
+    return {name: max(x, default=0) if isinstance(x, Sequence) else x for name, x in given.items()}
+
+
+def _counts(kinds: Sequence[Any]) -> bool:
+    """Whether a setting is a ``Count``, or several."""
+    return any(Count in (kind, *get_args(kind)) for kind in kinds)
 
 
 def _range(kind: Any) -> Range | None:

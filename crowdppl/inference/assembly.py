@@ -200,7 +200,7 @@ def _drawn_site(problem: Problem, order: np.ndarray, name: str, x: Tensor) -> Si
     if site.local:
         axis = 2 + site.batch_shape.index(-1)
         values = np.moveaxis(_by_code(np.moveaxis(values, axis, 0), order), 0, axis)
-    return SiteResult(name, site_dims(problem, site), "draws", {"draws": values})
+    return SiteResult(name, site_dims(problem.model, site), "draws", {"draws": values})
 
 
 def _state_sites(problem: Problem, order: np.ndarray, run: AscentRun) -> dict[str, SiteResult]:
@@ -213,7 +213,7 @@ def _state_sites(problem: Problem, order: np.ndarray, run: AscentRun) -> dict[st
         return _by_code(array, order) if name in means and problem.sites[name].local else array
 
     def add(name: str, family: str, arrays: Mapping[str, np.ndarray], support: str = "") -> None:
-        found[name] = SiteResult(name, site_dims(problem, problem.sites[name]), family, arrays, support)
+        found[name] = SiteResult(name, site_dims(problem.model, problem.sites[name]), family, arrays, support)
 
     for name, x in state.parameters.items():
         family = problem.sites[name].conjugate

@@ -81,6 +81,10 @@ class Family(ABC):
         """The expected value."""
 
     @abstractmethod
+    def proper(self, parameter: np.ndarray) -> bool:
+        """Whether these are parameters of distributions."""
+
+    @abstractmethod
     def mode(self, parameter: Tensor, before: Tensor) -> Tensor:
         """The leaf of the most probable value; a row of which nothing is known stays as it was ``before``."""
 
@@ -182,6 +186,9 @@ class Dirichlet(Family):
         found: Array = parameter / parameter.sum(-1)[..., None]
         return found
 
+    def proper(self, parameter: np.ndarray) -> bool:
+        return bool((parameter > 0).all())
+
     def mode(self, parameter: Tensor, before: Tensor) -> Tensor:
         """Log of ``(c - 1) / sum(c - 1)``; a row without any count keeps its value."""
         counts = (parameter - 1).clamp(min=0)
@@ -278,6 +285,9 @@ class Gamma(Family):
     def mean_value(self, parameter: Array) -> Array:
         found: Array = -parameter[..., 0] / parameter[..., 1]
         return found
+
+    def proper(self, parameter: np.ndarray) -> bool:
+        return bool((parameter[..., 0] > 0).all() and (parameter[..., 1] < 0).all())
 
     def mode(self, parameter: Tensor, before: Tensor) -> Tensor:
         """Of ``(a - 1) / b``."""

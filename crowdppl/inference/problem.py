@@ -15,7 +15,7 @@ from torch import Tensor
 
 from crowdppl.core.devices import default_dtype
 from crowdppl.core.validation import kind_of
-from crowdppl.data.annotations import Annotations, placed_features
+from crowdppl.data.annotations import Annotations, feature_tensor, placed_features
 from crowdppl.data.blocks import Block
 from crowdppl.errors import DataError, MethodError, NumericalError
 from crowdppl.inference.density import Density
@@ -24,7 +24,7 @@ from crowdppl.inference.passes import FullPass
 from crowdppl.inference.replay import Function, Replayed
 from crowdppl.inference.result import SiteResult
 from crowdppl.inference.signatures import Signatures, signatures
-from crowdppl.inference.sites import Site, covariates_of_tables, read_model
+from crowdppl.inference.sites import Site, covariates_of_tables, read_model, sites_by_shape
 from crowdppl.inference.starts import soft_truth, spectral_truth, typical_values, votes
 from crowdppl.inference.typical_labels import TypicalLabels
 from crowdppl.networks.outputs import cached_outputs, networks_of
@@ -256,6 +256,20 @@ def build_problem(
     if start is not None and not isinstance(start, Mapping):
         raise MethodError(f"start is {kind_of(start)}; give a mapping from names of sites to values")
     return replace(problem, given=_checked(problem, start)) if start else problem
+
+
+def model_sites(model: Model, data: Annotations) -> dict[str, Site]:
+    """A model's sites, as a run on one item shows them; of features, one row is read.
+
+    Raises:
+        MethodError: when the model does not run on these data.
+    """
+    block = next(b for b in data.blocks if b.n_items).subset(np.arange(1), 1.0)
+    if networks_of(model):
+        row: Any = None if data.features is None else data.features[:1]
+        block = replace(block, features=feature_tensor(replace(data, features=row)))
+    with without_validation("cpu"):
+        return sites_by_shape(model, cached_outputs(model, [block])[0])
 
 
 def _checked(problem: Problem, start: Mapping[str, Any]) -> dict[str, Tensor]:

@@ -323,16 +323,26 @@ def _sorted_sites(model: Model, small: Block, sites: Mapping[str, TraceSite]) ->
         kinds = _kinds(Density(model.model, plates_of(model)), small, latents)
     found = {}
     for name, site in latents.items():
-        plates, batch = {plate.dim: plate.name for plate in site.plates}, site.fn.batch_shape
-        names = tuple(plates.get(i - len(batch), "") for i in range(len(batch)))
-        local = not {"items", "labels"}.isdisjoint(names)
-        if local and kinds[name] == "onehot":
-            raise MethodError(f"site {name!r} is one-hot in the plate of items: enumerate it instead (Categorical)")
-        shape = tuple(-1 if plate in ("items", "labels") else n for plate, n in zip(names, batch, strict=True))
-        event, support = tuple(site.fn.event_shape), site.fn.support
         family = _family(site) if kinds[name] == "conjugate" else None
-        found[name] = Site(name, kinds[name], local, shape, event, support, names, family)
+        found[name] = _site(name, site, kinds[name], family)
+        if found[name].local and kinds[name] == "onehot":
+            raise MethodError(f"site {name!r} is one-hot in the plate of items: enumerate it instead (Categorical)")
     return found
+
+
+def _site(name: str, site: TraceSite, kind: Kind, family: Family | None = None) -> Site:
+    """A latent as a trace has it."""
+    plates, batch = {plate.dim: plate.name for plate in site.plates}, site.fn.batch_shape
+    names = tuple(plates.get(i - len(batch), "") for i in range(len(batch)))
+    local = not {"items", "labels"}.isdisjoint(names)
+    shape = tuple(-1 if plate in ("items", "labels") else n for plate, n in zip(names, batch, strict=True))
+    return Site(name, kind, local, shape, tuple(site.fn.event_shape), site.fn.support, names, family)
+
+
+def sites_by_shape(model: Model, block: Block) -> dict[str, Site]:
+    """A model's sites as one run shows them, each as if it were free: what labels make of it takes gradients."""
+    found = _checked_sites(model, block)
+    return {n: _site(n, x, "free") for n, x in found.items() if not x.observed and not x.enumerated}
 
 
 def _family(site: TraceSite) -> Family | None:

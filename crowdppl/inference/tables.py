@@ -20,6 +20,7 @@ from crowdppl.inference.sites import Site
 from crowdppl.inference.starts import Typical
 from crowdppl.inference.typical_labels import TypicalLabels
 from crowdppl.networks.outputs import networks_of
+from crowdppl.primitives.model import Model
 
 LOOKS = 8
 """Quantiles that stand for a prior: of GLAD's difficulties, they give accuracies to within .004."""
@@ -154,13 +155,13 @@ def truth_at(problem: Problem, values: Mapping[str, Tensor], chains: int | None)
     return out.t().cpu().numpy()
 
 
-def site_dims(problem: Problem, site: Site) -> tuple[str, ...]:
+def site_dims(model: Model, site: Site) -> tuple[str, ...]:
     """One name for each dimension of a site's value, from the method's card where it has one.
 
     K K becomes truth, label; a lone K becomes class; other letters become what they count.
     """
     sizes = (*site.batch_shape, *site.event_shape)
-    card = getattr(problem.model, "card", None)
+    card = getattr(model, "card", None)
     words = card.sites.get(site.name, "").split() if card is not None else []
     if len(words) != len(sizes):
         return tuple("item" if n == -1 else f"{site.name}_dim_{i}" for i, n in enumerate(sizes))

@@ -20,10 +20,12 @@ from crowdppl import __version__, errors, registry
 from crowdppl.core.validation import kind_of, require_path
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.blocks import NUMBER, build_blocks, with_covariates, with_known
-from crowdppl.data.covariates import some_columns
+from crowdppl.data.checks import check_tables
+from crowdppl.data.covariates import feature_table, label_columns, some_columns
 from crowdppl.data.features import StoredFeatures
-from crowdppl.data.ids import Codebook, LabelSet
-from crowdppl.errors import CrowdpplWarning, MethodError, ResultError
+from crowdppl.data.ids import Codebook, LabelSet, place_in_rows
+from crowdppl.errors import CrowdpplError, CrowdpplWarning, MethodError, ResultError
+from crowdppl.inference.problem import model_sites
 from crowdppl.inference.result import (
     CalibrationMap,
     ClassProbabilities,
@@ -43,12 +45,17 @@ from crowdppl.networks.classifier import ROWS, Network
 from crowdppl.networks.embedding import Embedding
 from crowdppl.networks.outputs import networks_of, state_of
 from crowdppl.primitives.model import Model, settings_of
+from crowdppl.results.schema import LARGEST, Sizes, require_counts, require_posterior, require_sites
 
-FORMAT = 6
+FORMAT = 7
 """Raised whenever files change; other formats are refused."""
 TEXT, ARRAYS = "posterior.json", "posterior.safetensors"
 TABLES = {name: f"posterior.{name}.parquet" for name in ("labels", "items", "annotators")}
 FILES = (TEXT, ARRAYS, *TABLES.values())
+AS_IT_IS: Mapping[str, Any] = {"compression": "none", "use_dictionary": False}
+"""How tables are stored: in a file where each row takes a few bytes, a few bytes cannot claim many rows."""
+LEAST_ROW = 4
+"""Bytes of a row: one code, or the length of one text."""
 HEAD = 100
 """Bytes at the beginning of the JSON that name the library."""
 SESSION = ("callback", "progress")
@@ -100,32 +107,32 @@ def save(posterior: Fit, path: str | Path) -> None:
         >>> crowdppl.load("result")
         <Posterior of one_coin by vb: 45 items, 5 annotators, 4 classes>
     """
-    arrays: dict[str, np.ndarray] = {}
-    values, correction = _fit_values(posterior), posterior.correction
-    if correction is not None:
-        others = {name: _fit_values(fit) for name, fit in correction.others.items()}
-        values["correction"] = vars(correction) | {"others": others}
-    values["data"], tables = _annotation_values(posterior.data)
-    contents = Contents(pack(values, "posterior", arrays), arrays, tables)
-    _write(contents, path)
+    _write(_contents(posterior), path)
 
 
 def read(folder: Path, method: str | None, model: Model | None, features: Any = None) -> Fit:
     """The posterior of a folder that ``save`` wrote; see ``crowdppl.load``."""
-    contents = _read(folder)
     try:
-        values = unpack(contents.values, contents.arrays)
-        saved = values["method"]
-    except (KeyError, TypeError, ValueError, RecursionError) as error:
-        raise ResultError(f"{folder / TEXT} cannot be read: {error!r}; fit again") from error
+        return _assembled(folder, _read(folder), method, model, features)
+    except CrowdpplError:
+        raise
+    except Exception as error:  # of whichever library meets what is damaged or forged first
+        raise ResultError(f"{folder / TEXT} or a file beside it is damaged: {error!r}; fetch it anew") from error
+
+
+def _assembled(folder: Path, contents: Contents, method: str | None, model: Model | None, features: Any) -> Fit:
+    """The posterior of what the files hold, checked before it is used."""
+    values = unpack(contents.values, contents.arrays)
+    sizes = require_posterior(values, contents.tables)
+    sizes["numbers"] = sum(x.size for x in contents.arrays.values())
+    saved, correction = values["method"], values["correction"]
     if method is not None and method != saved:
         raise ResultError(f"{folder} holds a posterior of {saved}, not of {method}; leave method= out")
-    data = _annotations(values.pop("data"), contents.tables, features)
-    correction = values.pop("correction", None)
-    fit = _fit(folder, values, data, model)
+    data = _annotations(values["data"], contents.tables, features)
+    fit = _fit(folder, values, data, model, sizes)
     if correction is None:
         return fit
-    others = {name: _fit(folder, other, data, None) for name, other in correction["others"].items()}
+    others = {name: _fit(folder, other, data, None, sizes) for name, other in correction["others"].items()}
     return replace(fit, correction=Correction(**correction | {"others": others}))
 
 
@@ -148,12 +155,22 @@ def _write(contents: Contents, path: str | Path) -> None:
     aside = {name: folder / f"{name}.part" for name in FILES}
     save_file(contents.arrays, aside[ARRAYS])
     for name, table in tables.items():
-        parquet.write_table(table, aside[TABLES[name]])
+        parquet.write_table(table, aside[TABLES[name]], **AS_IT_IS)
     digests = {name: _file_digest(part) for name, part in aside.items() if name != TEXT}
     about = {"format": FORMAT, "crowdppl": __version__, "files": digests, "contents": contents.values}
     aside[TEXT].write_text(json.dumps(about | {"digest": _digest(about)}, indent=1), encoding="ascii")
     for name, part in aside.items():  # the JSON first: it marks the folder as one of crowdppl's
         part.replace(folder / name)
+
+
+def _contents(posterior: Fit) -> Contents:
+    """What the files of a posterior will hold."""
+    arrays: dict[str, np.ndarray] = {}
+    values, correction = _fit_values(posterior), posterior.correction
+    others = {} if correction is None else {name: _fit_values(fit) for name, fit in correction.others.items()}
+    values["correction"] = None if correction is None else vars(correction) | {"others": others}
+    values["data"], tables = _annotation_values(posterior.data)
+    return Contents(pack(values, "posterior", arrays), arrays, tables)
 
 
 def _read(folder: Path) -> Contents:
@@ -162,20 +179,15 @@ def _read(folder: Path) -> Contents:
     Raises:
         ResultError: when a file is missing, damaged, of another save or of another format.
     """
-    from pyarrow import ArrowException, parquet  # slow to import
-    from safetensors import SafetensorError
-    from safetensors.numpy import load_file
+    from safetensors.numpy import load_file  # slow to import
 
     for name in FILES[:2]:
         if not (folder / name).is_file():
             raise ResultError(f"{folder} holds no {name}, so it is no saved posterior, or only part of one")
     text = folder / TEXT
-    try:
-        about = json.loads(text.read_text(encoding="utf-8"))
-        written, writer, digest = int(about["format"]), about["crowdppl"], about.pop("digest", None)
-        whole = digest == _digest(about)
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise ResultError(f"{text} is damaged: {error}; fit again, or fetch it anew") from error
+    about = json.loads(text.read_text(encoding="utf-8"))
+    written, writer, digest = int(about["format"]), about["crowdppl"], about.pop("digest", None)
+    whole = digest == _digest(about)
     if written != FORMAT:
         remedy = "upgrade crowdppl" if written > FORMAT else "fit again"
         raise ResultError(
@@ -184,15 +196,27 @@ def _read(folder: Path) -> Contents:
         )
     if not whole:
         raise ResultError(f"{text} is damaged: its contents are not those that were written")
-    for name, digest in about["files"].items():
+    for name in (ARRAYS, *TABLES.values()):
         file = folder / name
-        if name not in FILES or not file.is_file() or _file_digest(file) != digest:
+        if not file.is_file() or _file_digest(file) != about["files"][name]:
             raise ResultError(f"{file} is missing, damaged, or belongs to another {TEXT}; fetch it anew")
-    try:
-        tables = {name: parquet.read_table(folder / file).to_pandas() for name, file in TABLES.items()}
-        return Contents(about["contents"], load_file(folder / ARRAYS), tables)
-    except (SafetensorError, ArrowException, OSError) as error:
-        raise ResultError(f"{folder} is damaged: {error}; fetch it anew") from error
+    tables = {name: _table(folder / file) for name, file in TABLES.items()}
+    return Contents(about["contents"], load_file(folder / ARRAYS), tables)
+
+
+def _table(path: Path) -> pd.DataFrame:
+    """A table of a file that is no larger in memory than its bytes allow; ResultError for any other."""
+    from pyarrow import parquet  # slow to import
+
+    file = parquet.ParquetFile(path)
+    groups = [file.metadata.row_group(n) for n in range(file.num_row_groups)]
+    stored = {group.column(n).compression for group in groups for n in range(group.num_columns)}
+    if not stored <= {"UNCOMPRESSED"} or file.metadata.num_rows * LEAST_ROW > path.stat().st_size:
+        raise ResultError(f"{path} has more rows than so few bytes can hold; fetch it anew, or fit again")
+    found = file.read()
+    found.validate(full=True)
+    table: pd.DataFrame = found.to_pandas()
+    return table
 
 
 def made_folder(path: str | Path) -> Path:
@@ -344,11 +368,22 @@ def _fit_values(fit: Fit) -> dict[str, Any]:
     }
 
 
-def _fit(folder: Path, values: Mapping[str, Any], data: Annotations, given: Model | None) -> Fit:
+def _fit(folder: Path, values: Mapping[str, Any], data: Annotations, given: Model | None, sizes: Sizes) -> Fit:
     """The fit of ``_fit_values``, with the method that the user handed over, if any."""
     model = _model(folder, values["method"], values["settings"], given)
-    model = _with_networks(model, values["networks"], data)
+    require_counts(model, sizes["numbers"])
+    shown = _with_stand_ins(data)
+    model = _with_networks(model, values["networks"], shown)
     parts = {name: values[name] for name in ("method", "inference", "options", "memory", "result")}
+    known, sites = model_sites(model, shown), parts["result"].sites
+    if sites.keys() != known.keys():
+        raise ResultError(
+            f"{folder} holds the sites {', '.join(sites)}, and {values['method']} has {', '.join(known)} on these "
+            "data; fetch it anew, or fit again"
+        )
+    before = [] if parts["memory"] is None else [parts["memory"], *parts["memory"].records]
+    for found in (sites, *(earlier.sites for earlier in before)):
+        require_sites(found, known, model, sizes)
     return Fit(model=model, data=data, **parts)
 
 
@@ -412,11 +447,8 @@ def _with_networks(model: Model, saved: Mapping[str, Any] | None, data: Annotati
         learned: Any = model  # the weights of the user's own network stay as they are
         weights = saved["embedding"]["state"]
         model = cast(Model, replace(learned, embedding=deepcopy(learned.embedding), weights=weights))
-    features, setup = data.features, cast(Any, model).setup
-    if isinstance(features, StoredFeatures):  # their shape suffices: what was made of them is in the weights
-        data = replace(data, features=replace(features[:ROWS], dataset=Ramp(features.row_shape, features.whole)))
     try:
-        built: Model = setup(data)
+        built: Model = cast(Any, model).setup(data)
         for name, network in networks_of(built).items():
             network.load_state_dict(saved[name]["state"])
             network.eval()
@@ -427,6 +459,15 @@ def _with_networks(model: Model, saved: Mapping[str, Any] | None, data: Annotati
     except (RuntimeError, KeyError, MethodError) as error:
         raise ResultError(f"the network handed over is not the one that was saved: {error}") from error
     return built
+
+
+def _with_stand_ins(data: Annotations) -> Annotations:
+    """The data with a stand-in for stored features, whose shape suffices: what was made of them is in weights."""
+    features = data.features
+    if not isinstance(features, StoredFeatures):
+        return data
+    rows = max(1, min(ROWS, LARGEST // math.prod(features.row_shape)))
+    return replace(data, features=replace(features[:rows], dataset=Ramp(features.row_shape, features.whole)))
 
 
 class Ramp:
@@ -443,7 +484,7 @@ class Ramp:
 def _annotation_values(data: Annotations) -> tuple[dict[str, Any], dict[str, pd.DataFrame]]:
     """Annotations as tables of labels (by code), items and annotators, and everything else."""
     item, annotator, answer = data.label_codes()
-    codes = {"item": item, "annotator": annotator} | ({"answer": answer} if data.blocks[0].has_labels else {})
+    codes = {"item": item, "annotator": annotator, "answer": answer}
     features = data.features if isinstance(data.features, pd.DataFrame) else None
     items = {"id": data.items} | ({} if data.gold_codes is None else {"gold": data.gold_codes})
     tables = {
@@ -479,18 +520,20 @@ def _annotations(values: Mapping[str, Any], tables: Mapping[str, pd.DataFrame], 
     labels, items, people = (tables[name] for name in TABLES)
     item_ids, annotator_ids = pd.Index(items["id"].array), pd.Index(people["id"].array)
     answers = Codebook("answer", values["answers"])
+    check_tables(len(annotator_ids), values["n_classes"], len(answers))
     alphabet = LabelSet(answers, values["n_classes"], values["kind"], values["informative"])
     names = values["columns"]
     gold = items["gold"].to_numpy() if "gold" in items else None
     of_items = _columns(items, "covariate", names["item_covariate"], item_ids)
     of_annotators = _columns(people, "covariate", names["annotator_covariate"], annotator_ids)
     columns = _columns(labels, "column", names["column"], labels.index)
-    numbers = () if alphabet.n_classes or "answer" not in labels else (NUMBER,)
-    of_labels = some_columns(columns, (*numbers, *values["label_names"]))
+    numbers = () if alphabet.n_classes else (NUMBER,)
+    named = label_columns(values["label_names"], columns, place_in_rows)
+    of_labels = some_columns(columns, (*numbers, *named))
     order, blocks = build_blocks(
         labels["item"].to_numpy(),
         labels["annotator"].to_numpy(),
-        labels["answer"].to_numpy() if "answer" in labels else None,
+        labels["answer"].to_numpy(),
         n_items=len(item_ids),
         n_annotators=len(annotator_ids),
         n_classes=alphabet.n_classes,
@@ -505,6 +548,8 @@ def _annotations(values: Mapping[str, Any], tables: Mapping[str, pd.DataFrame], 
         raise ResultError("this posterior was saved with its features, if it had any; leave features= out")
     elif features is None:
         features = _columns(items, "feature", names["feature"], item_ids)
+    if not isinstance(features, StoredFeatures):
+        features = feature_table(features, item_ids, Codebook("item", item_ids))
     return Annotations(
         item_book=Codebook("item", item_ids),
         annotator_book=Codebook("annotator", annotator_ids),

@@ -11,10 +11,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
+import pyro
+import pyro.distributions as dist
 import pytest
 import torch
 
 import crowdppl
+import crowdppl.primitives as cp
 from crowdppl import registry
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import CrowdpplWarning, ResultError
@@ -33,9 +36,25 @@ class Shelved:
     groups: tuple[int, ...] = (0, 1)
     weight: float = 0.1
     table: Any = None
-    card: ClassVar[Card] = Card("Shelved", "nobody")
+    sites: ClassVar[dict[str, str]] = {
+        "confusion": "A K L",
+        "share": "K",
+        "ability": "A",
+        "kind": "A kinds",
+        "ease": "N",
+    }
+    card: ClassVar[Card] = Card("Shelved", "nobody", sites={**sites, "truth": "N"})
 
-    def model(self, data: Any) -> None: ...
+    def model(self, data: Any) -> None:
+        share = pyro.sample("share", dist.Dirichlet(torch.ones(data.n_classes)))
+        with cp.plates.annotators(data):
+            rows = torch.ones(data.n_classes, data.n_answers)
+            confusion = pyro.sample("confusion", dist.Dirichlet(rows).to_event(1))
+            pyro.sample("ability", dist.Normal(0.0, 1.0))
+            pyro.sample("kind", cp.OneHot(torch.zeros(3)))
+        with cp.plates.items(data):
+            pyro.sample("ease", dist.LogNormal(0.0, 1.0))
+            cp.annotate(data, confusion.log(), cp.truth(data, share.log()))
 
 
 @pytest.fixture(autouse=True)
@@ -54,13 +73,18 @@ def posterior(data: Annotations, **settings: Any) -> Posterior:
     """A result with a site of every family."""
     stream = np.random.default_rng(0)
     n, a, k, m = data.n_items, data.n_annotators, data.n_classes, data.n_answers
+
+    def shares(last: int, *shape: int) -> np.ndarray:
+        return stream.dirichlet(np.ones(last), shape)
+
+    kinds = np.asfortranarray(shares(3, a))
     sites = [
         SiteResult(
             "confusion", ("annotator", "truth", "label"), "dirichlet", {"concentration": stream.random((a, k, m))}
         ),
-        SiteResult("share", ("class",), "point", {"value": stream.random(k)}),
+        SiteResult("share", ("class",), "point", {"value": shares(k)}),
         SiteResult("ability", ("annotator",), "draws", {"draws": stream.random((2, 5, a)).astype(np.float32)}),
-        SiteResult("kind", ("annotator", "kinds"), "onehot", {"probability": stream.random((a, 3)).T.copy().T}),
+        SiteResult("kind", ("annotator", "kinds"), "onehot", {"probability": kinds}),
         SiteResult(
             "ease",
             ("item",),
@@ -77,11 +101,11 @@ def posterior(data: Annotations, **settings: Any) -> Posterior:
     }
     found = class_result(
         sites={site.name: site for site in sites},
-        probabilities=stream.dirichlet(np.ones(k), n),
-        table=stream.random((a, k, m)),
-        prevalence=stream.random(k),
+        probabilities=shares(k, n),
+        table=shares(m, a, k),
+        prevalence=shares(k),
         diagnostics=diagnostics,
-        draws=OnDemand.of(TableDraws(stream.random((4, a, k, m)).astype(np.float32), stream.random((4, k)))),
+        draws=OnDemand.of(TableDraws(shares(m, 4, a, k).astype(np.float32), shares(k, 4))),
     )
     options = {"seed": 3, "tolerance": None, "callback": print, "progress": True}
     return Posterior(Shelved(**settings), "shelved", "vb", data, found, options)
