@@ -129,7 +129,7 @@ def compare_methods(
     Prints the mean log-probability of a held-out label, its distance from the best method's with a standard error,
     and the weights of the methods in the best mixture of their predictions.
     """
-    from crowdppl.cli.outputs import require_new
+    from crowdppl.cli.outputs import require_new, write_frame
     from crowdppl.evaluation.compare import compare
     from crowdppl.evaluation.heldout import unprepared
 
@@ -144,7 +144,7 @@ def compare_methods(
     found = compare(model, data, folds=folds, inference=inference, settings=settings, **options)
     print(found)
     if out is not None:
-        found.table.to_csv(out)
+        write_frame(found.table, out)
 
 
 @app.command("agreement")
@@ -166,7 +166,7 @@ def show_agreement(
     """
     from crowdppl.agreement.breakdown import agreement_classes, agreement_items
     from crowdppl.agreement.coefficients import agreement_pairs, agreement_table
-    from crowdppl.cli.outputs import require_new
+    from crowdppl.cli.outputs import require_new, write_frame
 
     weighted: Any = {"weights": weights}  # checked there
     tables: dict[str, Callable[[Annotations], pd.DataFrame]] = {
@@ -180,7 +180,7 @@ def show_agreement(
         require_new(out, overwrite, [answers])
     table = found(read_answers(answers, given))
     if out is not None:
-        table.to_csv(out)
+        write_frame(table, out)
     if len(table) > SHOWN:
         print(f"the {SHOWN} of {len(table):,} with the least agreement; --out FILE writes all")
         table = table.sort_values("agreement", kind="stable").head(SHOWN)

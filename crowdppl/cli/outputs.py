@@ -11,24 +11,27 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
 from crowdppl import __version__
-from crowdppl.data.tables import arrow_table
+from crowdppl.core.files import made_folder, new_file, new_files, settle
+from crowdppl.data.tables import arrow_table, coded_table
 from crowdppl.datasets import anaesthetists
 from crowdppl.errors import ResultError
 from crowdppl.fitting import fit
 from crowdppl.posterior import Posterior
 from crowdppl.primitives.model import settings_of
-from crowdppl.results.archive import FILES as POSTERIOR
-from crowdppl.results.archive import made_folder, spare_others
+from crowdppl.results import archive
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 LABELS, ANNOTATORS, RUN = "labels.csv", "annotators.csv", "run.json"
 FILES = f"{LABELS}, {ANNOTATORS}, {RUN} and the posterior"
-WRITTEN = (LABELS, ANNOTATORS, RUN, *POSTERIOR)
+WRITTEN = (LABELS, ANNOTATORS, RUN, *archive.FILES)
 DEMO = "built in: Dawid & Skene (1979), Table 1"
 """The entry "answers" of run.json, by which a demonstration is recognised."""
 LIBRARIES = ("torch", "pyro-ppl", "numpy", "pandas")
@@ -37,17 +40,30 @@ LIBRARIES = ("torch", "pyro-ppl", "numpy", "pandas")
 def write_result(
     posterior: Posterior, folder: Path, about: Mapping[str, Any], timings: Mapping[str, float]
 ) -> None:
-    """Writes labels.csv, annotators.csv, the posterior and run.json, with further entries and earlier timings."""
+    """Writes labels.csv, annotators.csv, the posterior and run.json together, with further entries and timings."""
+    began = time.perf_counter()
+    with new_files(folder) as new:
+        write_table(posterior.to_arrow(), new / LABELS)
+        write_table(arrow_table(posterior.annotators()), new / ANNOTATORS)
+        archive.write(posterior, new)
+        seconds = {**timings, "write": time.perf_counter() - began}
+        text = json.dumps(
+            _as_json(record(posterior, about, seconds)), indent=2, ensure_ascii=False, allow_nan=False
+        )
+        (new / RUN).write_text(text + "\n", encoding="utf-8")
+
+
+def write_table(table: pa.Table, path: Path) -> None:
+    """Writes a table as CSV."""
     from pyarrow.csv import write_csv  # slow to import
 
-    began = time.perf_counter()
-    folder.mkdir(parents=True, exist_ok=True)
-    write_csv(posterior.to_arrow(), folder / LABELS)
-    write_csv(arrow_table(posterior.annotators()), folder / ANNOTATORS)
-    posterior.save(folder)
-    seconds = {**timings, "write": time.perf_counter() - began}
-    text = json.dumps(_as_json(record(posterior, about, seconds)), indent=2, ensure_ascii=False, allow_nan=False)
-    (folder / RUN).write_text(text + "\n", encoding="utf-8")
+    write_csv(table, path)
+
+
+def write_frame(frame: pd.DataFrame, path: Path) -> None:
+    """Writes a table with its index as CSV; an old file stays until the new one is whole."""
+    with new_file(path) as new:
+        write_table(coded_table({}, frame.reset_index()), new)
 
 
 def require_room(folder: Path, overwrite: bool, sources: Iterable[Path] = ()) -> None:
@@ -56,7 +72,7 @@ def require_room(folder: Path, overwrite: bool, sources: Iterable[Path] = ()) ->
     Raises:
         ResultError: when a result, a source, or another file with the name of a result's part would be lost.
     """
-    made_folder(folder)
+    settle(made_folder(folder))
     there = [name for name in WRITTEN if (folder / name).exists()]
     for name in there:
         _refuse_source(folder / name, sources, "folder")
@@ -64,7 +80,7 @@ def require_room(folder: Path, overwrite: bool, sources: Iterable[Path] = ()) ->
         raise ResultError(f"{folder} holds a result ({', '.join(there)}); give another folder, or --overwrite")
     if {LABELS, ANNOTATORS, RUN} & {*there} and "crowdppl" not in run_record(folder):
         raise ResultError(f"{folder / there[0]} was not written by crowdppl; give another folder")
-    spare_others(folder)
+    archive.spare_others(folder)
 
 
 def run_record(folder: Path) -> dict[str, Any]:
@@ -128,11 +144,11 @@ def write_pictures(posterior: Posterior, folder: Path) -> list[str]:
     plots["annotators"] = (posterior.plot_annotators, 6.4, height)
     plots["item_entropies"] = (posterior.plot_items, 6.4, 3.6)
     plots["trace"] = (posterior.plot_trace, 6.4, 3.6)
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, (plot, width, height) in plots.items():
-        figure = Figure(figsize=(width, height), layout="constrained")
-        plot(ax=figure.subplots())
-        figure.savefig(folder / f"{name}.png", dpi=150)
+    with new_files(folder) as new:
+        for name, (plot, width, height) in plots.items():
+            figure = Figure(figsize=(width, height), layout="constrained")
+            plot(ax=figure.subplots())
+            figure.savefig(new / f"{name}.png", dpi=150)
     return [f"{name}.png" for name in plots]
 
 

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from crowdppl import __version__, errors, registry
+from crowdppl.core.files import new_files, settle
 from crowdppl.core.validation import kind_of, require_path
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.blocks import NUMBER, build_blocks, with_covariates, with_known
@@ -95,11 +96,12 @@ def save(posterior: Fit, path: str | Path) -> None:
     a dataset stay where they are. Nothing is pickled: any Parquet, safetensors or JSON reader opens the files.
 
     Args:
-        path: the folder; a posterior that is already there is replaced.
+        path: the folder. A posterior that is already there is replaced last and at once, so that it stays where the
+            disk is full or the process is killed; a kill may leave a folder ``.crowdppl-...``, to be deleted.
 
     Raises:
         ResultError: when a setting, a column or a network's extra state is of a type that cannot be saved, the path
-            is that of a file, or a file that crowdppl did not write would be replaced.
+            is that of a file, the disk is full, or a file that crowdppl did not write would be replaced.
 
     Examples:
         >>> posterior = crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="vb", seed=0)
@@ -107,12 +109,16 @@ def save(posterior: Fit, path: str | Path) -> None:
         >>> crowdppl.load("result")
         <Posterior of one_coin by vb: 45 items, 5 annotators, 4 classes>
     """
-    _write(_contents(posterior), path)
+    require_path(path, ResultError)
+    spare_others(Path(path))
+    with new_files(path) as folder:
+        write(posterior, folder)
 
 
 def read(folder: Path, method: str | None, model: Model | None, features: Any = None) -> Fit:
     """The posterior of a folder that ``save`` wrote; see ``crowdppl.load``."""
     try:
+        settle(folder)
         return _assembled(folder, _read(folder), method, model, features)
     except CrowdpplError:
         raise
@@ -136,31 +142,24 @@ def _assembled(folder: Path, contents: Contents, method: str | None, model: Mode
     return replace(fit, correction=Correction(**correction | {"others": others}))
 
 
-def _write(contents: Contents, path: str | Path) -> None:
-    """Writes all files aside and moves them: a crash leaves the old result, or one that is seen to be damaged.
-
-    Raises:
-        ResultError: when a table cannot be written, or other files are in the way.
-    """
+def write(posterior: Fit, folder: Path) -> None:
+    """Writes the files of a posterior to an empty folder; errors as of ``save``."""
     import pyarrow as pa  # slow to import
     from pyarrow import parquet
     from safetensors.numpy import save_file
 
+    contents = _contents(posterior)
     try:
         tables = {name: pa.Table.from_pandas(x, preserve_index=False) for name, x in contents.tables.items()}
     except (pa.ArrowException, UnicodeEncodeError) as error:
         raise ResultError(f"annotations cannot be saved: {error}; use text, numbers or times") from error
-    folder = made_folder(path)
-    spare_others(folder)
-    aside = {name: folder / f"{name}.part" for name in FILES}
-    save_file(contents.arrays, aside[ARRAYS])
+    save_file(contents.arrays, folder / ARRAYS)
     for name, table in tables.items():
-        parquet.write_table(table, aside[TABLES[name]], **AS_IT_IS)
-    digests = {name: _file_digest(part) for name, part in aside.items() if name != TEXT}
+        parquet.write_table(table, folder / TABLES[name], **AS_IT_IS)
+    digests = {name: _file_digest(folder / name) for name in FILES if name != TEXT}
     about = {"format": FORMAT, "crowdppl": __version__, "files": digests, "contents": contents.values}
-    aside[TEXT].write_text(json.dumps(about | {"digest": _digest(about)}, indent=1), encoding="ascii")
-    for name, part in aside.items():  # the JSON first: it marks the folder as one of crowdppl's
-        part.replace(folder / name)
+    text = json.dumps(about | {"digest": _digest(about)}, indent=1)
+    (folder / TEXT).write_text(text, encoding="ascii")
 
 
 def _contents(posterior: Fit) -> Contents:
@@ -217,20 +216,6 @@ def _table(path: Path) -> pd.DataFrame:
     found.validate(full=True)
     table: pd.DataFrame = found.to_pandas()
     return table
-
-
-def made_folder(path: str | Path) -> Path:
-    """A folder, made where it does not exist.
-
-    Raises:
-        ResultError: when the path is that of a file, or no path.
-    """
-    folder = require_path(path, ResultError)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except (FileExistsError, NotADirectoryError) as error:
-        raise ResultError(f"{folder} is a file or lies in one; give the path of a folder") from error
-    return folder
 
 
 def spare_others(folder: Path) -> None:
