@@ -14,6 +14,7 @@ from typing import Any, Generic, TypeVar
 import torch
 from torch import Tensor, nn
 
+from crowdppl.core.files import new_file
 from crowdppl.core.validation import shown, warn
 from crowdppl.errors import CrowdpplWarning, MethodError, ResultError
 from crowdppl.inference.options import Options
@@ -165,8 +166,8 @@ def _read(path: Path, key: str) -> tuple[dict[str, Any], Arrays]:
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, KeyError, ValueError, RecursionError, OSError) as error:
         raise ResultError(f"{path} is no checkpoint, or a damaged one: {error}; remove it") from error
-    if not isinstance(about, dict) or sorted(about.get("tensors", ())) != sorted(arrays):
-        raise ResultError(f"{path} is no checkpoint, or has lost some of its tensors; remove it")
+    if not isinstance(about, dict) or about.pop("digest", None) != digest_of(about, sorted(arrays.items())):
+        raise ResultError(f"{path} is no checkpoint, or a damaged one: it is not what was written; remove it")
     if about.get("key") != key:
         raise ResultError(
             f"{path} is the checkpoint of another fit (data, settings, seed, network, dtype or guide); give this "
@@ -176,17 +177,16 @@ def _read(path: Path, key: str) -> tuple[dict[str, Any], Arrays]:
 
 
 def _write(path: Path, arrays: Mapping[str, Tensor], about: Mapping[str, Any]) -> None:
-    """Writes a file; aside first, so that a crash leaves the old one. A full disk is no reason to lose the fit."""
-    from safetensors import SafetensorError
+    """Writes a file with its digest; the old one stays until it is whole. A full disk does not end the fit."""
     from safetensors.torch import save_file
 
-    aside = path.with_name(f"{path.name}.part")
     kept = {name: x.detach().cpu().contiguous().clone() for name, x in arrays.items()}
+    digest = digest_of(about, sorted(kept.items()))
     try:
-        save_file(kept, aside, {"about": json.dumps({**about, "tensors": list(kept)})})
-        aside.replace(path)
-    except (OSError, SafetensorError) as error:
-        text = f"the checkpoint {path} could not be written: {error}; the fit goes on, with the last one that could"
+        with new_file(path) as new:
+            save_file(kept, new, {"about": json.dumps({**about, "digest": digest})})
+    except ResultError as error:
+        text = f"the checkpoint {path} is not written: {error}. The fit goes on, with the last one that was"
         warn(text, CrowdpplWarning)
 
 

@@ -100,9 +100,14 @@ def test_a_file_that_lost_tensors_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "file"
     with pytest.raises(Killed):
         fitted("raykar", "em", data, checkpoint=path, checkpoint_every=1, callback=kill)
+    whole = path.read_bytes()
     rewritten(path, "optimiser")
-    with pytest.raises(ResultError, match="lost"):
+    with pytest.raises(ResultError, match="damaged"):
         fitted("raykar", "em", data, checkpoint=path)
+    for at in (len(whole) - 2, len(whole) // 2, 200):
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 64]) + whole[at + 1 :])
+        with pytest.raises(ResultError, match="damaged"):
+            fitted("raykar", "em", data, checkpoint=path)
 
 
 class Counting(nn.Module):
