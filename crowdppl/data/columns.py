@@ -116,14 +116,34 @@ def not_annotators(table: pd.DataFrame) -> Iterator[tuple[Hashable, str]]:
     usual = {*" ".join(chain(*(ALIASES[role] for role in ("item", "label", "class")))).split(), *UNSPECIFIC}
     truths, measures = {*NO_ANNOTATOR.split()}, {*MEASURED.split()}
     values = [_values(table.iloc[:, n]) for n in range(table.shape[1])]
+    spans = [_span(own) for own in values]
     times = Counter(chain(*values))
-    for column, own in zip(table.columns, values, strict=True):
+    for n, (column, own) in enumerate(zip(table.columns, values, strict=True)):
         alone = {value for value in own if times[value] == 1}
         words = {word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+", str(column))}
         if letters(column) in usual or words & truths or (words & measures and alone):
             yield column, "by its name"
-        elif len(alone) == len(own) > 1 and len(values) > 2:  # of two, either may be the odd one
+            continue
+        foreign = len(alone) == len(own) > 1 and len(values) > 2  # of two, either may be the odd one
+        if foreign and not _among(spans[n], [*spans[:n], *spans[n + 1 :]]):
             yield column, f"because no other has its values, such as {native(next(iter(alone)))!r}"
+
+
+def _span(values: set[Any]) -> tuple[float, float, float, bool] | None:
+    """Least, median and greatest of numbers, and whether there are fractions; None where one is no number."""
+    numbers = pd.to_numeric(pd.Series([*values]), errors="coerce").to_numpy(np.float64)
+    if not len(numbers) or not np.isfinite(numbers).all():
+        return None
+    return numbers.min(), float(np.median(numbers)), numbers.max(), bool((numbers % 1 != 0).any())
+
+
+def _among(own: tuple[float, float, float, bool] | None, others: list[Any]) -> bool:
+    """Whether numbers lie where those of other columns do, and are of their kind: measurements seldom repeat."""
+    known = [span for span in others if span is not None]
+    if own is None or not known:
+        return False
+    least, _, greatest, fractions = zip(*known, strict=True)
+    return min(least) <= own[1] <= max(greatest) and (any(fractions) or not own[3])
 
 
 def _values(column: pd.Series[Any]) -> set[Any]:

@@ -185,6 +185,18 @@ def test_annotators_with_names_like_these_are_taken() -> None:
     assert Annotations.from_frame(sources, wide=True).n_annotators == 3, "each only ever says one class"
 
 
+def test_wide_tables_of_numbers() -> None:
+    """Measurements seldom repeat, so that all values are of one annotator alone."""
+    seen = np.random.default_rng(0).normal(50, 20, (30, 4)).round(3)
+    frame = pd.DataFrame(seen, columns=list("abcd"), index=[f"i{n}" for n in range(30)])
+    assert Annotations.from_frame(frame, wide=True, kind="real").annotators.tolist() == list("abcd")
+    with pytest.raises(DataError, match="'size'"):
+        Annotations.from_frame(frame.assign(size=np.arange(1000, 1030)), wide=True, kind="real")
+    grades = (frame // 40).clip(0, 2).astype(int)
+    with pytest.raises(DataError, match="'share'"):
+        Annotations.from_frame(grades.assign(share=np.linspace(0.1, 0.9, 30)), wide=True)
+
+
 def test_a_wide_table_with_gold_and_annotators_that_are_named() -> None:
     frame = VOTES.assign(truth=["a", "b", None, "b"], words=[12, 7, 3, 9])
     data = Annotations.from_frame(frame, wide=True, gold_column="truth", annotators=["r3", "r1"])
