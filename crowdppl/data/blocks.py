@@ -222,6 +222,10 @@ class Block:
         """Looks up an item's value for each label: (..., n_items, *event) -> (..., S, *event)."""
         return gather(x, self.by_item, event_dim)
 
+    def sum_by_item(self, x: Tensor, event_dim: int = 0) -> Tensor:
+        """Adds up what the labels of each item contribute: (..., S, *event) -> (..., n_items, *event)."""
+        return gather(x, self.per_item, event_dim)
+
     def grouped(self, groups: tuple[int, ...]) -> RaggedIndex:
         """Bags whose row ``group * n_items + item`` holds one group's labels of an item, groups counted from 0."""
         if groups not in self._views:

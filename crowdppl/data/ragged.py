@@ -251,7 +251,7 @@ def gather(x: Tensor, bags: RaggedIndex, event_dim: int = 0) -> Tensor:
     """Looks up one cell for each row, (..., cells, *event) -> (..., rows, *event), with a bag as its backward."""
     place = x.dim() - 1 - event_dim
     lead, event = x.shape[:place], x.shape[place + 1 :]
-    table = x.movedim(place, 0).reshape(x.shape[place], -1)
+    table = x.movedim(place, 0).unsqueeze(-1).flatten(1)
     return ragged_sum(table, bags).reshape((bags.n_rows, *lead, *event)).movedim(0, len(lead))
 
 

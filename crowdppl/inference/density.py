@@ -335,8 +335,8 @@ class Statistics(Protocol):
     def value(self, leaf: Tensor) -> Tensor:
         """The values of statistics."""
 
-    def slope(self, value: Tensor, gradient: Tensor) -> Tensor:
-        """The gradient by the statistic, from that by the value."""
+    def slope(self, received: Tensor, gradient: Tensor) -> Tensor:
+        """The gradient by the statistic, from that by what a model receives."""
 
 
 @dataclass(frozen=True)
@@ -399,10 +399,10 @@ class Density:
         """
         how = how or Summing()
         how.probes = dict.fromkeys(marginals)
-        given, handed = self._given(values), self._handed(values)
-        leaves = {n: (handed if n in handed else given)[n].detach().requires_grad_() for n in gradient}
-        at = {**given, **{n: x for n, x in leaves.items() if n not in handed}}
+        at, handed = self._given(values), self._handed(values)
+        leaves = {n: (handed if n in handed else at)[n].detach().requires_grad_() for n in gradient}
         handed |= {n: x for n, x in leaves.items() if n in handed}
+        at |= leaves | self._given(handed)
         with summing(how), handing(handed):
             objective, per_item, sites, below = self._evaluated(block, at, how, tilt or {}, extra)
             with aside():
@@ -415,14 +415,12 @@ class Density:
                 slopes = torch.autograd.grad(total, list(wanted.values()), allow_unused=True)
             pairs = zip(wanted.items(), slopes, strict=True)
             got = {n: torch.zeros_like(x) if g is None else g for (n, x), g in pairs}
-        shares = {n: got[f"probe {n}"] for n in probes}
+        own, shares = {n: got[n] for n in leaves}, {n: got[f"probe {n}"] for n in probes}
         shares |= {n: leaf.marginal(shares[leaf.parent]) for n, leaf in below.items()}
-        plain = {n: family for n, family in self.families.items() if n not in handed}
-        by_leaf = {n: plain[n].slope(x.detach(), got[n]) if n in plain else got[n] for n, x in leaves.items()}
         return Evaluation(
             objective.detach(),
             per_item.detach(),
-            by_leaf,
+            {n: self.families[n].slope(leaves[n].detach(), g) if n in self.families else g for n, g in own.items()},
             {n: self._marginal(shares[n], sites.get(n)) for n in marginals if n in shares},
             sites,
         )

@@ -15,8 +15,8 @@ from torch import Tensor
 from crowdppl.core.intervals import Estimate, check_level, from_dirichlet
 from crowdppl.errors import MethodError
 from crowdppl.inference.density import FLOOR, narrowed
-from crowdppl.primitives.distributions import ChosenDirichlet
-from crowdppl.primitives.statistics import gamma_statistics
+from crowdppl.primitives import distributions
+from crowdppl.primitives.statistics import gamma_statistics, normal_gamma_parts, normal_gamma_statistics
 
 Array = TypeVar("Array", Tensor, np.ndarray)
 
@@ -31,8 +31,7 @@ class Family(ABC):
         name: as results hold it.
         key: name of the parameter's array in a result.
         counts: whether a value is rows of shares, and the parameter counts how often each was used.
-        handed: whether a model receives the statistics themselves (``natural``): these and the parameter then have
-            a dimension of their own, the last.
+        handed: whether a model receives the statistics themselves (``natural``): expected ones are none of a value.
     """
 
     name: str
@@ -44,17 +43,21 @@ class Family(ABC):
     def holds(self, prior: Any) -> bool:
         """Whether a distribution is of the family, whatever it is wrapped in."""
 
-    @abstractmethod
     def chosen(self, prior: Any) -> bool:
         """Whether another site chooses the prior among several."""
+        return False
+
+    def leaf_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """The shape of statistics, and of parameters, for values of a shape."""
+        return shape
 
     @abstractmethod
     def natural(self, prior: Any) -> Tensor:
         """Parameter of a prior, float64, unwrapped and expanded to batch and event."""
 
-    @abstractmethod
     def over(self, prior: Any, term: Callable[[Tensor, Tensor], Tensor], value: Tensor) -> Tensor:
         """A term of a prior's parameter and a value, one number a row; expected where a site chooses the prior."""
+        return term(self.natural(prior), value)
 
     @abstractmethod
     def leaf(self, value: Tensor) -> Tensor:
@@ -64,9 +67,9 @@ class Family(ABC):
     def value(self, leaf: Tensor) -> Tensor:
         """The values of statistics."""
 
-    @abstractmethod
-    def slope(self, value: Tensor, gradient: Tensor) -> Tensor:
-        """The gradient by the statistic, from that by the value."""
+    def slope(self, received: Tensor, gradient: Tensor) -> Tensor:
+        """The gradient by the statistic, from that by what a model receives."""
+        return gradient
 
     @abstractmethod
     def moved(self, leaf: Tensor) -> Tensor:
@@ -108,17 +111,14 @@ class Family(ABC):
     def log_normaliser(self, parameter: Tensor) -> Tensor:
         """Minus the constant of the log-density of each row."""
 
-    @abstractmethod
     def kl(self, parameter: Tensor, prior: Tensor) -> Tensor:
         """Kullback-Leibler divergence of each row from that of another parameter."""
+        cross = ((parameter - prior) * self.mean(parameter)).sum(-1)
+        return cross + self.log_normaliser(prior) - self.log_normaliser(parameter)
 
     @abstractmethod
     def distribution(self, parameter: Tensor, event_dim: int) -> Any:
         """The distribution with a parameter, of events of so many dimensions."""
-
-    @abstractmethod
-    def parameter_around(self, value: Tensor) -> Tensor:
-        """Parameter of a distribution around a value, about as wide as twenty labels would make it."""
 
     @abstractmethod
     def estimate(self, parameter: np.ndarray, level: float) -> Estimate:
@@ -147,20 +147,20 @@ class Dirichlet(Family):
     name, key, counts = "dirichlet", "concentration", True
 
     def holds(self, prior: Any) -> bool:
-        return isinstance(unwrapped(prior), torch.distributions.Dirichlet | ChosenDirichlet)
+        return isinstance(unwrapped(prior), torch.distributions.Dirichlet | distributions.ChosenDirichlet)
 
     def chosen(self, prior: Any) -> bool:
-        return isinstance(unwrapped(prior), ChosenDirichlet)
+        return isinstance(unwrapped(prior), distributions.ChosenDirichlet)
 
     def natural(self, prior: Any) -> Tensor:
         inner = unwrapped(prior)
         out: Tensor = inner.concentration
-        out = inner.blend(out) if isinstance(inner, ChosenDirichlet) else out
+        out = inner.blend(out) if isinstance(inner, distributions.ChosenDirichlet) else out
         return out.double().expand(prior.batch_shape + prior.event_shape)
 
     def over(self, prior: Any, term: Callable[[Tensor, Tensor], Tensor], value: Tensor) -> Tensor:
         inner = unwrapped(prior)
-        if isinstance(inner, ChosenDirichlet):
+        if isinstance(inner, distributions.ChosenDirichlet):
             spread = value.unsqueeze(-1 - len(inner.event_shape))
             return inner.expected(lambda c: term(c, spread))
         return term(self.natural(prior), value)
@@ -171,8 +171,8 @@ class Dirichlet(Family):
     def value(self, leaf: Tensor) -> Tensor:
         return leaf.clamp(min=FLOOR).exp()
 
-    def slope(self, value: Tensor, gradient: Tensor) -> Tensor:
-        return gradient * value
+    def slope(self, received: Tensor, gradient: Tensor) -> Tensor:
+        return gradient * received
 
     def moved(self, leaf: Tensor) -> Tensor:
         return leaf + 2 * torch.rand(leaf.shape, dtype=leaf.dtype) - 1.3
@@ -239,9 +239,6 @@ class Dirichlet(Family):
     def distribution(self, parameter: Tensor, event_dim: int) -> Any:
         return dist.Dirichlet(parameter).to_event(event_dim - 1)
 
-    def parameter_around(self, value: Tensor) -> Tensor:
-        return 1 + 20 * value
-
     def estimate(self, parameter: np.ndarray, level: float) -> Estimate:
         return from_dirichlet(parameter, level)
 
@@ -254,24 +251,18 @@ class Gamma(Family):
     def holds(self, prior: Any) -> bool:
         return isinstance(unwrapped(prior), torch.distributions.Gamma)
 
-    def chosen(self, prior: Any) -> bool:
-        return False
+    def leaf_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        return (*shape, 2)
 
     def natural(self, prior: Any) -> Tensor:
         inner, shape = unwrapped(prior), prior.batch_shape + prior.event_shape
         return torch.stack([inner.concentration.expand(shape), -inner.rate.expand(shape)], -1).double()
-
-    def over(self, prior: Any, term: Callable[[Tensor, Tensor], Tensor], value: Tensor) -> Tensor:
-        return term(self.natural(prior), value)
 
     def leaf(self, value: Tensor) -> Tensor:
         return gamma_statistics(value.clamp(min=math.exp(FLOOR)))
 
     def value(self, leaf: Tensor) -> Tensor:
         return leaf[..., 1]
-
-    def slope(self, value: Tensor, gradient: Tensor) -> Tensor:
-        return torch.stack([gradient * value, gradient], -1)
 
     def moved(self, leaf: Tensor) -> Tensor:
         further, factor = torch.rand((2, *leaf.shape[:-1]), dtype=leaf.dtype)
@@ -317,15 +308,8 @@ class Gamma(Family):
         a, b = parameter[..., 0], -parameter[..., 1]
         return a.lgamma() - a * b.log()
 
-    def kl(self, parameter: Tensor, prior: Tensor) -> Tensor:
-        cross = ((parameter - prior) * self.mean(parameter)).sum(-1)
-        return cross + self.log_normaliser(prior) - self.log_normaliser(parameter)
-
     def distribution(self, parameter: Tensor, event_dim: int) -> Any:
         return dist.Gamma(parameter[..., 0], -parameter[..., 1]).to_event(event_dim)
-
-    def parameter_around(self, value: Tensor) -> Tensor:
-        return torch.stack([torch.full_like(value, 20.0), -20 / value], -1)
 
     def estimate(self, parameter: np.ndarray, level: float) -> Estimate:
         from scipy.stats import gamma  # slow to import
@@ -336,13 +320,134 @@ class Gamma(Family):
         return Estimate(own.mean(), own.std(), low, high)
 
 
-FAMILIES: Mapping[str, Family] = {family.name: family for family in (Dirichlet(), Gamma())}
+class NormalGamma(Family):
+    """Normal-Gammas of coefficients w and precision t: the statistics are log t, t, t w and t w w'.
+
+    The parameter (..., 2 + D + D^2) is a, ``-(b + m'P m / 2)``, ``P m`` and ``-P / 2``: concentration a, rate b,
+    location m and precision matrix P.
+    """
+
+    name, key, handed = "normal_gamma", "parameter", True
+
+    def holds(self, prior: Any) -> bool:
+        return isinstance(unwrapped(prior), distributions.NormalGamma)
+
+    def leaf_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        d = shape[-1] - 1
+        return (*shape[:-1], 2 + d + d * d)
+
+    def natural(self, prior: Any) -> Tensor:
+        inner, shape = unwrapped(prior), (prior.batch_shape + prior.event_shape)[:-1]
+        m, p = inner.loc.double(), inner.precision_matrix.double()
+        first = (p @ m.unsqueeze(-1)).squeeze(-1)
+        second = -(inner.rate + (m * first).sum(-1) / 2)
+        parts = [inner.concentration.double().unsqueeze(-1), second.unsqueeze(-1), first, -p.flatten(-2) / 2]
+        return torch.cat(parts, -1).expand(*shape, -1)
+
+    def leaf(self, value: Tensor) -> Tensor:
+        tau = value[..., -1:].clamp(min=math.exp(FLOOR))
+        return normal_gamma_statistics(torch.cat([value[..., :-1], tau], -1))
+
+    def value(self, leaf: Tensor) -> Tensor:
+        _, tau, first, _ = normal_gamma_parts(leaf)
+        return torch.cat([first / tau.unsqueeze(-1), tau.unsqueeze(-1)], -1)
+
+    def moved(self, leaf: Tensor) -> Tensor:
+        further, factor = torch.rand((2, *leaf.shape[:-1], 1), dtype=leaf.dtype)
+        w, tau = self.value(leaf).tensor_split([-1], -1)
+        u = (1 + w.abs()) * torch.rand(w.shape, dtype=w.dtype)
+        squares = (u.unsqueeze(-1) * u.unsqueeze(-2)).flatten(-2)
+        return leaf + torch.cat([further, factor * tau, tau * u, tau * squares], -1)
+
+    def mean(self, parameter: Tensor) -> Tensor:
+        """``digamma(a) - log b``, ``a / b``, that times m, and ``a / b m m' + P^-1``."""
+        a, b, m, factor = _regression(parameter)
+        tau = a / b
+        squares = tau[..., None, None] * m.unsqueeze(-1) * m.unsqueeze(-2) + torch.cholesky_inverse(factor)
+        first = [(a.digamma() - b.log()).unsqueeze(-1), tau.unsqueeze(-1), tau.unsqueeze(-1) * m]
+        return torch.cat([*first, squares.flatten(-2)], -1)
+
+    def mean_value(self, parameter: Array) -> Array:
+        if isinstance(parameter, np.ndarray):
+            return self.mean_value(torch.from_numpy(parameter)).numpy()
+        a, b, m, _ = _regression(parameter)
+        return torch.cat([m, (a / b).unsqueeze(-1)], -1)
+
+    def mode(self, parameter: Tensor, before: Tensor) -> Tensor:
+        """Of ``(a - 1 + D / 2) / b`` and m."""
+        a, b, m, _ = _regression(parameter)
+        tau = (a - 1 + m.shape[-1] / 2).clamp(min=0) / b
+        return self.leaf(torch.cat([m, tau.unsqueeze(-1)], -1))
+
+    def require_mode(self, name: str, prior: Tensor) -> None:
+        smallest, least = float(prior[..., 0].min()), 1 - math.isqrt(prior.shape[-1] - 2) / 2
+        if smallest < least:
+            raise MethodError(
+                f"em refuses site {name!r}: its smallest prior concentration is {smallest:.4g}, and below "
+                f"{least:g} a NormalGamma has no mode; use inference='vb', or a prior of at least {least:g}"
+            )
+
+    def draw(self, parameter: Tensor, generator: torch.Generator) -> Tensor:
+        a, b, m, factor = _regression(parameter)
+        tau = (torch._standard_gamma(a.contiguous(), generator=generator) / b).unsqueeze(-1)
+        noise = torch.randn(m.shape, generator=generator, dtype=m.dtype, device=m.device).unsqueeze(-1)
+        w = m + torch.linalg.solve_triangular(factor.mT, noise, upper=True).squeeze(-1) / tau.sqrt()
+        return self.leaf(torch.cat([w, tau], -1))
+
+    def sample(self, parameter: np.ndarray, n: int, stream: np.random.Generator) -> np.ndarray:
+        a, b, m, factor = (x.numpy() for x in _regression(torch.from_numpy(parameter)))
+        tau = stream.gamma(a, 1 / b, (n, *a.shape))[..., None]
+        noise = stream.standard_normal((n, *m.shape))[..., None]
+        return np.concatenate([m + np.linalg.solve(factor.mT, noise)[..., 0] / np.sqrt(tau), tau], -1)
+
+    def log_prior(self, parameter: Tensor, leaf: Tensor) -> Tensor:
+        """``(a - 1 + D / 2) log t - b t - t (w - m)'P (w - m) / 2``."""
+        more = math.isqrt(leaf.shape[-1] - 2) / 2 - 1
+        return (parameter * leaf).sum(-1) + more * leaf[..., 0]
+
+    def log_normaliser(self, parameter: Tensor) -> Tensor:
+        """``lgamma(a) - a log b + (D log 2 pi - log |P|) / 2``."""
+        a, b, m, factor = _regression(parameter)
+        log_det = factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+        return a.lgamma() - a * b.log() + m.shape[-1] * math.log(2 * math.pi) / 2 - log_det
+
+    def distribution(self, parameter: Tensor, event_dim: int) -> Any:
+        a, b, m, factor = _regression(parameter)
+        rows: Any = distributions.NormalGamma(m, factor @ factor.mT, a, b)
+        return rows.to_event(event_dim - 1)
+
+    def estimate(self, parameter: np.ndarray, level: float) -> Estimate:
+        from scipy import stats  # slow to import
+
+        check_level(level)
+        a, b, m, factor = _regression(torch.from_numpy(parameter))
+        variance = torch.cholesky_inverse(factor).diagonal(dim1=-2, dim2=-1) * (b / a).unsqueeze(-1)
+        own = stats.t(2 * a.unsqueeze(-1).numpy(), m.numpy(), variance.sqrt().numpy())
+        precision = stats.gamma(a.unsqueeze(-1).numpy(), scale=1 / b.unsqueeze(-1).numpy())
+        ends = ((1 - level) / 2, (1 + level) / 2)
+        parts = [(x.mean(), x.std(), *map(x.ppf, ends)) for x in (own, precision)]
+        return Estimate(*(np.concatenate(pair, -1) for pair in zip(*parts, strict=True)))
+
+
+FAMILIES: Mapping[str, Family] = {family.name: family for family in (Dirichlet(), Gamma(), NormalGamma())}
 """By the name that results hold."""
 
 
 def family_of(prior: Any) -> Family | None:
     """The family of a prior; None where it has none."""
     return next((family for family in FAMILIES.values() if family.holds(prior)), None)
+
+
+def _regression(parameter: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Concentration, rate, location and the lower Cholesky factor of the precision matrix of Normal-Gammas.
+
+    The factor is not a number where there is none: an extrapolation may leave the parameters that there are.
+    """
+    a, second, first, squares = normal_gamma_parts(parameter)
+    factor, failed = torch.linalg.cholesky_ex(-(squares + squares.mT))
+    factor = torch.where((failed > 0)[..., None, None], torch.nan, factor)
+    m = torch.cholesky_solve(first.unsqueeze(-1), factor).squeeze(-1)
+    return a, -second - (m * first).sum(-1) / 2, m, factor
 
 
 def unwrapped(fn: Any) -> Any:

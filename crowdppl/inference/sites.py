@@ -211,7 +211,8 @@ class Site:
 
     def leaf_shape(self, n_items: int) -> tuple[int, ...]:
         """The same of a statistic."""
-        return self.shape(n_items) + ((2,) if self.family is not None and self.family.handed else ())
+        shape = self.shape(n_items)
+        return shape if self.family is None else self.family.leaf_shape(shape)
 
     def widen(self, x: Tensor, plates: int, lead: int = 1) -> Tensor:
         """Values (lead, batch, event) as (lead, [1, ...] batch, event), for a model of ``plates`` nested plates."""

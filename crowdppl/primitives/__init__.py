@@ -6,6 +6,7 @@ from crowdppl.primitives import plates
 from crowdppl.primitives.distributions import (
     Categorical,
     ChosenDirichlet,
+    NormalGamma,
     OneHot,
 )
 from crowdppl.primitives.labels import Coin, NumberLabels, each_label
@@ -33,7 +34,7 @@ from crowdppl.primitives.priors import (
     diagonal_prior,
 )
 from crowdppl.primitives.statistics import natural
-from crowdppl.primitives.sums import logsumexp, neg_log
+from crowdppl.primitives.sums import log_gaussian, logsumexp, neg_log
 
 __all__ = [
     "Block",
@@ -43,6 +44,7 @@ __all__ = [
     "Coin",
     "Count",
     "Model",
+    "NormalGamma",
     "NotNegative",
     "NumberLabels",
     "OneHot",
@@ -65,6 +67,7 @@ __all__ = [
     "group_codes",
     "item_covariates",
     "label_covariates",
+    "log_gaussian",
     "logsumexp",
     "natural",
     "neg_log",

@@ -1,4 +1,4 @@
-"""Distributions of models that never renormalise: Categorical, OneHot and ChosenDirichlet.
+"""Distributions of models: Categorical, OneHot and ChosenDirichlet, which never renormalise, and NormalGamma.
 
 Pyro's own ``Categorical(probs)`` divides by the sum. That would turn the gradient with respect to
 log-probabilities from counts into centred counts, and every engine takes counts from that gradient.
@@ -182,6 +182,82 @@ class ChosenDirichlet(TorchDistribution):
         """The same alternatives over a larger batch."""
         shape = torch.Size(batch_shape)
         return ChosenDirichlet(self.onehot, self.concentration, len(self.event_shape), shape)
+
+
+class NormalGamma(TorchDistribution):
+    """Coefficients of a linear regression together with the precision of its errors, under their conjugate prior.
+
+    The precision is ``tau ~ Gamma(concentration, rate)``, the coefficients ``w ~ Normal(loc, 1 / (tau P))`` with
+    the matrix P. One coefficient is an annotator's bias; two may be gain and bias. A value is (..., D + 1): the
+    coefficients, then the precision.
+
+    Args:
+        loc: (..., D).
+        precision_matrix: P, (..., D, D).
+        concentration, rate: (...), tensors or numbers.
+
+    Examples:
+        >>> import torch
+        >>> crowdppl.primitives.NormalGamma(torch.zeros(1), torch.eye(1), concentration=2.0, rate=4.0).mean
+        tensor([0.0000, 0.5000])
+    """
+
+    arg_constraints: ClassVar[dict[str, Any]] = {
+        "loc": constraints.real_vector,
+        "precision_matrix": constraints.positive_definite,
+        "concentration": constraints.positive,
+        "rate": constraints.positive,
+    }
+
+    def __init__(
+        self,
+        loc: Tensor,
+        precision_matrix: Tensor,
+        concentration: Tensor | float,
+        rate: Tensor | float,
+        validate_args: bool | None = None,
+    ) -> None:
+        a, b = torch.as_tensor(concentration), torch.as_tensor(rate)
+        batch = torch.broadcast_shapes(loc.shape[:-1], precision_matrix.shape[:-2], a.shape, b.shape)
+        self.loc = loc.expand(batch + loc.shape[-1:])
+        self.precision_matrix = precision_matrix.expand(batch + precision_matrix.shape[-2:])
+        self.concentration, self.rate = a.expand(batch), b.expand(batch)
+        super().__init__(batch, torch.Size([loc.shape[-1] + 1]), validate_args=validate_args)
+
+    @property
+    def support(self) -> Any:
+        """Real coefficients and a positive precision."""
+        parts = [constraints.real, constraints.positive]
+        return constraints.independent(constraints.cat(parts, -1, [self.loc.shape[-1], 1]), 1)
+
+    @property
+    def mean(self) -> Tensor:
+        """Expected coefficients and precision, (..., D + 1)."""
+        return torch.cat([self.loc, (self.concentration / self.rate).unsqueeze(-1)], -1)
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        """Log-density of coefficients and precision."""
+        tau = value[..., -1]
+        out: Tensor = self._precision().log_prob(tau) + self._coefficients(tau).log_prob(value[..., :-1])
+        return out
+
+    def sample(self, sample_shape: Any = ()) -> Tensor:
+        """Draws coefficients and precisions."""
+        tau = self._precision().sample(sample_shape)
+        return torch.cat([self._coefficients(tau).sample(), tau.unsqueeze(-1)], -1)
+
+    def _precision(self) -> Any:
+        return dist.Gamma(self.concentration, self.rate, validate_args=False)
+
+    def _coefficients(self, tau: Tensor) -> Any:
+        precision = tau[..., None, None] * self.precision_matrix
+        return dist.MultivariateNormal(self.loc, precision_matrix=precision, validate_args=False)
+
+    def expand(self, batch_shape: Any, _instance: Any = None) -> NormalGamma:
+        """The same distribution over a larger batch."""
+        shape = torch.Size(batch_shape)
+        loc, precision = self.loc.expand(*shape, -1), self.precision_matrix.expand(*shape, -1, -1)
+        return NormalGamma(loc, precision, self.concentration.expand(shape), self.rate.expand(shape), False)
 
 
 def pick(log_p: Tensor, state: Tensor, rank: int, dim: int = -1) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -12,13 +13,14 @@ import torch
 from torch import Tensor
 
 from crowdppl.errors import MethodError
+from crowdppl.primitives.distributions import NormalGamma
 
 _statistics: ContextVar[Mapping[str, Tensor]] = ContextVar("statistics", default={})  # noqa: B039 - never written to
 
 
 @contextmanager
 def handing(statistics: Mapping[str, Tensor]) -> Iterator[None]:
-    """Makes ``natural`` return these statistics by site, (..., 2), in place of those of the site's value."""
+    """Makes ``natural`` return these statistics by site, in place of those of the site's value."""
     token = _statistics.set(statistics)
     try:
         yield
@@ -31,16 +33,33 @@ def gamma_statistics(x: Tensor) -> Tensor:
     return torch.stack([x.log(), x], -1)
 
 
-def natural(name: str, prior: Any) -> tuple[Tensor, Tensor]:
-    """Draws a site from a Gamma, and returns its logarithm and itself.
+def normal_gamma_statistics(x: Tensor) -> Tensor:
+    """Those of coefficients w and precision tau, (..., D + 1) -> (..., 2 + D + D^2): see ``normal_gamma_parts``."""
+    w, tau = x[..., :-1], x[..., -1:]
+    squares = (w.unsqueeze(-1) * w.unsqueeze(-2)).flatten(-2)
+    return torch.cat([tau.log(), tau, tau * w, tau * squares], -1)
 
-    A model that is linear in both is fitted exactly by em, vb and gibbs, which hand over what they expect or draw
+
+def normal_gamma_parts(x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """What belongs to log tau (...), tau (...), tau w (..., D) and tau w w' (..., D, D)."""
+    d = math.isqrt(x.shape[-1] - 2)
+    return x[..., 0], x[..., 1], x[..., 2 : 2 + d], x[..., 2 + d :].unflatten(-1, (d, d))
+
+
+def natural(name: str, prior: Any) -> tuple[Tensor, ...]:
+    """Draws a site from a Gamma or NormalGamma, and returns its sufficient statistics.
+
+    A model that is linear in them is fitted exactly by em, vb and gibbs, which hand over what they expect or draw
     of each; the logarithm of what is expected is not what is expected of the logarithm. Sums of Gammas in a
-    denominator stay linear by ``neg_log``.
+    denominator stay linear by ``neg_log``, and Gaussian errors around a real variable by ``log_gaussian``.
 
     Args:
         name: of the site.
-        prior: a Gamma distribution, in any batches and events.
+        prior: a Gamma or ``NormalGamma``, in any batches and events.
+
+    Returns:
+        Of a Gamma log x and x, (...) each. Of a NormalGamma of D coefficients w and precision tau: log tau (...),
+        tau (...), tau w (..., D) and tau w w' (..., D, D).
 
     Raises:
         MethodError: for another prior.
@@ -54,10 +73,12 @@ def natural(name: str, prior: Any) -> tuple[Tensor, Tensor]:
     inner = prior
     while hasattr(inner, "base_dist"):
         inner = inner.base_dist
-    if not isinstance(inner, torch.distributions.Gamma):
-        raise MethodError(f"natural draws site {name!r} from a Gamma, and its prior is {type(inner).__name__}")
+    if not isinstance(inner, torch.distributions.Gamma | NormalGamma):
+        given = type(inner).__name__
+        raise MethodError(f"natural draws site {name!r} from a Gamma or NormalGamma, and its prior is {given}")
     marked: Any = {"natural": True}
     x: Tensor = pyro.sample(name, prior, infer=marked)
     found = _statistics.get().get(name)
-    log_x, x = (gamma_statistics(x) if found is None else found).unbind(-1)
-    return log_x, x
+    if isinstance(inner, NormalGamma):
+        return normal_gamma_parts(normal_gamma_statistics(x) if found is None else found)
+    return (gamma_statistics(x) if found is None else found).unbind(-1)

@@ -1,7 +1,8 @@
-"""Sums over discrete variables: one forward pass, whose backward pass gives expectations, draws or a replay."""
+"""Variables summed out: one forward pass, whose backward pass gives expectations, draws or a replay."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -21,9 +22,9 @@ class Summing:
     Attributes:
         kind: "sum" (softmax: expected counts), "draw" (multinomial: drawn counts) or "replay" (recorded).
         generator: random stream of the draws.
-        tape: drawn counts of each sum, in the order in which the sums were formed; written by "draw".
-        probes: a zero tensor added to the terms of each named sum; its gradient is the share of each alternative,
-            or the draw. None until the sum is formed.
+        tape: what was drawn at each sum, in the order in which the sums were formed; written by "draw".
+        probes: a zero tensor added to the terms of each named sum; its gradient is the share of each alternative
+            (of a real variable, its first two moments), or the draw. None until the sum is formed.
         formed: number of sums so far.
     """
 
@@ -116,6 +117,68 @@ def neg_log(u: Tensor, name: str | None = None) -> Tensor:
     return out
 
 
+def log_gaussian(constant: Tensor, linear: Tensor, precision: Tensor, name: str | None = None) -> Tensor:
+    """Integrates a real variable out of a model: log of the integral of ``exp(c + h x - P x^2 / 2)`` over all x.
+
+    Such as the true value of an item with Gaussian labels: given these, its mean is ``h / P`` and its variance
+    ``1 / P``. Engines change the backward pass, as that of ``logsumexp``: by c, h and P it gives the expected 1, x
+    and -x^2 / 2, or those of an exact draw of x. Where c, h and P are linear in what ``natural`` returns, em, vb
+    and gibbs are exact.
+
+    Args:
+        constant, linear, precision: c, h and P > 0, of shapes that broadcast.
+        name: by which engines return the mean of x and of its square, such as those of a truth that is x.
+
+    Raises:
+        MethodError: in a drawing backward pass, when the integral is used more than once, or to a power.
+
+    Examples:
+        >>> import math, torch
+        >>> zero, one = torch.tensor(0.0), torch.tensor(1.0)
+        >>> out = crowdppl.primitives.log_gaussian(zero, zero, one)
+        >>> round(out.exp().item(), 4) == round(math.sqrt(2 * math.pi), 4)
+        True
+    """
+    how = _current.get()
+    c, h, p = torch.broadcast_tensors(constant, linear, precision)
+    moments = moments_probe(name, c, how)
+    if moments is not None:
+        h, p = h + moments[0], p - 2 * moments[1]
+    if how.kind == "sum":
+        return _gaussian_integral(c, h, p)
+    out: Tensor = _DrawGaussian.apply(c, h, p, how, how.formed, name)  # type: ignore[no-untyped-call]
+    how.formed += 1
+    return out
+
+
+def _gaussian_integral(c: Tensor, h: Tensor, p: Tensor) -> Tensor:
+    return c + (h.square() / p - p.log() + math.log(2 * math.pi)) / 2
+
+
+class _DrawGaussian(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, c: Tensor, h: Tensor, p: Tensor, how: Summing, index: int, name: str | None) -> Tensor:
+        ctx.how, ctx.index, ctx.name = how, index, name
+        ctx.save_for_backward(h, p)
+        return _gaussian_integral(c, h, p)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        h, p = ctx.saved_tensors
+        how: Summing = ctx.how
+        used = _whole(grads[0], ctx.name)
+        if how.kind != "replay":
+            if used.numel() and float(used.max()) > 1:
+                raise MethodError(
+                    f"the integral {ctx.name or 'over an unnamed variable'} is used {float(used.max()):g} times; "
+                    "call log_gaussian for each use, which draws once"
+                )
+            noise = torch.randn(h.shape, generator=how.generator, dtype=h.dtype, device=h.device)
+            how.tape[ctx.index] = h / p + noise / p.sqrt()
+        x = how.tape[ctx.index].to(h.dtype)
+        return used, used * x, -used * x.square() / 2, None, None, None
+
+
 def moments_probe(name: str | None, x: Tensor, how: Summing) -> Tensor | None:
     """A zero tensor (2, ...) whose gradient is the mean of an integral's variable and of its square, if wanted."""
     if name is None or name not in how.probes:
@@ -203,7 +266,7 @@ def _whole(counts: Tensor, name: str | None) -> Tensor:
     off = (counts - rounded).abs().max() if counts.numel() else counts.sum()
     if float(off) > 1e-3 * (1 + float(rounded.abs().max() if counts.numel() else 0)):
         raise MethodError(
-            f"the sum {name or 'over the discrete sites'} receives counts that are not whole (off by "
+            f"the sum {name or 'over unnamed variables'} receives counts that are not whole (off by "
             f"{float(off):.3g}): draws need a likelihood without powers, weights or minibatch scale; use vb or em"
         )
     return rounded

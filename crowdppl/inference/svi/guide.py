@@ -29,6 +29,9 @@ from crowdppl.primitives.distributions import OneHot
 from crowdppl.primitives.model import Model, plates_of
 from crowdppl.primitives.plates import Data, block_of
 
+COUNTS = 20
+"""Labels that would make a distribution about as wide as one starts around a value."""
+
 
 def guide_of(model: Model) -> Any:
     """The model's own guide; else the mean field."""
@@ -142,10 +145,10 @@ class _Values:
         """Expected value of a one-hot site."""
         return _parameter(self.start(name).state.logits[name].softmax(-1))
 
-    def parameter(self, name: str, family: Family) -> Tensor:
-        """Of a distribution of a family; one whose site is a parameter of priors is around its value."""
+    def parameter(self, name: str) -> Tensor:
+        """Counts for rows of shares; of one whose site is a parameter of priors, around its value."""
         parameters = self.start(name).state.parameters
-        return _parameter(parameters[name]) if name in parameters else family.parameter_around(self.value(name))
+        return _parameter(parameters[name]) if name in parameters else 1 + COUNTS * self.value(name)
 
     def value(self, name: str, family: Family | None = None) -> Tensor:
         """Mean of a site."""
@@ -172,7 +175,7 @@ def _approximation(name: str, fn: Any, first: _Values, point: bool) -> Any:
         at = param("point", lambda: first.value(name, family), plain_support(fn.support))
         return dist.Delta(at, event_dim=event)
     if family is not None and family.counts and not family.chosen(fn):
-        c = param(family.key, lambda: first.parameter(name, family), constraints.positive)
+        c = param(family.key, lambda: first.parameter(name), constraints.positive)
         return family.distribution(c, event)
     transform = biject_to(fn.support)
     loc = param("loc", lambda: transform.inv(first.value(name, family)))

@@ -1,0 +1,297 @@
+"""Ratings with a bias, a gain and a precision an annotator, true values integrated out: exact by em, vb and gibbs.
+
+annotator[a]    ~ NormalGamma(loc, P, a, b)                 w, tau: (A, D + 1)
+x[i]            ~ Normal(mu, 1 / lambda)                    (N)
+value[i, a]     ~ Normal(w[a]'(x[i], 1), 1 / tau[a])        gain 1 where only the bias is free
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyro
+import pytest
+import torch
+from scipy import optimize, stats
+from torch import Tensor
+
+import crowdppl
+from crowdppl import Annotations
+from crowdppl.data.blocks import Block
+from crowdppl.errors import MethodError
+from crowdppl.inference.engines import used_by
+from crowdppl.inference.families import FAMILIES
+from crowdppl.inference.marginal import Marginal
+from crowdppl.inference.mcmc import gibbs
+from crowdppl.inference.vb.coordinate_ascent import EM, VB
+from crowdppl.inference.vb.fit import run_starts
+from crowdppl.primitives import NormalGamma, annotate, label_covariates, log_gaussian, natural, plates, truth
+from tests.crowd import annotations, double, posed, split
+from tests.models.test_gamma import LABELS, Luce
+
+pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
+RATINGS = [(0, 0, 0.3), (0, 1, 1.1), (1, 0, -0.8), (1, 1, 0.2), (2, 1, 1.9), (2, 0, 1.0), (3, 0, 0.1)]
+
+
+@dataclass(frozen=True)
+class Biased:
+    """True values are standard normal, and every annotator adds a bias."""
+
+    concentration: float = 3.0
+    rate: float = 1.0
+    strength: float = 0.5
+
+    def model(self, data: Block) -> None:
+        y = label_covariates(data, "value").squeeze(-1)
+        with plates.annotators(data):
+            own = NormalGamma(torch.zeros(1), self.strength * torch.eye(1), self.concentration, self.rate)
+            log_tau, tau, once, twice = natural("annotator", own)
+        log_tau, tau, b, bb = (data.of_annotator(x) for x in (log_tau, tau, once[..., 0], twice[..., 0, 0]))
+        c = (log_tau - tau * y**2 + 2 * b * y - bb - math.log(2 * math.pi)) / 2
+        integrated(data, c, tau * y - b, tau, -math.log(2 * math.pi) / 2, torch.zeros(()), torch.ones(()))
+
+
+@dataclass(frozen=True)
+class Gained:
+    """Annotators stretch true values, too, whose mean and precision are learned."""
+
+    strength: float = 2.0
+
+    def model(self, data: Block) -> None:
+        y = label_covariates(data, "value").squeeze(-1)
+        values = NormalGamma(torch.zeros(1), torch.eye(1), 3.0, 3.0)
+        log_lam, lam, mu, square = natural("values", values)
+        with plates.annotators(data):
+            own = NormalGamma(torch.tensor([1.0, 0.0]), torch.diag(torch.tensor([self.strength, 0.5])), 3.0, 1.0)
+            log_tau, tau, once, twice = natural("annotator", own)
+        log_tau, tau = data.of_annotator(log_tau), data.of_annotator(tau)
+        (g, b), ((gg, gb), (_, bb)) = data.of_annotator(once, 1).unbind(-1), square_of(data.of_annotator(twice, 2))
+        c = (log_tau - tau * y**2 + 2 * b * y - bb - math.log(2 * math.pi)) / 2
+        first = (log_lam - square[..., 0, 0] - math.log(2 * math.pi)) / 2
+        integrated(data, c, g * y - gb, gg, first, mu[..., 0], lam)
+
+
+def square_of(x: Tensor) -> list[tuple[Tensor, ...]]:
+    """The entries of matrices (..., 2, 2)."""
+    return [row.unbind(-1) for row in x.unbind(-2)]
+
+
+def integrated(data: Block, c: Tensor, h: Tensor, p: Tensor, *first: Any) -> None:
+    """Adds up the terms of each item's labels and of its prior, and integrates its value out."""
+    with plates.items(data):
+        annotate(data, torch.zeros(data.n_annotators, 2, 2), truth(data, torch.zeros(2) - math.log(2)))
+        terms = (one + data.sum_by_item(x) for one, x in zip(first, (c, h, p), strict=True))
+        pyro.factor("values of labels", log_gaussian(*terms, name="x"))
+
+
+def rated(rows: list[tuple[int, int, float]] = RATINGS) -> Annotations:
+    """Real values of labels that all name the same class."""
+    table = pd.DataFrame(rows, columns=["item", "annotator", "value"]).assign(label="seen")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of annotators who always give one class
+        return Annotations.from_frame(table, label_covariates=["value"], classes=["seen", "unseen"])
+
+
+def simulated(n_items: int, n_annotators: int, seed: int = 0) -> Annotations:
+    rng = np.random.default_rng(seed)
+    x, bias, sd = rng.normal(size=n_items), rng.normal(size=n_annotators), rng.uniform(0.2, 1, n_annotators)
+    pairs = [(i, a) for i in range(n_items) for a in rng.choice(n_annotators, 3, replace=False)]
+    return rated([(i, int(a), rng.normal(x[i] + bias[a], sd[a])) for i, a in pairs])
+
+
+class Oracle:
+    """Ratings of two annotators as one Gaussian vector, given gains and precisions; all else is integrated out."""
+
+    def __init__(self, data: Annotations, strength: float) -> None:
+        (block,) = data.blocks
+        self.item, self.who = block.item.numpy(), block.annotator.numpy()
+        self.y = label_covariates(data, "value").double().numpy()[:, 0]
+        self.strength, same = strength, self.item[:, None] == self.item
+        self.same_item, self.same_annotator = same.astype(float), self.who[:, None] == self.who
+
+    def covariance(self, gain: np.ndarray, tau: np.ndarray, of_values: np.ndarray) -> np.ndarray:
+        """(..., S, S) for gains and precisions (..., 2) and the covariance of labels' values (..., S, S)."""
+        g, noise = gain[..., self.who], 1 / tau[..., self.who]
+        own = noise[..., None] * (self.same_annotator / self.strength + np.eye(len(self.y)))
+        return np.asarray(g[..., :, None] * g[..., None, :] * of_values + own)
+
+    def solved(self, covariance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Log-density (...) of the ratings, and what their covariance with anything is multiplied by, (..., S)."""
+        inverse = np.linalg.solve(covariance, np.broadcast_to(self.y[:, None], (*covariance.shape[:-1], 1)))[..., 0]
+        log_det = np.linalg.slogdet(2 * np.pi * covariance)[1]
+        return -(inverse @ self.y + log_det) / 2, inverse
+
+
+@pytest.fixture(autouse=True)
+def _double() -> Iterator[None]:
+    with double():
+        yield
+
+
+@pytest.fixture(scope="module")
+def biased() -> tuple[float, np.ndarray, np.ndarray]:
+    """Log evidence, expected bias and precision of each annotator (2, 2), and expected values of items, (4,)."""
+    oracle, n = Oracle(rated(), 0.5), 120
+    tau = stats.gamma(3.0, scale=1.0).ppf((np.arange(n) + 0.5) / n)
+    taus = np.stack(np.meshgrid(tau, tau, indexing="ij"), -1).reshape(-1, 2)
+    log_p, solved = oracle.solved(oracle.covariance(np.ones_like(taus), taus, oracle.same_item))
+    weight = np.exp(log_p - log_p.max())
+    mine = oracle.who == np.arange(2)[:, None]
+    bias = np.einsum("ws,as->wa", solved, mine) / (0.5 * taus)
+    x = np.einsum("ws,is->wi", solved, oracle.item == np.arange(4)[:, None])
+    means = [np.average(q, axis=0, weights=weight) for q in (bias, taus, x)]
+    return float(log_p.max() + np.log(weight.mean())), np.stack(means[:2], -1), means[2]
+
+
+def chain_means(model: Any, **options: Any) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """Means of each chain's draws of sites, and of the expected or drawn values of items, (C, ...)."""
+    problem = posed(model, rated(), **options)
+    draws, _ = gibbs.sample(problem)
+    at = {n: x.flatten(0, 1) for n, x in draws.items()}
+    x = problem.full_pass(len(at["annotator"]))(at, marginals=("x",)).marginals["x"][0]
+    values = {n: problem.sites[n].value(x).mean(1).numpy() for n, x in draws.items()}
+    return values, x.reshape(*draws["annotator"].shape[:2], -1).mean(1).numpy()
+
+
+def test_its_sites_are_recognised() -> None:
+    for model, names in ((Biased(), {"annotator"}), (Gained(), {"values", "annotator"})):
+        sites = posed(model, simulated(20, 4)).sites
+        assert {n: site.conjugate.name for n, site in sites.items()} == dict.fromkeys(names, "normal_gamma")
+
+
+@pytest.mark.parametrize("power", [1.0, 2.0])
+def test_a_product_of_statistics_is_not_taken_for_linear(power: float) -> None:
+    class Product(Biased):
+        def model(self, data: Block) -> None:
+            with plates.annotators(data):
+                _, tau, once, _ = natural("annotator", NormalGamma(torch.zeros(1), torch.eye(1), 3.0, 1.0))
+            with plates.items(data):
+                annotate(data, torch.zeros(data.n_annotators, 2, 2), truth(data, torch.zeros(2)))
+                ratio = data.of_annotator(once[..., 0] ** power / tau ** (power - 1))
+                pyro.factor("ratio", data.sum_by_item(ratio))
+
+    assert posed(Product(), rated()).sites["annotator"].kind == ("conjugate" if power == 1 else "free")
+
+
+def near(means: np.ndarray, wanted: np.ndarray, error: np.ndarray | float = 0.0) -> bool:
+    """With so many chains an error of their mean beyond 5 has chance 1e-6 for each number."""
+    own = means.std(0, ddof=1) / len(means) ** 0.5
+    return bool(own.max() < 0.03 and (np.abs(means.mean(0) - wanted) <= 5 * np.hypot(own, error)).all())
+
+
+def test_gibbs_has_the_exact_posterior(biased: tuple[float, np.ndarray, np.ndarray]) -> None:
+    found, x = chain_means(Biased(), chains=200, draws=40, warmup=20)
+    assert near(found["annotator"], biased[1]) and near(x, biased[2])
+
+
+def test_gibbs_has_the_posterior_of_gains_by_importance_sampling() -> None:
+    oracle, rng, n = Oracle(rated(), 0.5), np.random.default_rng(0), 40_000
+    tau, lam = rng.gamma(3.0, 1.0, (n, 2)), rng.gamma(3.0, 1 / 3, n)
+    gain = 1 + rng.standard_normal((n, 2)) / np.sqrt(2 * tau)
+    shared = (oracle.same_item + 1) / lam[:, None, None]  # of labels of an item, and by the unknown mean
+    log_p, solved = oracle.solved(oracle.covariance(gain, tau, shared))
+    weight = np.exp(log_p - log_p.max()) / np.exp(log_p - log_p.max()).sum()
+    bias = np.einsum("ws,as->wa", solved, oracle.who == np.arange(2)[:, None]) / (0.5 * tau)
+    own = np.stack([gain, bias, tau], -1)
+    mu = (gain[:, oracle.who] * solved).sum(-1) / lam
+    found, _ = chain_means(Gained(), chains=200, draws=60, warmup=40)
+    for name, q in (("annotator", own), ("values", np.stack([mu, lam], -1))):
+        wanted = np.tensordot(weight, q, 1)
+        error = np.sqrt(np.tensordot(weight**2, (q - wanted) ** 2, 1))
+        assert error.max() < 0.03 and near(found[name], wanted, error)
+
+
+def test_vb_never_falls_and_bounds_the_evidence(biased: tuple[float, np.ndarray, np.ndarray]) -> None:
+    (run,) = run_starts(posed(Biased(), rated(), tolerance=1e-13, max_iterations=500), VB)
+    assert biased[0] - 2 < run.progress.objectives[-1] < biased[0]
+    for model in (Biased(), Gained()):
+        (run,) = run_starts(posed(model, simulated(40, 6), tolerance=0.0, max_iterations=60), VB)
+        x = np.array(run.progress.objectives)
+        assert np.diff(x).min() >= -1e-9 * np.abs(x).max()
+
+
+def test_em_has_the_mode_of_the_posterior() -> None:
+    problem, oracle = posed(Biased(), rated(), tolerance=1e-15, max_iterations=5000), Oracle(rated(), 0.5)
+
+    def loss(at: np.ndarray) -> float:
+        bias, tau = at[:2], np.exp(at[2:])
+        covariance = oracle.same_item + np.diag(1 / tau[oracle.who])
+        value = stats.multivariate_normal(bias[oracle.who], covariance).logpdf(oracle.y)
+        value += stats.gamma(3.0, scale=1.0).logpdf(tau).sum()
+        return -float(value + stats.norm(0, 1 / np.sqrt(0.5 * tau)).logpdf(bias).sum())
+
+    wanted = optimize.minimize(loss, np.zeros(4), tol=1e-10).x
+    (run,) = run_starts(problem, EM)
+    x = np.array(run.progress.objectives)
+    assert np.diff(x).min() >= -1e-9 * np.abs(x).max()
+    found = problem.sites["annotator"].value(run.state.parameters["annotator"]).numpy()
+    np.testing.assert_allclose(found, np.stack([wanted[:2], np.exp(wanted[2:])], -1), rtol=1e-4, atol=1e-4)
+
+
+def test_priors_without_a_mode_are_refused_by_name() -> None:
+    with pytest.raises(MethodError, match="annotator"):
+        EM.start(posed(Biased(concentration=0.4), rated()))
+    EM.start(posed(Biased(concentration=0.5), rated()))
+    with pytest.raises(MethodError, match="rate"):
+        posed(Biased(rate=0.0), rated())
+
+
+class Known(Gained):
+    """Of whom all is known but the bias and the precision."""
+
+    def model(self, data: Block) -> None:
+        with pyro.condition(data={"values": torch.tensor([0.0, 1.0])}):
+            super().model(data)
+
+
+def test_annotators_of_a_known_gain_are_those_without() -> None:
+    data, how = simulated(20, 4), {"tolerance": 1e-12, "max_iterations": 300}
+    runs = [run_starts(posed(model, data, **how), VB)[0] for model in (Known(strength=1e9), Biased())]
+    gained, biased = (run.state.parameters["annotator"] for run in runs)
+    family = FAMILIES["normal_gamma"]
+    torch.testing.assert_close(family.mean_value(gained)[:, 1:], family.mean_value(biased), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(("model", "data"), [(Gained(), rated()), (Luce(), annotations(LABELS, 2))])
+def test_the_slopes_along_which_nuts_moves_are_the_densitys(model: Any, data: Annotations) -> None:
+    problem = posed(model, data)
+    marginal, typical = Marginal(problem, "nuts"), problem.typical(torch.Generator().manual_seed(0))
+    at = {n: (0.3 + site.transform.inv(typical[n])).requires_grad_() for n, site in problem.sites.items()}
+    found, density = marginal.with_slopes(at), marginal.log_density(at)
+    assert found["value"].item() == pytest.approx(-density.item())
+    for name, g in zip(at, torch.autograd.grad(density, list(at.values())), strict=True):
+        torch.testing.assert_close(-found[f"slope.{name}"], g)
+
+
+def test_blocks_of_items_add_up() -> None:
+    data = simulated(30, 5)
+    problems = posed(Gained(), data), posed(Gained(), split(data, 3))
+    state = VB.start(problems[0])
+    one, other = (VB.at(problem, state).expected_counts() for problem in problems)
+    for name, x in one.items():
+        torch.testing.assert_close(x, other[name])
+
+
+@pytest.mark.parametrize(
+    "engine", ["em", "vb", "gibbs", pytest.param("nuts", marks=pytest.mark.slow), "laplace", "svi"]
+)
+def test_every_engine_fits_it_and_results_can_be_asked_saved_and_exported(engine: str, tmp_path: Path) -> None:
+    short: dict[str, Any] = {"chains": 2, "draws": 8, "warmup": 4, "max_iterations": 30}
+    data = simulated(20, 4)
+    found = crowdppl.fit(Gained(), data, inference=engine, seed=0, **used_by(engine, short))
+    found.save(tmp_path / "gained")
+    again = crowdppl.load(tmp_path / "gained", model=Gained())
+    for name, site in found.result.sites.items():
+        assert np.array_equal(again.result.sites[name].mean, site.mean)
+    assert np.allclose(found.predict(data).sum(axis=1), 1)
+    assert found.result.sites["annotator"].mean.shape == (4, 3)
+    assert (found.result.sites["annotator"].mean[:, 2] > 0).all()
+    if engine != "em":
+        assert set(found.to_arviz().posterior["annotator"].dims) >= {"chain", "draw"}
