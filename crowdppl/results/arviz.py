@@ -12,7 +12,7 @@ import numpy as np
 from crowdppl.core.validation import seed_number, switch, whole_number
 from crowdppl.errors import MethodError
 from crowdppl.inference.predict.held_out import given_the_rest
-from crowdppl.inference.result import Fit, SiteResult
+from crowdppl.inference.result import Fit, NumberTruth, SiteResult
 
 Named = dict[str, tuple[tuple[str, ...], np.ndarray]]
 """Dimensions and values by variable."""
@@ -22,8 +22,8 @@ def to_arviz(posterior: Fit, draws: int = 1000, seed: int = 0, *, log_likelihood
     """The posterior for ArviZ, with names for all dimensions.
 
     The group ``posterior`` holds draws of each site, ``constant_data`` points, probabilities of one-hot sites, and
-    the truth's probabilities. A site that vb fits as a Gaussian on a scale that is not known here is there as
-    ``<site>_unconstrained``.
+    the truth's probabilities (``truth_mean`` and ``truth_sd``, where it is a number). A site that vb fits as a
+    Gaussian on a scale that is not known here is there as ``<site>_unconstrained``.
 
     With ``log_likelihood``, a group of this name holds ``labels``, the log-probability of all labels of an item
     together at each draw, every discrete variable summed out: (chain, draw, item), or "labelled_item" where some
@@ -62,7 +62,7 @@ def to_arviz(posterior: Fit, draws: int = 1000, seed: int = 0, *, log_likelihood
         raise MethodError(
             f"to_arviz needs draws, and {posterior.inference} found points; fit with 'vb', 'gibbs' or 'nuts'"
         )
-    points["truth_probability"] = (("item", "class"), posterior.result.probabilities.copy())
+    points |= _truths(posterior)
     coords = _coordinates(posterior)
     groups = {"posterior": drawn, "constant_data": points}
     if scored:
@@ -124,12 +124,22 @@ def _members(shares: np.ndarray, n: int, stream: np.random.Generator) -> np.ndar
     return np.asarray(np.eye(shares.shape[-1])[np.minimum(above.sum(-1), shares.shape[-1] - 1)])
 
 
+def _truths(posterior: Fit) -> Named:
+    """Probabilities of the truths, or means and standard deviations of those that are numbers."""
+    truth = posterior.result.truth
+    if isinstance(truth, NumberTruth):
+        return {"truth_mean": (("item",), truth.mean.copy()), "truth_sd": (("item",), truth.sd.copy())}
+    return {"truth_probability": (("item", "class"), truth.probabilities.copy())}
+
+
 def _coordinates(posterior: Fit) -> dict[str, Any]:
     """Ids along the dimensions."""
     data = posterior.data
+    sides = {"item": data.items, "annotator": data.annotators}
+    if isinstance(posterior.result.truth, NumberTruth):
+        return sides
     return {
-        "item": data.items,
-        "annotator": data.annotators,
+        **sides,
         "class": data.classes,
         "truth": data.classes,
         "label": data.answers,

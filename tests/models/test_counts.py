@@ -44,15 +44,11 @@ class Counts(cp.NumberLabels):
         super().__init__(block)
         self.log_scale, self.scale, self.shape, self.rate = log_scale, scale, shape, rate
 
-    def _of_items(self, x: Tensor) -> Tensor:
-        """Sums of labels by item: (..., S) to (..., n_items)."""
-        return x.new_zeros(*x.shape[:-1], self.block.n_items).index_add(-1, self.block.item, x)
-
     def log_prob(self, value: Tensor) -> Tensor:
-        own, total = self.log_scale[..., self.block.annotator], self.shape + self._of_items(value)
-        exposure = self.rate + self._of_items(self.scale[..., self.block.annotator])
+        own, total = self.log_scale[..., self.block.annotator], self.shape + self.block.sum_by_item(value)
+        exposure = self.rate + self.block.sum_by_item(self.scale[..., self.block.annotator])
         const = self.shape * np.log(self.rate) - np.log(1.0 * np.exp(gammaln(self.shape))) + torch.lgamma(total)
-        each = self._of_items(value * own - torch.lgamma(value + 1))
+        each = self.block.sum_by_item(value * own - torch.lgamma(value + 1))
         return const + each + total * cp.neg_log(exposure, name=self.truth)
 
     def draw(self) -> tuple[Tensor, Tensor]:
