@@ -35,7 +35,7 @@ from crowdppl.inference.vb.fit import epochs, run_starts
 from crowdppl.networks.classifier import learns
 from crowdppl.networks.outputs import network_of, networks_of, trained_networks
 from crowdppl.networks.training import VOLUMES, training_of
-from crowdppl.primitives.model import Model, card_of
+from crowdppl.primitives.model import Model, card_of, set_up
 
 
 @dataclass(frozen=True)
@@ -104,8 +104,7 @@ def fit_model(
     """
     began = time.perf_counter()
     check_fit(model, data, inference)
-    setup = getattr(model, "setup", None)
-    ready = model if setup is None else setup(data)
+    ready = set_up(model, data)
     if options.checkpoint is not None:
         _check_checkpoint(ready, options)
     build = partial(build_problem, data=data, options=options, start=start, evidence=evidence)
@@ -260,10 +259,9 @@ def engine_support(model: Model, data: Annotations, engine: str) -> str:
 
     The data are any annotations of the kind that it takes; the model is run on a few items of them.
     """
-    setup = getattr(model, "setup", None)
     options = Options(max_iterations=1, draws=4, warmup=1, chains=1)
     try:
-        model = model if setup is None else setup(data)
+        model = set_up(model, data)
         refuse_engine(model, engine, options)
         with without_validation("cpu"):
             return ENGINES[engine].capability(build_problem(model, data, options))

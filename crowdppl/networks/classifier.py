@@ -342,7 +342,7 @@ def _ready(
         out = cast(Network, own_copy(network))
     else:
         with torch.random.fork_rng():
-            body = default(math.prod(features.shape[1:])) if network is None else own_copy(network)
+            body = default(math.prod(features.shape[1:])) if network is None else own_copy(network).float()
         out = Network(body, features, network is not None, whole_numbers(data.features), stream)
     out.precision = settings.precision
     return out.eval(), checked(out, features, (width,), f"{width} finite numbers for each")

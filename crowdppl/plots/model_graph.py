@@ -19,7 +19,7 @@ from crowdppl.data.features import read_stored
 from crowdppl.errors import CrowdpplWarning, MethodError
 from crowdppl.networks.outputs import networks_of
 from crowdppl.plots.axes import DARK, LIGHT, MIDDLE, axes_or_new
-from crowdppl.primitives.model import Model, card_of
+from crowdppl.primitives.model import Model, card_of, set_up
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -63,8 +63,7 @@ def graph_of(model: Any, data: Annotations) -> ModelGraph:
     """
     from pyro.infer.inspect import get_model_relations
 
-    setup = getattr(model, "setup", None)
-    found = get_model_relations(_on(model if setup is None else setup(data), data))
+    found = get_model_relations(_on(set_up(model, data), data))
     factors = {name for name, fn in found["sample_dist"].items() if fn == "Unit"}
     parents = {name: tuple(above) for name, above in found["sample_sample"].items() if name not in factors}
     labels = [name for name, fn in found["sample_dist"].items() if fn.endswith("Labels")]

@@ -169,6 +169,19 @@ def card_of(model: object) -> Card | None:
     return card
 
 
+def set_up(model: Any, data: Any) -> Any:
+    """The model with what its ``setup`` found in the data; networks that it makes are of float32."""
+    setup = getattr(model, "setup", None)
+    if setup is None:
+        return model
+    import torch  # slow to import, and the command line lists methods without it
+
+    from crowdppl.core.devices import default_dtype
+
+    with default_dtype(torch.float32):
+        return setup(data)
+
+
 def plates_of(model: object) -> int:
     """How deep a model's plates nest, by default 1.
 

@@ -46,7 +46,12 @@ def crowd_rows(data: Data, crowd_prior_strength: float) -> Tensor:
 
 
 def confusion_prior(
-    data: Data, prior_strength: float = STRENGTH, prior_accuracy: float | None = None, coins: bool = False
+    data: Data,
+    prior_strength: float = STRENGTH,
+    prior_accuracy: float | None = None,
+    coins: bool = False,
+    *,
+    mode: bool = False,
 ) -> Tensor:
     """Dirichlet concentrations of confusion rows, larger on the diagonal; an annotator's history is added.
 
@@ -59,6 +64,8 @@ def confusion_prior(
         prior_accuracy: share of them on the correct label, by default half way between 1 and chance; the rest is
             spread evenly.
         coins: whether the rows of an annotator are one coin; each then has 1 / K of the strength.
+        mode: whether to add 1 to each concentration, so that the mode, which ``em`` finds, has these pseudo-counts;
+            ``em`` takes no concentrations below 1.
 
     Returns:
         (K, K) [truth, label], or (A, K, K) [annotator, truth, label] where the data carry a history.
@@ -72,6 +79,7 @@ def confusion_prior(
     """
     block = block_of(data)
     rows = diagonal_prior(block.n_classes, prior_strength, prior_accuracy, coins).to(block.device)
+    rows = rows + 1 if mode else rows
     return rows if block.history is None else rows + block.history.to(rows)
 
 

@@ -45,7 +45,7 @@ from crowdppl.inference.result import (
 from crowdppl.networks.classifier import ROWS, Network
 from crowdppl.networks.embedding import Embedding
 from crowdppl.networks.outputs import networks_of, state_of
-from crowdppl.primitives.model import Model, settings_of
+from crowdppl.primitives.model import Model, set_up, settings_of
 from crowdppl.results.schema import LARGEST, Sizes, require_counts, require_posterior, require_sites
 
 FORMAT = 7
@@ -433,7 +433,7 @@ def _with_networks(model: Model, saved: Mapping[str, Any] | None, data: Annotati
         weights = saved["embedding"]["state"]
         model = cast(Model, replace(learned, embedding=deepcopy(learned.embedding), weights=weights))
     try:
-        built: Model = cast(Any, model).setup(data)
+        built: Model = set_up(model, data)
         for name, network in networks_of(built).items():
             network.load_state_dict(saved[name]["state"])
             network.eval()

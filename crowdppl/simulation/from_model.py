@@ -20,7 +20,7 @@ from crowdppl.errors import DataError, MethodError
 from crowdppl.inference.problem import without_validation
 from crowdppl.networks.outputs import cached_outputs, networks_of
 from crowdppl.primitives.labels import Labels, NumberLabels
-from crowdppl.primitives.model import Model, card_of
+from crowdppl.primitives.model import Model, card_of, set_up
 
 Nodes = dict[str, Any]
 CHUNK = 10_000_000
@@ -67,9 +67,8 @@ def simulate(model: str | Model, design: Annotations, seed: int = 0) -> Simulati
     """
     model = registry.resolve(model)
     design, seed = require_annotations(design, "design"), seed_number(seed)
-    setup = getattr(model, "setup", None)
     with seeded(seed):  # which may draw the first weights of a network
-        ready: Any = model if setup is None else setup(design)
+        ready = set_up(model, design)
     labels, sites = _draw(ready, design, seed)
     drawn = sites.pop(_truth_of(ready, sites))
     truth = design.classes.take(drawn.astype(np.int64)) if design.n_classes else drawn

@@ -25,7 +25,7 @@ from crowdppl.inference.density import Density, trace_sites
 from crowdppl.inference.families import family_of
 from crowdppl.inference.problem import without_validation
 from crowdppl.inference.svi.guide import mean_field
-from crowdppl.primitives.model import Model, card_of, plates_of, settings_of
+from crowdppl.primitives.model import Model, card_of, plates_of, set_up, settings_of
 from crowdppl.simulation.from_model import simulate
 from crowdppl.testing.fixtures import Trial, require
 
@@ -149,8 +149,7 @@ def ready(trial: Trial, data: Annotations) -> Model:
 
 
 def _ready_again(model: Model, data: Annotations) -> Model:
-    setup = getattr(model, "setup", None)
-    found: Model = model if setup is None else setup(data)
+    found: Model = set_up(model, data)
     return found
 
 

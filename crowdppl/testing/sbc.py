@@ -24,7 +24,7 @@ from crowdppl.inference.options import FitOptions, Options, options_from
 from crowdppl.inference.problem import Problem, build_problem, without_validation
 from crowdppl.inference.tables import tables_at
 from crowdppl.plots.axes import DARK, LIGHT, MIDDLE, axes_or_new
-from crowdppl.primitives.model import Model
+from crowdppl.primitives.model import Model, set_up
 from crowdppl.simulation.from_model import Simulation, simulate
 
 if TYPE_CHECKING:
@@ -225,9 +225,7 @@ def rank_check(
         whole_number("ranks", ranks, 1, "99 are usual"),
     )
     simulations = whole_number("simulations", simulations, LEAST, "200 are better")
-    ready = registry.resolve(model)
-    setup = getattr(ready, "setup", None)
-    ready = ready if setup is None else setup(design)
+    ready = set_up(registry.resolve(model), design)
     chosen = options_from(cast("FitOptions", {**SHORT.get(inference, {}), **options}))
     seeds = np.random.SeedSequence(chosen.seed).generate_state(simulations)
     found: dict[str, list[np.ndarray]] = {}
