@@ -373,6 +373,10 @@ class NormalGamma(Family):
         a, b, m, _ = _regression(parameter)
         return torch.cat([m, (a / b).unsqueeze(-1)], -1)
 
+    def proper(self, parameter: np.ndarray) -> bool:
+        a, b, _, factor = _regression(torch.from_numpy(parameter))
+        return bool((a > 0).all() and (b > 0).all() and factor.isfinite().all())
+
     def mode(self, parameter: Tensor, before: Tensor) -> Tensor:
         """Of ``(a - 1 + D / 2) / b`` and m."""
         a, b, m, _ = _regression(parameter)

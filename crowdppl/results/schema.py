@@ -433,7 +433,7 @@ def require_sites(found: Mapping[str, SiteResult], known: Mapping[str, Site], mo
 def _arrays(site: SiteResult, known: Site, shape: Sequence[int]) -> dict[str, Check]:
     """The arrays of a site's family; a value lies in its own space."""
     if site.conjugate is not None:
-        return {site.conjugate.key: numbers([*shape, 2] if site.conjugate.handed else shape)}
+        return {site.conjugate.key: numbers(site.conjugate.leaf_shape(tuple(shape)))}
     space = "simplex" if site.family == "onehot" else known.space
     low, high = RANGES.get(space, (-MOST, MOST))
 

@@ -96,6 +96,15 @@ def test_a_normal_gamma_is_a_gamma_and_a_normal() -> None:
     assert own.log_prob(torch.tensor(value)).item() == pytest.approx(wanted, rel=1e-6)
 
 
+def test_parameters_of_no_distribution_are_told_from_others(family: Family) -> None:
+    parameter = PARAMETERS[family.name]
+    assert family.proper(parameter.numpy())
+    for at in range(parameter.shape[-1]):
+        wrong = parameter.clone()
+        wrong[0, at] = -wrong[0, at] if family.name != "normal_gamma" or at < 2 else 40.0
+        assert not family.proper(wrong.numpy())
+
+
 def test_values_and_statistics_are_each_others(family: Family) -> None:
     value = family.distribution(PARAMETERS[family.name], events(family)).sample()
     torch.testing.assert_close(family.value(family.leaf(value)), value)
