@@ -71,8 +71,8 @@ def fit(
             small data), draws (500) and warmup (250) of gibbs and nuts, batch_size, progress, callback.
 
     Returns:
-        The posterior; on CPU, the same seed gives the same result bit for bit. Ctrl-C during the iterations returns
-        the fit so far, marked as interrupted and not converged.
+        The posterior; on CPU, the same seed and number of threads (``torch.set_num_threads``) give the same result
+        bit for bit. Ctrl-C during the iterations returns the fit so far, marked as interrupted and not converged.
 
     Raises:
         MethodError: for an unknown method, setting, option or engine, or an engine that cannot fit the method.
