@@ -23,6 +23,13 @@ Answers = Annotated[Path, Argument(help="CSV, TSV, parquet or JSON: one label a 
 Out = Annotated[Path, Option(help="Folder to write to; made if need be.", metavar="FOLDER")]
 Table = Annotated[Path | None, Option(help="CSV file to write the table to.", metavar="FILE")]
 Overwrite = Annotated[bool, Option("--overwrite", help="Replace the result of an earlier run.")]
+SpreadsheetSafe = Annotated[
+    bool,
+    Option(
+        "--spreadsheet-safe",
+        help="Put ' before text in CSV files that a spreadsheet would run: that begins with =, +, -, @ or a tab.",
+    ),
+]
 Model = Annotated[
     str, Option(help="Method; `crowdppl zoo` lists them. auto: average of several, corrected.", metavar="NAME")
 ]

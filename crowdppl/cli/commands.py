@@ -7,6 +7,7 @@ import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,7 +15,7 @@ import typer
 
 from crowdppl import __version__, registry
 from crowdppl.cli import arguments
-from crowdppl.core.validation import one_of, warn
+from crowdppl.core.validation import one_of, printable, warn
 from crowdppl.errors import CrowdpplError, CrowdpplWarning
 
 if TYPE_CHECKING:
@@ -43,6 +44,9 @@ def main(command: Sequence[str] | None = None) -> None:
     Args:
         command: the arguments, by default those of the process.
     """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a letter that the encoding lacks is no error
     with warnings.catch_warnings():
         warnings.simplefilter("always", CrowdpplWarning)
         warnings.showwarning = _print_warning  # restored by catch_warnings
@@ -79,6 +83,7 @@ def fit_answers(
     device: arguments.Device = "cpu",
     progress: arguments.Progress = arguments.ON_TERMINAL,
     overwrite: arguments.Overwrite = False,
+    spreadsheet_safe: arguments.SpreadsheetSafe = False,
     **given: Any,
 ) -> None:
     """Fit a method to a file of answers.
@@ -105,7 +110,8 @@ def fit_answers(
     read = time.perf_counter()
     posterior = fit(model, data, inference=inference, settings=settings or None, calibrate=calibrate, **options)
     seconds = {"read": read - began, "fit": time.perf_counter() - read}
-    write_result(posterior, out, {"gold": None} | {name: str(path) for name, path in files.items()}, seconds)
+    read_from = {"gold": None} | {name: str(path) for name, path in files.items()}
+    write_result(posterior, out, read_from, seconds, spreadsheet_safe=spreadsheet_safe)
     print(_without_warnings(posterior.summary()), f"\n{FILES} are in {out}", sep="\n")
 
 
@@ -122,6 +128,7 @@ def compare_methods(
     device: arguments.Device = "cpu",
     out: arguments.Table = None,
     overwrite: arguments.Overwrite = False,
+    spreadsheet_safe: arguments.SpreadsheetSafe = False,
     **given: Any,
 ) -> None:
     """Compare methods by how well they predict held-out labels; no truth is needed.
@@ -144,7 +151,7 @@ def compare_methods(
     found = compare(model, data, folds=folds, inference=inference, settings=settings, **options)
     print(found)
     if out is not None:
-        write_frame(found.table, out)
+        write_frame(found.table, out, spreadsheet_safe)
 
 
 @app.command("agreement")
@@ -157,6 +164,7 @@ def show_agreement(
     seed: arguments.Seed = 0,
     out: arguments.Table = None,
     overwrite: arguments.Overwrite = False,
+    spreadsheet_safe: arguments.SpreadsheetSafe = False,
     **given: Any,
 ) -> None:
     """Show how well annotators agree beyond chance, before any method is fitted.
@@ -180,11 +188,11 @@ def show_agreement(
         require_new(out, overwrite, [answers])
     table = found(read_answers(answers, given))
     if out is not None:
-        write_frame(table, out)
+        write_frame(table, out, spreadsheet_safe)
     if len(table) > SHOWN:
         print(f"the {SHOWN} of {len(table):,} with the least agreement; --out FILE writes all")
         table = table.sort_values("agreement", kind="stable").head(SHOWN)
-    print(table.to_string(float_format="{:.3f}".format))
+    print(printable(table.to_string(float_format="{:.3f}".format)))
 
 
 @app.command()
@@ -317,8 +325,8 @@ def _print_warning(message: Warning | str, category: type[Warning], *place: Any,
     if issubclass(category, CrowdpplWarning):
         _print(str(message), "warning: ")
     else:
-        print(f"{category.__name__}: {message}", file=sys.stderr)
+        print(printable(f"{category.__name__}: {message}"), file=sys.stderr)
 
 
 def _print(text: str, kind: str = "") -> None:
-    print(f"crowdppl: {kind}{' '.join(text.split())}", file=sys.stderr)
+    print(printable(f"crowdppl: {kind}{' '.join(text.split())}"), file=sys.stderr)

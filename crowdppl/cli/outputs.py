@@ -34,17 +34,24 @@ FILES = f"{LABELS}, {ANNOTATORS}, {RUN} and the posterior"
 WRITTEN = (LABELS, ANNOTATORS, RUN, *archive.FILES)
 DEMO = "built in: Dawid & Skene (1979), Table 1"
 """The entry "answers" of run.json, by which a demonstration is recognised."""
+FORMULA = r"^[=+\-@\t\r]"
+"""The first letter of what a spreadsheet runs."""
 LIBRARIES = ("torch", "pyro-ppl", "numpy", "pandas")
 
 
 def write_result(
-    posterior: Posterior, folder: Path, about: Mapping[str, Any], timings: Mapping[str, float]
+    posterior: Posterior,
+    folder: Path,
+    about: Mapping[str, Any],
+    timings: Mapping[str, float],
+    *,
+    spreadsheet_safe: bool = False,
 ) -> None:
     """Writes labels.csv, annotators.csv, the posterior and run.json together, with further entries and timings."""
     began = time.perf_counter()
     with new_files(folder) as new:
-        write_table(posterior.to_arrow(), new / LABELS)
-        write_table(arrow_table(posterior.annotators()), new / ANNOTATORS)
+        write_table(posterior.to_arrow(), new / LABELS, spreadsheet_safe)
+        write_table(arrow_table(posterior.annotators()), new / ANNOTATORS, spreadsheet_safe)
         archive.write(posterior, new)
         seconds = {**timings, "write": time.perf_counter() - began}
         text = json.dumps(
@@ -53,17 +60,32 @@ def write_result(
         (new / RUN).write_text(text + "\n", encoding="utf-8")
 
 
-def write_table(table: pa.Table, path: Path) -> None:
-    """Writes a table as CSV."""
+def write_table(table: pa.Table, path: Path, spreadsheet_safe: bool) -> None:
+    """Writes a table as CSV, in which text that a spreadsheet would run as a formula may get a quote before it."""
     from pyarrow.csv import write_csv  # slow to import
 
-    write_csv(table, path)
+    write_csv(_without_formulas(table) if spreadsheet_safe else table, path)
 
 
-def write_frame(frame: pd.DataFrame, path: Path) -> None:
+def write_frame(frame: pd.DataFrame, path: Path, spreadsheet_safe: bool) -> None:
     """Writes a table with its index as CSV; an old file stays until the new one is whole."""
     with new_file(path) as new:
-        write_table(coded_table({}, frame.reset_index()), new)
+        write_table(coded_table({}, frame.reset_index()), new, spreadsheet_safe)
+
+
+def _without_formulas(table: pa.Table) -> pa.Table:
+    """The table with a quote before each text, names of columns too, that begins as a formula does."""
+    import pyarrow as pa  # slow to import
+    import pyarrow.compute as pc
+
+    def safe(texts: Any) -> Any:
+        return pc.replace_substring_regex(texts, FORMULA, r"'\0")
+
+    names = safe(pa.array(table.column_names)).to_pylist()
+    for n, column in enumerate(table.columns):
+        if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+            table = table.set_column(n, names[n], safe(column))
+    return table.rename_columns(names)
 
 
 def require_room(folder: Path, overwrite: bool, sources: Iterable[Path] = ()) -> None:

@@ -37,6 +37,11 @@ def shown(value: object) -> str:
     return text if 0 < len(text) <= LONGEST and "\n" not in text else kind_of(value)
 
 
+def printable(text: str) -> str:
+    """Text for a terminal: control characters, which move the cursor or reverse the line, as their escapes."""
+    return "".join(x if x.isprintable() or x == "\n" else x.encode("unicode_escape").decode() for x in text)
+
+
 def kind_of(value: Any) -> str:
     """The type of a value for messages: "a list", "an Annotations"."""
     name = type(value).__name__

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from crowdppl.core.intervals import check_level
-from crowdppl.core.validation import switch
+from crowdppl.core.validation import printable, switch
 from crowdppl.data.annotations import Annotations, labels_given
 from crowdppl.data.tables import arrow_table
 from crowdppl.errors import MethodError
@@ -221,8 +221,8 @@ def summarise(posterior: Fit, doubts: Sequence[object] = ()) -> str:
         3              45     0.795        0.061         0.672          0.904
         2              45     0.698        0.068         0.557          0.817
     """
-    return "\n".join(
-        [*_fit_lines(posterior, doubts), "", *_truth_lines(posterior), "", *_annotator_lines(posterior)]
+    return printable(
+        "\n".join([*_fit_lines(posterior, doubts), "", *_truth_lines(posterior), "", *_annotator_lines(posterior)])
     )
 
 

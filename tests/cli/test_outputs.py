@@ -1,16 +1,20 @@
-"""The files of a result: one commit, whatever fails."""
+"""The files of a result, one commit whatever fails, that read back as they were; and what a terminal is shown."""
 
 from __future__ import annotations
 
 import errno
+import io
+import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 from safetensors import SafetensorError
 
 import crowdppl
+from crowdppl.cli.commands import main
 from crowdppl.cli.outputs import write_result
 from crowdppl.errors import ResultError
 from crowdppl.posterior import Posterior
@@ -49,3 +53,35 @@ def test_on_a_full_disk_the_old_result_stays(
     found = crowdppl.load(tmp_path)
     assert found.method == "one_coin"
     assert pd.read_csv(tmp_path / "labels.csv")["item"].tolist() == found.data.items.tolist()
+
+
+ODD = ("a\rb", "a\nb", "a\r\nb", 'q"x', "a,b", " a ", "=1+1", "+1", "-x", "@x", "\tx", "plain")
+
+
+def test_ids_read_back_as_they_were(tmp_path: Path) -> None:
+    found = fitted("one_coin", *ODD)
+    write_result(found, tmp_path, {}, {})
+    back = pd.read_csv(tmp_path / "labels.csv", index_col="item")
+    assert back.index.tolist() == found.data.items.tolist()
+    np.testing.assert_allclose(back["p(y)"], found.probabilities()["y"])
+
+
+def test_a_spreadsheet_runs_no_cell(tmp_path: Path) -> None:
+    found = fitted("one_coin", *ODD)
+    write_result(found, tmp_path, {}, {}, spreadsheet_safe=True)
+    back = pd.read_csv(tmp_path / "labels.csv", index_col="item").index
+    quoted = [f"'{x}" if x[0] in "=+-@\t\r" else x for x in found.data.items]
+    assert back.tolist() == quoted
+
+
+def test_a_terminal_gets_no_escapes_and_any_encoding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a.csv"
+    rows = "a,\x1b[2Jann,y\na,b\u65e5\u202e,n\nb,\x1b[2Jann,n\nb,b\u65e5\u202e,n\n"
+    path.write_text(f"item,annotator,label\n{rows}", encoding="utf-8")
+    shown = io.BytesIO()
+    for name in ("stdout", "stderr"):
+        monkeypatch.setattr(sys, name, io.TextIOWrapper(shown, encoding="cp1252", write_through=True))
+    with pytest.raises(SystemExit, match="0"):
+        main(["fit", str(path), "--model", "one_coin", "--inference", "em", "--out", str(tmp_path / "out")])
+    text = shown.getvalue().decode("cp1252")
+    assert "\x1b" not in text and r"\x1b[2Jann" in text and r"b\u65e5\u202e" in text
