@@ -17,6 +17,7 @@ from crowdppl.core.devices import default_dtype
 from crowdppl.core.validation import kind_of
 from crowdppl.data.annotations import Annotations, feature_tensor, placed_features
 from crowdppl.data.blocks import Block
+from crowdppl.data.covariates import CovariateColumns
 from crowdppl.errors import DataError, MethodError, NumericalError
 from crowdppl.inference.density import Density
 from crowdppl.inference.options import Options
@@ -24,9 +25,9 @@ from crowdppl.inference.passes import FullPass
 from crowdppl.inference.replay import Function, Replayed
 from crowdppl.inference.result import SiteResult
 from crowdppl.inference.signatures import Signatures, signatures
-from crowdppl.inference.sites import Site, covariates_of_tables, read_model, sites_by_shape
+from crowdppl.inference.sites import Site, covariates_of_tables, covariates_read, read_model, sites_by_shape
 from crowdppl.inference.starts import soft_truth, spectral_truth, typical_values, votes
-from crowdppl.inference.typical_labels import TypicalLabels
+from crowdppl.inference.typical_labels import TypicalLabels, typical_items
 from crowdppl.networks.outputs import cached_outputs, networks_of
 from crowdppl.primitives.model import Model, plates_of
 
@@ -199,6 +200,12 @@ class Problem:
         """Labels over which tables of annotators are averaged."""
         names = covariates_of_tables(self.model, next(b for b in self.blocks if b.n_items))
         return TypicalLabels.of(self.blocks, names)
+
+    @cached_property
+    def typical_items(self) -> list[tuple[CovariateColumns | None, float]]:
+        """Item covariates over which tables of annotators are averaged, and their shares."""
+        some = next(b for b in self.blocks if b.n_items)
+        return typical_items(self.blocks, covariates_read(self.model, some, "item"))
 
     @cached_property
     def counts(self) -> Tensor:

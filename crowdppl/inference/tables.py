@@ -199,7 +199,8 @@ def tables_at(
     model takes it to be before any label. Where they depend on that alone, and tell nothing of the truth (mmlc,
     conal), an item is of its most probable class: the truth that such a model draws is no more like an annotator's
     label than two annotators' labels are, so that who is right in three of four cases would seem to be in .58.
-    Where labels depend on covariates of their own, it is averaged over ``labels``, by default those of the problem.
+    Where labels depend on covariates of their own, it is averaged over ``labels``, by default those of the problem;
+    where the model reads item covariates, over those of the items.
 
     Returns:
         ([C,] A, K, L) tables and ([C,] K) prevalence.
@@ -210,7 +211,8 @@ def tables_at(
     if block.seen is not None and networks_of(problem.model).keys() - {"network"}:  # more than a classifier looks
         for n in torch.linspace(0, block.n_items - 1, min(TYPICAL, block.n_items)).round().long().tolist():
             seen = {name: x[n].expand(probe.n_items, *x.shape[1:]) for name, x in block.seen.items()}
-            views.append(replace(probe, seen=seen))
+            own = block.item_covariates and block.item_covariates.at(torch.full((probe.n_items,), n))
+            views.append(replace(probe, seen=seen, item_covariates=own))
     total, ruled, tables = torch.zeros(()), torch.zeros(()), None
     alike, told = True, False
     for view in views:
@@ -222,7 +224,11 @@ def tables_at(
         found, prevalence = _tables(total, block, labels)
         return found if told else _tables(ruled, block, labels)[0], prevalence
     # Networks, if there are any, speak of the truth alone.
-    return _tables(_joint(problem, values, chains, probe), block, labels)
+    total = torch.zeros(())
+    for covariates, share in problem.typical_items:
+        own = covariates and covariates.at(torch.zeros(probe.n_items, dtype=torch.long))
+        total = total + share * _joint(problem, values, chains, replace(probe, item_covariates=own))
+    return _tables(total, block, labels)
 
 
 def _tell_of_the_truth(joint: Tensor, block: Block) -> bool:

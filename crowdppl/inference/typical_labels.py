@@ -1,4 +1,4 @@
-"""Labels that stand for all labels of each annotator, where labels depend on their own covariates."""
+"""Labels and items that stand for all, where labels depend on covariates of their own or of items."""
 
 from __future__ import annotations
 
@@ -71,6 +71,25 @@ class TypicalLabels:
         codes = np.concatenate([annotator[own], np.repeat(silent, len(common))])
         code, known, part = (torch.from_numpy(x).to(first.device) for x in (codes, held[rows], share[rows]))
         return TypicalLabels(code, columns.only(kept, known), part, code)
+
+
+def typical_items(
+    blocks: Sequence[Block], names: Collection[Hashable]
+) -> list[tuple[CovariateColumns | None, float]]:
+    """Item covariates that stand for those of all items, and the share of the items that each stands for.
+
+    Args:
+        blocks: the data.
+        names: of the item covariates that the model reads; without any, one stands for all.
+    """
+    columns = CovariateColumns.joined(block.item_covariates for block in blocks)
+    if columns is None or not names:
+        return [(columns and columns.average(1), 1.0)]
+    kept = [name for name in columns.names if name in names]
+    values = columns.chosen(kept).cpu().numpy()
+    _, held, share = _thinned(*_counted(np.zeros(len(values), np.int64), values))
+    rows = columns.only(kept, torch.from_numpy(held).to(columns.values))
+    return [(rows.at(torch.tensor([n])), float(part)) for n, part in enumerate(share)]
 
 
 Counted = tuple[np.ndarray, np.ndarray, np.ndarray]
