@@ -358,8 +358,8 @@ def confusion(posterior: Fit, draws: bool = False, *, at: Mapping[Hashable, floa
     """p(label | annotator, truth) of a new item; along ``label`` it sums to one.
 
     Where items differ, as in difficulty, it is the mean over items under the model; where labels depend on item
-    covariates, over those of the items; where on covariates of their own, such as a context, it is the mean over the
-    annotator's labels.
+    covariates, over those of the items; where on covariates of their own, such as a context, over the annotator's
+    labels.
 
     Args:
         draws: instead of the posterior mean, draws of it, with a first dimension ``draw``.
