@@ -83,7 +83,8 @@ def fit(
 
     Warns:
         ConvergenceWarning: when the fit has not converged, or chains disagree.
-        DoubtWarning: for each problem found in the fit; ``posterior.doubts(thorough=True)`` finds more.
+        DoubtWarning: for each problem found in the fit; ``posterior.doubts(thorough=True)`` finds more. What labels
+            cannot tell of corrected probabilities is said by ``posterior.doubts()`` and ``posterior.summary()`` alone.
         UnusedOptionWarning: for an option that the engine does not use.
         CrowdpplWarning: when a method with a network has no features.
 
@@ -121,7 +122,8 @@ def fit(
         warn_of_unused(options, [found.inference])
     posterior = Posterior.of(found)
     for doubt in posterior.doubts():
-        warn(str(doubt), DoubtWarning)
+        if doubt.kind != "bias":  # true of all that is corrected without known truths; the summary says it
+            warn(str(doubt), DoubtWarning)
     return posterior
 
 
@@ -134,7 +136,8 @@ def check_automatic(inference: str, alone: bool) -> None:
 def fit_auto(data: Annotations, options: FitOptions) -> Fit:
     """Fits mixed membership, Dawid-Skene (both hierarchical) and one coin by vb; averages and corrects them.
 
-    Weights and corrections are found from held-out labels (``crowdppl.evaluation.calibration.calibrated``). With
+    Weights and corrections are found from held-out labels (``crowdppl.evaluation.calibration.calibrated``); with
+    fewer than ten known truths, a bias that annotators share is assumed as other data sets suggest. With
     more than 20 classes and fewer than five labels a confusion row, only one coin takes part; where classes have an
     order, ``ordinal`` joins. After Ctrl-C, the result is the first method's own fit, marked as interrupted.
     """
@@ -142,7 +145,7 @@ def fit_auto(data: Annotations, options: FitOptions) -> Fit:
     name, first = next(fits)
     try:
         fitted = {name: uninterrupted(first), **{other: uninterrupted(rest) for other, rest in fits}}
-        found = with_notes(calibrated(fitted, data), _notes(data))
+        found = with_notes(calibrated(fitted, data, biased=True), _notes(data))
     except KeyboardInterrupt:
         found = _interrupted(first)
         warn(found.result.diagnostics["warnings"][-1], ConvergenceWarning)

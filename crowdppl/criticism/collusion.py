@@ -162,13 +162,14 @@ def shares_more(model: object) -> bool:
     return any("N" in shape.split() for site, shape in card.sites.items() if site != card.truth)
 
 
-def independent(posterior: Fit, design: Design) -> Agreement:
+def independent(posterior: Fit, design: Design, even: float = EVEN) -> Agreement:
     """Agreement of labels that are independent given the truth, under the fitted confusions and prevalence.
 
-    Earlier labels of an item count as well, and informative abstentions of its other annotators.
+    Earlier labels of an item count as well, and informative abstentions of its other annotators. Of each row of a
+    confusion, a share ``even`` is spread evenly.
     """
     result, data = posterior.result, posterior.data
-    table = (1 - EVEN) * among_named(result.table) + EVEN / data.n_classes
+    table = (1 - even) * among_named(result.table) + even / data.n_classes
     whole, answers, naming = design, table, np.ones(table.shape[:2])
     if data.alphabet.informative:
         whole, naming = Design.of(data), result.table[..., : data.n_classes].sum(-1)
@@ -194,6 +195,42 @@ def independent(posterior: Fit, design: Design) -> Agreement:
         return (first * second).sum(0), (first + rest * second).sum(0) / 2
 
     return _in_parts(agreement, max(1, NUMBERS_AT_ONCE // table[0].size), data.n_classes)
+
+
+JOINT_PAIRS = 500_000
+"""Pairs of labels of one item from which joint errors are taken; with more, those of random items."""
+
+
+def joint_errors(posterior: Fit) -> float:
+    """Joint errors beyond those of independent annotators: the share of expected disagreements that are none.
+
+    Whether two labels of an item agree is predicted from its other labels, by the fitted mean confusions. About 0,
+    or somewhat below, where labels are independent given the truth.
+
+    Args:
+        posterior: of a method whose labels are independent given the truth, with smooth confusions (by vb).
+
+    Raises:
+        DataError: when no item has two labels.
+    """
+    design = _some_items(Design.of(posterior.data, named=True), posterior.options["seed"])
+    probable, agreed, expected, pairs = independent(posterior, design, even=0.0), 0, 0.0, 0
+    for one, other, _ in design.meetings():
+        agreed += int((design.answer[one] == design.answer[other]).sum())
+        expected += float(probable(one, other)[0].sum())
+        pairs += len(one)
+    return (agreed - expected) / max(pairs - expected, 1e-9)
+
+
+def _some_items(design: Design, seed: int) -> Design:
+    """The labels of items in random order, up to ``JOINT_PAIRS`` pairs of labels of one item."""
+    order = np.random.default_rng(seed).permutation(len(design.labels))
+    pairs = np.cumsum((design.labels * (design.labels - 1) // 2)[order])
+    kept = np.zeros(len(order), bool)
+    kept[order[pairs - pairs[0] < JOINT_PAIRS]] = True
+    some = kept[design.item]
+    columns = {name: getattr(design, name)[some] for name in ("item", "annotator", "answer", "place")}
+    return replace(design, **columns, labels=np.where(kept, design.labels, 0))
 
 
 def expected_by_model(posterior: Fit, design: Design) -> Agreement:

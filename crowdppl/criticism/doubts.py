@@ -15,6 +15,7 @@ from crowdppl.core.validation import switch
 from crowdppl.criticism import collusion
 from crowdppl.criticism.checks import predictive_check
 from crowdppl.criticism.collusion import ExcessAgreement, excess_agreement, pair_agreement, shares_more
+from crowdppl.criticism.overfitting import MIN_PROBABILITY, log_p_by_vote, log_p_without_label
 from crowdppl.data.blocks import count_repeats, row_sizes
 from crowdppl.data.checks import cell_counts
 from crowdppl.data.ids import native, ranked
@@ -28,7 +29,7 @@ from crowdppl.inference.result import Fit
 from crowdppl.networks.outputs import networks_of
 from crowdppl.primitives.model import card_of
 from crowdppl.primitives.priors import default_prevalence
-from crowdppl.results.correction import labels_an_item
+from crowdppl.results.correction import MIN_GOLD, labels_an_item
 from crowdppl.results.leave_one_out import standard_error
 from crowdppl.results.tables import information, informative_part
 
@@ -42,7 +43,8 @@ class Doubt:
 
     Attributes:
         kind: "thin", "diagonal", "spammers", "unnamed", "order", "prevalence", "permuted", "abstained", "copying",
-            "colluding", "misfit", "votes", or a kind of the method's own, such as "diffuse" and "modes" of mmlc.
+            "colluding", "misfit", "votes", "bias", or a kind of the method's own, such as "diffuse" and "modes" of
+            mmlc.
         text: what was found, in figures, and what can be done.
     """
 
@@ -75,6 +77,7 @@ def doubts(posterior: Fit, thorough: bool = False) -> tuple[Doubt, ...]:
     - votes: labels are predicted worse than by a majority vote, beyond chance: with ``thorough``, labels left out
       of fits; else, after maximum likelihood with a confusion matrix for each annotator, each label without
       itself in its annotator's row. Of a corrected posterior, the method's own predictions.
+    - bias: probabilities are corrected without known truths, so that a bias that annotators share is not seen.
 
     Where labels are numbers, there are those that the method itself offers.
 
@@ -104,6 +107,7 @@ def doubts(posterior: Fit, thorough: bool = False) -> tuple[Doubt, ...]:
         doubts_of_model(posterior),
         misfit(posterior) if thorough else (),
         worse_than_votes(posterior) if thorough else overfitting(posterior),
+        _bias(posterior),
     )
     return tuple(found)
 
@@ -112,6 +116,19 @@ def doubts_of_model(posterior: Fit) -> list[Doubt]:
     """The doubts that the model itself offers."""
     offered = getattr(posterior.model, "doubts", None)
     return [] if offered is None else [Doubt(kind, text) for kind, text in offered(posterior)]
+
+
+def _bias(posterior: Fit) -> Iterator[Doubt]:
+    correction = posterior.correction
+    if correction is None or correction.gold:
+        return
+    size = correction.temperature
+    assumed = "none is assumed" if size in (None, 1) else f"assumed as on other data sets: p^(1/{size:.2f})"
+    yield Doubt(
+        "bias",
+        f"labels cannot tell a bias that annotators share from the truth ({assumed}): where many are misled alike, "
+        f"probabilities are too sure; {MIN_GOLD} known truths or more (gold=) would show it",
+    )
 
 
 def _listed(parts: Sequence[str]) -> str:
@@ -527,13 +544,8 @@ def _worse(what: str, own: np.ndarray, votes: np.ndarray, item: Any, remedy: str
 
 MAX_QUICK_LABELS = 20_000
 """Labels up to which overfitting is looked for beside a fit."""
-MIN_PROBABILITY = math.exp(-80)
 TABLE_TOLERANCE = 0.02
 """Largest difference between a table and the shares of its labels, which are counted after the last iteration."""
-KNOWN = 1e6
-"""Logit of a known truth: more than any number of votes makes."""
-MAX_ROUNDS, SETTLED = 100, 1e-6
-"""Of the search for the accuracy that a majority vote has, and the change at which it ends."""
 
 
 def overfitting(posterior: Fit) -> Iterator[Doubt]:
@@ -569,43 +581,3 @@ def overfitting(posterior: Fit) -> Iterator[Doubt]:
     )
     what = f"{posterior.method} predicts a label from the others"
     yield from _worse(what, own[scored], votes[scored], item[scored], remedy)
-
-
-def log_p_without_label(
-    table: np.ndarray, counts: np.ndarray, annotator: np.ndarray, label: np.ndarray, share: np.ndarray
-) -> np.ndarray:
-    """Log-probability of each label, (S,), by its annotator's other labels and its item's other labels.
-
-    Tables and counts are [annotator, truth, label]; ``share`` (S, K) is of the item's truth by all labels.
-    """
-    rest = np.maximum(counts[annotator, :, label] - share, 0)
-    total = counts.sum(-1)[annotator] - share
-    nothing = total < 1e-9
-    p = np.where(nothing, 1 / table.shape[-1], rest / np.where(nothing, 1, total))
-    truth = share / np.maximum(table[annotator, :, label], MIN_PROBABILITY)
-    truth /= truth.sum(1, keepdims=True)
-    return np.asarray(np.log((truth * np.maximum(p, MIN_PROBABILITY)).sum(1)))
-
-
-def log_p_by_vote(votes: np.ndarray, gold: np.ndarray | None, item: np.ndarray, label: np.ndarray) -> np.ndarray:
-    """Log-probability of each label, (S,), by its item's other labels, where all annotators are right as often.
-
-    Votes are (N, K), gold (N,) the known classes or -1, item and label (S,).
-    """
-    from scipy.special import softmax  # slow to import
-
-    def weight(right: float) -> float:
-        return math.log(right * (k - 1) / (1 - right))
-
-    k, prior, rows = votes.shape[1], np.zeros(votes.shape), np.arange(len(item))
-    if gold is not None:
-        known = np.flatnonzero(gold >= 0)
-        prior[known, gold[known]] = KNOWN
-    right, before = 0.5 * (1 + 1 / k), 0.0
-    for _ in range(MAX_ROUNDS):
-        if abs(right - before) < SETTLED:
-            break
-        truth = softmax(votes * weight(right) + prior, axis=1)
-        before, right = right, float(np.clip((truth * votes).sum() / votes.sum(), 1e-9, 1 - 1e-9))
-    same = softmax((votes[item] - np.eye(k)[label]) * weight(right) + prior[item], axis=1)[rows, label]
-    return np.asarray(np.log(same * right + (1 - same) * (1 - right) / (k - 1)))

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from crowdppl.core.validation import warn
+from crowdppl.criticism.collusion import joint_errors, shares_more
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.split import keep, label_folds
 from crowdppl.errors import ConvergenceWarning, CrowdpplWarning
@@ -22,6 +23,7 @@ from crowdppl.inference.predict.update import options_of
 from crowdppl.inference.result import Correction, Fit, uninterrupted
 from crowdppl.primitives.model import Model
 from crowdppl.results.correction import (
+    MIN_GOLD,
     RATES,
     averaged,
     corrected,
@@ -38,7 +40,6 @@ from crowdppl.results.leave_one_out import standard_error
 from crowdppl.results.updating import labels_without, refitted
 
 FOLDS, GOLD_FOLDS = 5, 5
-MIN_GOLD = 10
 AVERAGE = "average"
 """Name of the score of all members together."""
 MIN_DRAWS, MAX_DRAWS = 20, 100
@@ -47,10 +48,9 @@ WORK = 400_000
 """Draws times labels beyond which there are the fewest draws."""
 MAX_LABELS = 50_000
 """Labels that are left out in all; more would cost further refits."""
-UNKNOWN = (
-    "labels cannot tell a bias that annotators share from the truth{given}: where many of them "
-    "are misled alike these probabilities are too sure; ten known truths or more (gold=) would show it"
-)
+BIAS, FEW, FEW_ANNOTATORS, MANY_CLASSES, JOINT = 0.5, 0.6, 30.0, 0.55, 0.01
+"""Of the temperature for a bias that annotators share (``shared_bias``): its logarithm where annotators are many,
+what few add, how many are few, the power of the number of classes, and the joint errors that show it."""
 
 
 def calibrated(
@@ -58,6 +58,7 @@ def calibrated(
     data: Annotations,
     weighed: Correction | None = None,
     models: Mapping[str, Model] | None = None,
+    biased: bool = False,
 ) -> Fit:
     """Corrects the probabilities of one method, or averages those of several.
 
@@ -71,6 +72,7 @@ def calibrated(
         data: the annotations, with gold or without.
         weighed: the result of ``stacked`` for members and data, where it is known already; gold does not change it.
         models: as for ``stacked``.
+        biased: whether annotators may share a bias (``shared_bias``), where fewer than ten truths are known.
 
     Returns:
         The posterior of the member with the largest weight, with corrected probabilities and a ``correction``.
@@ -80,13 +82,28 @@ def calibrated(
     used = {name: members[name] for name in correction.weights}
     given = used if plain is data else {name: _with_gold(name, member, data) for name, member in used.items()}
     correction = replace(correction, notes=(*correction.notes, *_truncation_notes(given, correction, data)))
-    if plain is data:
-        correction = replace(
-            correction, notes=(*correction.notes, UNKNOWN.format(given=", and no truth was given"))
-        )
-    else:
-        correction = _mapped(used, correction, data)
-    return averaged(given, correction)
+    correction = correction if plain is data else _mapped(used, correction, data)
+    temperature = shared_bias(members) if biased and not correction.gold else None
+    return averaged(given, replace(correction, temperature=temperature))
+
+
+def shared_bias(members: Mapping[str, Fit]) -> float:
+    """How much less evidence is worth for a bias that annotators may share: the temperature T of p^(1/T).
+
+    log T = (1 - exp(-r / .01)) (.5 + .6 exp(-A / 30)) (2 / K)^.55
+
+    with A annotators, K classes and joint errors r (``crowdppl.criticism.collusion.joint_errors``) of the first
+    member whose labels are independent given the truth; 1 where there is none, or r is below 0. Labels cannot tell
+    such a bias from the truth, so that its size is that of other data sets: the numbers are fitted to the known
+    truths of 21 public ones (docs/benchmarks.md). Few annotators, such as models, share more of their errors; among
+    two classes all errors on an item are the same error; and where annotators err independently there is no bias.
+    """
+    alone = next((fit for fit in members.values() if not shares_more(fit.model)), None)
+    if alone is None:
+        return 1.0
+    n_annotators = len(np.unique(alone.data.label_codes()[1]))
+    size = (BIAS + FEW * np.exp(-n_annotators / FEW_ANNOTATORS)) * (2 / alone.data.n_classes) ** MANY_CLASSES
+    return float(np.exp(size * (1 - np.exp(-max(joint_errors(alone), 0.0) / JOINT))))
 
 
 def stacked(members: Mapping[str, Fit], data: Annotations, models: Mapping[str, Model] | None = None) -> Correction:
@@ -211,7 +228,7 @@ def _mapped(free: Mapping[str, Fit], correction: Correction, data: Annotations) 
     known = np.flatnonzero(data.gold_codes >= 0)
     if len(known) < MIN_GOLD:
         few = f"{len(known)} known truths are too few for a map (at least {MIN_GOLD}); they inform the fit"
-        return replace(correction, notes=(*correction.notes, few, UNKNOWN.format(given="")))
+        return replace(correction, notes=(*correction.notes, few))
     stream = np.random.default_rng(next(iter(free.values())).options["seed"])
     fold = stream.permutation(len(known)) % GOLD_FOLDS
     p = np.empty((len(known), data.n_classes))
@@ -257,7 +274,8 @@ def corrected_again(posterior: Fit, data: Annotations) -> Fit:
             given: Any = options_of(posterior).kept()
             fitted = fit_member(name, partial(fit_method, model, plain, posterior.inference, None, given))
         again[name] = uninterrupted(fitted)
-    return with_notes(calibrated(again, data), [note for note in before.notes if note.startswith(AUTO_NOTE)])
+    found = calibrated(again, data, biased=before.temperature is not None)
+    return with_notes(found, [note for note in before.notes if note.startswith(AUTO_NOTE)])
 
 
 def without(posterior: Fit, annotators: Iterable[Any]) -> Fit:

@@ -346,6 +346,7 @@ class Correction:
         scores: mean log-probability of a label left out, of each method, discounted, and of their average.
         gold: known truths to which the map was fitted; 0 without a map.
         truth_map: that map; None without one.
+        temperature: T of p^(1/T), for a bias that annotators may share; 1 is none, None where it was not looked at.
         notes: what else there is to say.
         others: fits of the other methods that are averaged, by name, each with its own probabilities.
     """
@@ -356,6 +357,7 @@ class Correction:
     scores: Mapping[str, float]
     gold: int = 0
     truth_map: CalibrationMap | None = None
+    temperature: float | None = None
     notes: tuple[str, ...] = ()
     others: Mapping[str, Fit] = field(default_factory=dict, repr=False)
 
@@ -366,8 +368,9 @@ class Correction:
 
     @property
     def leaves_all(self) -> bool:
-        """Whether the probabilities are still the method's own: one method, no discount, no map."""
-        return len(self.weights) == 1 and not any(self.rates.values()) and not self.gold
+        """Whether the probabilities are still the method's own: one method, no discount, no temperature, no map."""
+        plain = not any(self.rates.values()) and self.temperature in (None, 1) and not self.gold
+        return len(self.weights) == 1 and plain
 
     def __str__(self) -> str:
         if len(self.weights) == 1:
@@ -379,6 +382,8 @@ class Correction:
             text = "probabilities are averaged: " + " + ".join(parts)
         if self.truth_map is not None:
             text += f", then mapped to {self.gold} known truths (scale {self.truth_map.scale:.2f})"
+        if self.temperature not in (None, 1):
+            text += f", then softened to p^(1/{self.temperature:.2f}) for a bias that annotators may share"
         return text
 
 

@@ -14,6 +14,8 @@ from crowdppl.data.annotations import Annotations
 from crowdppl.errors import ConvergenceWarning, CrowdpplWarning
 from crowdppl.inference.result import CalibrationMap, Correction, Fit
 
+MIN_GOLD = 10
+"""Known truths from which on a map is fitted."""
 MIN_MAPPED = 1e-6
 """Probabilities are clipped here before their logarithms are mapped."""
 MAP_SD = 0.5
@@ -112,10 +114,10 @@ def _logits(probabilities: np.ndarray) -> np.ndarray:
 def corrected(
     correction: Correction, found: Mapping[str, np.ndarray], data: Annotations, before: np.ndarray | None = None
 ) -> np.ndarray:
-    """Discounted, averaged and mapped probabilities, (N, K); a known truth is certain.
+    """Discounted, averaged, mapped and softened probabilities, (N, K); a known truth is certain.
 
     Args:
-        correction: weights, discounts and map.
+        correction: weights, discounts, map and temperature.
         found: probabilities (N, K) by method.
         data: the items.
         before: numbers of labels of these items in earlier fits, (N,).
@@ -126,6 +128,7 @@ def corrected(
         out += weight * design_effect(found[name], labels, correction.rates[name])
     out = out / out.sum(1, keepdims=True)
     out = out if correction.truth_map is None else apply_map(correction.truth_map, out)
+    out = out if correction.temperature is None else softened(out, correction.temperature)
     if data.gold_codes is not None:
         known = np.flatnonzero(data.gold_codes >= 0)
         out[known] = np.eye(data.n_classes)[data.gold_codes[known]]
@@ -145,7 +148,12 @@ def design_effect(probabilities: np.ndarray, labels: np.ndarray, rate: float) ->
         rate: from 0, no change, to 1, all labels of an item count as one.
     """
     effect = 1 + rate * np.maximum(labels - 1, 0)
-    return softmax(np.log(np.clip(probabilities, LEAST, None)) / effect[:, None])
+    return softened(probabilities, effect[:, None])
+
+
+def softened(probabilities: np.ndarray, temperature: float | np.ndarray) -> np.ndarray:
+    """p^(1/T), normalised: evidence is divided by T, and the most probable class stays; (N, K)."""
+    return softmax(np.log(np.clip(probabilities, LEAST, None)) / temperature)
 
 
 def truncated_evidence(probabilities: np.ndarray, labels: np.ndarray, rate: float) -> np.ndarray:

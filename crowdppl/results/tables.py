@@ -88,6 +88,9 @@ def _corrected(posterior: Fit) -> bool:
 def labels(posterior: Fit) -> pd.DataFrame:
     """The most probable class of each item and how sure it is.
 
+    Labels cannot tell a bias that annotators share from the truth: without known truths, probabilities are right as
+    far as there is none, or as far as it is the one that ``fit("auto")`` assumes (``correction.temperature``).
+
     A tie goes to the class with more votes on the item, then on all items, then to the one whose name, hashed with
     the item's id, comes first.
 

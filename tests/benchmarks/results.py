@@ -32,6 +32,7 @@ SECTIONS = (
     "Probabilities by auto",
     "Probabilities by auto with known truths",
     "Probabilities by auto on other sets",
+    "Probabilities by auto and a bias that annotators share",
     "Probabilities by auto of new items",
     "Without the annotators found as spammers",
     "Which label to ask for next",

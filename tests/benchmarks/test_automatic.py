@@ -83,7 +83,7 @@ def automatic(data: Annotations) -> tuple[Posterior, dict[str, Fit], float]:
     """What `fit("auto", data)` returns and does on the way: the fit, those that it averages, its seconds."""
     began = time.perf_counter()
     members = automatic_members(data, {"seed": 0})
-    posterior = Posterior.of(calibrated(members, data))
+    posterior = Posterior.of(calibrated(members, data, biased=True))
     return posterior, members, time.perf_counter() - began
 
 

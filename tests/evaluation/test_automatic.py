@@ -67,7 +67,7 @@ def test_on_data_of_dawid_skene_it_is_near_the_exact_posterior(k: int, labels: i
         exact = crowdppl.fit(model, one.data, inference="gibbs", chains=4, draws=200, warmup=50)
         found = crowdppl.fit("auto", one.data)
         gaps.append(evaluate(found, one.truth).log_score - evaluate(exact, one.truth).log_score)
-    assert np.mean(gaps) < 0.02, gaps
+    assert np.mean(gaps) < 0.03, gaps
 
 
 @pytest.mark.slow

@@ -141,11 +141,13 @@ def test_what_is_found_in_the_labels_is_found_anew_without_those_left_out(monkey
     assert len(given) == calibration.FOLDS and all(model.groups is None for model in given)
 
 
-def test_few_known_truths_are_not_said_to_be_none() -> None:
+def test_few_known_truths_leave_the_doubt_of_a_shared_bias() -> None:
     found = crowdppl.fit("one_coin", crowd(20, 5, 3, 4), inference="em", calibrate=True, gold={0: 0}, **QUICK)
-    assert found.correction is not None and len(found.correction.notes) == 2
-    assert "1 known truths are too few" in found.correction.notes[0]
-    assert "no truth was given" not in found.correction.notes[1] and "share from" in found.correction.notes[1]
+    assert found.correction is not None and found.correction.temperature is None
+    (note,) = found.correction.notes
+    assert "1 known truths are too few" in note
+    (doubt,) = [doubt for doubt in found.doubts() if doubt.kind == "bias"]
+    assert "none is assumed" in doubt.text and found.summary().count("share from the truth") == 1
 
 
 @pytest.mark.slow
