@@ -83,8 +83,8 @@ def fit(
 
     Warns:
         ConvergenceWarning: when the fit has not converged, or chains disagree.
-        DoubtWarning: for each problem found in the fit; ``posterior.doubts(thorough=True)`` finds more. What labels
-            cannot tell of corrected probabilities is said by ``posterior.doubts()`` and ``posterior.summary()`` alone.
+        DoubtWarning: for each problem found in the fit; ``posterior.doubts(thorough=True)`` finds more. That labels
+            cannot tell a bias that annotators share is said by ``posterior.doubts()`` and ``posterior.summary()``.
         UnusedOptionWarning: for an option that the engine does not use.
         CrowdpplWarning: when a method with a network has no features.
 
