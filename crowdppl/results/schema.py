@@ -369,6 +369,7 @@ CORRECTION = parts(
     scores=each(dict, NUMBER),
     gold=plain(int),
     truth_map=maybe(TRUTH_MAP),
+    temperature=maybe(NUMBER),
     notes=each(tuple, plain(str)),
     others=each(dict, parts(dict, **FIT)),
 )
