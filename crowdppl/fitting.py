@@ -122,7 +122,7 @@ def fit(
         warn_of_unused(options, [found.inference])
     posterior = Posterior.of(found)
     for doubt in posterior.doubts():
-        if doubt.kind != "bias":  # true of all that is corrected without known truths; the summary says it
+        if not doubt.general:
             warn(str(doubt), DoubtWarning)
     return posterior
 

@@ -94,6 +94,7 @@ def fit_answers(
     from crowdppl.cli.outputs import FILES, require_room, write_result
     from crowdppl.fitting import check_automatic, fit
     from crowdppl.inference.options import options_from
+    from crowdppl.results.tables import summarise
 
     settings = arguments.pairs(setting, "--setting")
     options = arguments.engine_options(option) | {"seed": seed, "device": device, "progress": progress}
@@ -112,7 +113,8 @@ def fit_answers(
     seconds = {"read": read - began, "fit": time.perf_counter() - read}
     read_from = {"gold": None} | {name: str(path) for name, path in files.items()}
     write_result(posterior, out, read_from, seconds, spreadsheet_safe=spreadsheet_safe)
-    print(_without_warnings(posterior.summary()), f"\n{FILES} are in {out}", sep="\n")
+    unsaid = [doubt for doubt in posterior.doubts() if doubt.general]  # the fit has printed the others
+    print(_without_warnings(summarise(posterior, unsaid)), f"\n{FILES} are in {out}", sep="\n")
 
 
 @app.command("compare")
@@ -314,9 +316,9 @@ def warn_of_unread(models: Sequence[str], given: Mapping[str, Any]) -> None:
 
 
 def _without_warnings(summary: str) -> str:
-    """A summary without warnings and doubts, which the fit has printed already."""
+    """A summary without warnings, which the fit has printed already."""
     head, blank, tables = summary.partition("\n\n")
-    kept = [line for line in head.split("\n") if not line.startswith(("warning: ", "doubt: "))]
+    kept = [line for line in head.split("\n") if not line.startswith("warning: ")]
     return "\n".join(kept) + blank + tables
 
 

@@ -51,6 +51,11 @@ class Doubt:
     kind: str
     text: str
 
+    @property
+    def general(self) -> bool:
+        """Whether it is true of all such fits, whatever their labels; ``fit`` does not warn of it."""
+        return self.kind == "bias"
+
     def __str__(self) -> str:
         return self.text
 

@@ -103,6 +103,16 @@ def test_fit_writes_what_it_says(answers: Path, tmp_path: Path, capsys: pytest.C
     assert isinstance(record["warnings"], list)
 
 
+def test_what_labels_cannot_tell_is_printed_once_and_recorded(
+    answers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "result"
+    assert run("fit", answers, "--model", "one_coin", "--inference", "em", "--calibrate", "--out", out) == 0
+    (said,) = [x for x in json.loads((out / "run.json").read_text())["warnings"] if "share from the truth" in x]
+    printed = capsys.readouterr()
+    assert (printed.out + printed.err).count(said) == 1
+
+
 def test_doubts_are_printed_once_and_recorded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     careful = [[f"i{n}", f"a{m}", "yes" if n % 2 else "no"] for n in range(60) for m in range(4)]
     at_random = [[f"i{n}", "a4", "yes" if n // 2 % 2 else "no"] for n in range(60)]
