@@ -12,7 +12,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from crowdppl.core.validation import no_annotations, require_data, warn
+from crowdppl.core.validation import no_annotations, require_data, switch, warn
 from crowdppl.data.blocks import (
     NUMBER,
     Block,
@@ -28,6 +28,7 @@ from crowdppl.data.checks import (
     cell_counts,
     check_tables,
     find_warnings,
+    require_one_of,
     spelling_warning,
     unused_warning,
 )
@@ -43,15 +44,16 @@ from crowdppl.data.covariates import (
 from crowdppl.data.features import Features, StoredFeatures, numbers_of, rows_taken
 from crowdppl.data.gold import given_truths, gold_codes
 from crowdppl.data.ids import (
+    KINDS,
     Codebook,
     LabelSet,
     encode_labels,
-    listed,
+    listed_answers,
     native,
     read_label_set,
 )
 from crowdppl.data.kinds import require_categories
-from crowdppl.data.numbers import NUMBERS, label_set_of, with_numbers
+from crowdppl.data.numbers import NUMBERS, label_set_of, spread, with_numbers
 from crowdppl.data.tables import (
     Rows,
     coded_table,
@@ -122,9 +124,12 @@ def check_options(options: Options) -> None:
     unknown = sorted(set(options) - set(Options.__annotations__))
     if unknown:
         raise TypeError(f"{unknown[0]!r} is no option; there are {', '.join(Options.__annotations__)}")
-    repeats = options.get("repeats", "keep")
-    if repeats not in REPEATS:
-        raise DataError(f"repeats={repeats!r} is none of {', '.join(map(repr, REPEATS))}")
+    if options.get("like") is not None:
+        require_annotations(options.get("like"), "like")
+    switch("grow", options.get("grow", False), error=DataError)
+    require_one_of("repeats", options.get("repeats", "keep"), REPEATS)
+    if options.get("kind") is not None:
+        require_one_of("kind", options.get("kind"), (*KINDS, *NUMBERS))
 
 
 def code_rows(rows: Rows, options: Options) -> Coded:
@@ -149,11 +154,11 @@ def _kind(options: Options) -> str:
 
 def _answers(rows: Rows, options: Options) -> tuple[LabelSet, np.ndarray | None]:
     like, classes = options.get("like"), options.get("classes")
-    away = listed(options.get("abstentions", ()), "abstentions")
+    away = listed_answers(options.get("abstentions", ()), "abstentions")
     informative = options.get("informative_abstentions", False)
     if like is not None and (classes is not None or away or informative):
         raise DataError("like= settles them: leave out classes=, abstentions= and informative_abstentions=")
-    classes = None if classes is None else listed(classes, "classes")
+    classes = None if classes is None else listed_answers(classes, "classes")
     kind = NUMBERS.get(_kind(options))
     if kind is not None:
         if classes is not None or away:
@@ -521,10 +526,10 @@ class Annotations:
             **(
                 {}
                 if (of := self.label_columns) is None or self.n_classes
-                else {"label": _spread(of[NUMBER].to_numpy())}
+                else {"label": spread(of[NUMBER].to_numpy())}
             ),
-            "labels_an_item": _spread(per_item),
-            "labels_an_annotator": _spread(counts.sum(1)),
+            "labels_an_item": spread(per_item),
+            "labels_an_annotator": spread(counts.sum(1)),
             "items_without_labels": int((per_item == 0).sum()),
             "repeats": count_repeats(self.blocks),
             "gold": 0 if self.gold_codes is None else int((self.gold_codes >= 0).sum()),
@@ -576,16 +581,6 @@ def _warnings(coded: Coded, blocks: Sequence[Block], counts: np.ndarray, options
         found += find_warnings(blocks, coded.annotators, counts)
         found += unused_warning(counts, coded.answer, coded.alphabet) if classes is None else []
     return [warning for warning in found if warning is not None]
-
-
-def _spread(numbers: np.ndarray) -> dict[str, float]:
-    mean = round(float(numbers.mean()), 3)
-    return {
-        "min": numbers.min().item(),
-        "median": float(np.median(numbers)),
-        "mean": mean,
-        "max": numbers.max().item(),
-    }
 
 
 def labels_given(data: Annotations) -> np.ndarray:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from crowdppl.core.validation import shown
 from crowdppl.data.blocks import Block, connected_sets
 from crowdppl.data.ids import Codebook, LabelSet, Place, native, texts_of
 from crowdppl.errors import (
@@ -177,3 +178,9 @@ def require_labels(blocks: Sequence[Block]) -> None:
             f"these annotations are a design of {n} labels to be drawn: use crowdppl.simulate, or give "
             "annotations with labels"
         )
+
+
+def require_one_of(name: str, value: object, known: Sequence[str]) -> None:
+    """Refuses what is none of some names, whatever its type."""
+    if not isinstance(value, str) or value not in known:
+        raise DataError(f"{name}={shown(value)} is none of {', '.join(map(repr, known))}")

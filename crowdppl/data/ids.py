@@ -7,12 +7,13 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from itertools import pairwise
+from numbers import Real
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from crowdppl.core.validation import kind_of, switch, warn
+from crowdppl.core.validation import kind_of, shown, switch, warn
 from crowdppl.errors import CrowdpplWarning, DataError
 
 KINDS = ("nominal", "ordinal")
@@ -77,7 +78,16 @@ def as_column(values: Any, name: str) -> pd.Series[Any]:
         raise DataError(f"the {name} column holds half floats, such as {values[0]!r}; use text or integers")
     if isinstance(column.dtype, pd.ArrowDtype) and "dictionary" in str(column.dtype):
         column = column.astype(object)
+    require_comparable(column, name)
     return column
+
+
+def require_comparable(column: pd.Series[Any], name: str) -> None:
+    """Refuses a column that holds a signalling NaN, of which one cannot even ask whether it is missing."""
+    try:
+        column.isna()
+    except ArithmeticError as error:
+        raise DataError(f"the {name} column holds a signalling NaN ({error!r}); use text or integers") from error
 
 
 def as_index(values: Iterable[Any] | Codebook) -> pd.Index[Any]:
@@ -361,7 +371,9 @@ def refuse_missing_text(
     Values that are ``known`` are meant as they are spelled.
     """
     texts = texts_of(found.values)
-    wrong = texts[texts.str.strip().isin(MISSING if text else {""}) & ~texts.isin({*known})]
+    wrong = texts[
+        texts.str.strip().isin(MISSING if text else {""}) & ~texts.isin({x for x in known if isinstance(x, str)})
+    ]
     if len(wrong):
         row = int(np.argmax(np.isin(found.codes, wrong.index)))
         raise DataError(f"the {name} at {place(row)} is missing ({found.values[found.codes[row]]!r}); {remedy}")
@@ -400,7 +412,24 @@ def listed(values: Iterable[Any], name: str) -> list[Any]:
     """Values of an option as a list; one text, which is a list of letters to Python, and one number are refused."""
     if isinstance(values, str) or not isinstance(values, Iterable):
         raise DataError(f"{name}={values!r} is no list; give one, such as {name}=[{values!r}]")
-    return list(as_column(values, f"{name}=").array)
+    found = list(as_column(values, f"{name}=").array)
+    try:
+        again = len({*found}) < len(found)
+    except TypeError as error:
+        raise DataError(f"{name}= holds a value that is no name ({error}); use text or integers") from error
+    if again:
+        twice = next(x for n, x in enumerate(found) if x in found[:n])
+        raise DataError(f"{name}= names {native(twice)!r} more than once; list each once")
+    return found
+
+
+def listed_answers(values: Iterable[Any], name: str) -> list[Any]:
+    """Classes or abstentions as a list, of text and numbers."""
+    found = listed(values, name)
+    for value in found:
+        if not isinstance(native(value), str | Real) and value is not None and value is not pd.NA:
+            raise DataError(f"{name}= holds {shown(value)}, which is no label; use text or integers")
+    return found
 
 
 def encode_labels(column: Any, place: Place, named: bool, abstentions: Iterable[Any], text: bool) -> Encoding:
@@ -442,11 +471,11 @@ def read_label_set(
     """
     if kind not in KINDS:
         raise DataError(f"kind={kind!r} is not supported; use 'nominal' or 'ordinal'")
-    away = listed(abstentions, "abstentions")
+    away = listed_answers(abstentions, "abstentions")
     if switch("informative_abstentions", informative, error=DataError) and not away:
         raise DataError("informative_abstentions=True, and abstentions= names none; name them")
     if classes is not None:
-        ids = as_index(listed(classes, "classes"))
+        ids = as_index(listed_answers(classes, "classes"))
     elif labels is None:
         raise DataError("a design has no labels to take the classes from; list them in classes=")
     else:

@@ -74,3 +74,14 @@ def _numbers(rows: Rows, kind: NumberKind) -> np.ndarray:
             + f", which kind={kind.name!r} asks for; correct it, or leave the row out"
         )
     return np.asarray(found[codes])
+
+
+def spread(numbers: np.ndarray) -> dict[str, float]:
+    """The least, the median, the mean and the largest of some numbers, for a summary."""
+    mean = round(float(numbers.mean()), 3)
+    return {
+        "min": numbers.min().item(),
+        "median": float(np.median(numbers)),
+        "mean": mean,
+        "max": numbers.max().item(),
+    }

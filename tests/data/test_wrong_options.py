@@ -1,0 +1,60 @@
+"""Options of annotations of odd types and with duplicates are refused by name, whatever their type."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from crowdppl.data.annotations import Annotations, Options
+from crowdppl.errors import CrowdpplError, DataError
+
+pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
+
+ROWS = ([0, 0, 1, 1, 2, 3], [0, 1, 0, 1, 0, 1], [0, 1, 1, 0, 0, 1])
+ODD: tuple[Any, ...] = (
+    *(pd.NA, np.nan, 3.5, True, "x", b"x", "", "\ud800", 10**30, -1, np.ma.masked, Ellipsis, object(), type),
+    *([{}], [[0], [1]], [None], [(0, 1)], ["x", "x"], [0, 0], [10**30, 1], [object()], [True, False], [np.inf]),
+    *({}, {0: {}}, {0: [1]}, {(0, 1): 1}, {0: 0, "0": 1}, {0: Decimal("sNaN")}, {1, 2}, Decimal("sNaN")),
+    *(np.array([["a", "b"]]), np.array([1j]), np.float16(1), np.array(["keep", "x"]), torch.tensor([0, 0])),
+    *(pd.Series(["nominal"]), pd.DataFrame({"a": [1]}), pd.Index([1, 1]), pd.MultiIndex.from_tuples([(0, 1)])),
+    *(pd.interval_range(0, 2), pd.Categorical(["a", "a"]), pd.Timestamp("2020-01-01"), slice(0, 2), range(3)),
+)
+
+
+@pytest.mark.parametrize("name", Options.__annotations__)
+def test_an_odd_value_is_taken_or_refused_by_name(name: Any, recwarn: pytest.WarningsRecorder) -> None:
+    refused = 0
+    for value in ODD:
+        try:
+            Annotations.from_arrays(*ROWS, **{name: value})
+        except CrowdpplError:
+            refused += 1
+    assert refused > len(ODD) // 4
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"abstentions": ["x", "x"]},
+        {"abstentions": np.array([9, 9])},
+        {"classes": [0, 1, 1]},
+        {"label_covariates": ["x", "x"]},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("spelled", [int, str])
+def test_a_name_is_listed_once(options: Any, spelled: type, recwarn: pytest.WarningsRecorder) -> None:
+    item, annotator, label = ROWS
+    with pytest.raises(DataError, match="more than once"):
+        Annotations.from_arrays(item, annotator, [*map(spelled, label)], **options)
+
+
+@pytest.mark.parametrize("labels", [[Decimal("sNaN"), Decimal(1)] * 3, [Decimal("sNaN")] * 6])
+def test_a_signalling_nan_is_no_label(labels: list[Decimal]) -> None:
+    with pytest.raises(DataError, match="signalling"):
+        Annotations.from_arrays(*ROWS[:2], labels)
