@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import torch
 
+from crowdppl.inference.problem import LARGE
 from tests.benchmarks.simulated import Drawn
 
 CHUNK = 1_000_000
@@ -80,3 +82,21 @@ def iterations_to_reach(data: Drawn, target: float) -> int:
     objectives = fit("dawid_skene", annotations, inference="em").result.diagnostics["objectives"]
     enough = [number for number, value in enumerate(objectives) if value >= target]
     return max(1, enough[0]) if enough else len(objectives)
+
+
+def by_hand(data: Drawn, iterations: int) -> None:
+    """Dawid-Skene as one writes it in torch: two sparse products, a logarithm and a softmax an iteration."""
+    n, a, k = len(data.truth), int(data.annotator.max()) + 1, int(data.label.max()) + 1
+    dtype = torch.float64 if len(data.item) < LARGE else torch.float32
+    item, cell = torch.from_numpy(data.item), torch.from_numpy(data.annotator * k + data.label)
+    sides, ones = torch.stack([item, cell]), torch.ones(len(item), dtype=dtype)
+    of_items = torch.sparse_coo_tensor(sides, ones, (n, a * k)).coalesce()
+    of_cells, of_items = of_items.t().coalesce().to_sparse_csr(), of_items.to_sparse_csr()
+    votes = torch.zeros(n, k, dtype=dtype).index_put_((item, torch.from_numpy(data.label)), ones, accumulate=True)
+    share = votes / votes.sum(1, keepdim=True)
+    for _ in range(iterations):
+        counts = (of_cells @ share).view(a, k, k) + 0.01
+        table = (counts / counts.sum(1, keepdim=True)).log().view(a * k, k)
+        joint = share.mean(0).log() + of_items @ table
+        share = joint.softmax(1)
+        joint.logsumexp(1).sum()

@@ -19,6 +19,7 @@ FEW_ANNOTATIONS = tuple(
 
 SECTIONS = (
     "EM side by side with crowd-kit",
+    "Many classes",
     "Memory of EM",
     "EM from a million to ten million labels",
     "An epoch of a network",
