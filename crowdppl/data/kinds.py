@@ -47,8 +47,8 @@ def require_categories(classes: pd.Index, item: np.ndarray, answer: np.ndarray, 
     if np.isfinite(numbers).all() and are_measurements(numbers, item[given], answer[given]):
         raise DataError(
             f"the labels are {len(classes)} numbers, from {numbers.min():g} to {numbers.max():g}, and look like "
-            'measurements: on one item, they are near rather than equal; say kind="real" if they are, or cut them '
-            'into classes (pandas.cut); say kind="nominal" or "ordinal" if each is a class'
+            "measurements: on one item, they are near rather than equal; cut them into classes (pandas.cut), "
+            'or say kind="real" for a model of numbers; say kind="nominal" or "ordinal" if each is a class'
         )
 
 

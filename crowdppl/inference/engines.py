@@ -139,10 +139,12 @@ def check_fit(model: Model, data: Annotations, inference: str) -> None:
         raise MethodError(f"inference={inference!r} is not an engine; choose from {', '.join(ENGINES)} or 'auto'")
     card = card_of(model)
     if card is not None and (card.kind in NUMBERS or data.kind in NUMBERS) and card.kind != data.kind:
-        raise MethodError(
-            f"{card.title} takes labels of kind {card.kind!r}, and these are {data.kind!r}; read them by "
-            f"kind={card.kind!r}, or take a method for {data.kind!r} labels"
-        )
+        remedy = f"read them by kind={card.kind!r}, or take a method for classes"
+        if data.kind in NUMBERS:
+            remedy = (
+                "cut them into classes (pandas.cut), or fit a model of numbers (crowdppl.primitives.NumberLabels)"
+            )
+        raise MethodError(f"{card.title} takes labels of kind {card.kind!r}, and these are {data.kind!r}; {remedy}")
     if card is not None and data.history is not None and "history" not in card.uses:
         raise MethodError(
             f"{card.title} has no prior that annotators' history could enter; leave history out, or use a method "
