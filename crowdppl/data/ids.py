@@ -359,7 +359,9 @@ def _remedy(value: Any, name: str) -> str:
     if name == "label" and plain:
         return f"{A_TABLE_EACH}; where each holds one class, take it out by .str[0] of pandas"
     if name == "label" and isinstance(value, float):
-        return "cut measurements into classes (pandas.cut); if each number is a class, use .astype(str)"
+        return (
+            'cut measurements into classes (pandas.cut), or say kind="real"; if each is a class, use .astype(str)'
+        )
     return "use text or integers, as .astype(str) makes them"
 
 

@@ -203,7 +203,7 @@ class Dirichlet(Family):
             raise MethodError(
                 f"em refuses site {name!r}: its smallest prior concentration is {smallest:.4g}, and below 1 the "
                 "posterior has no interior mode and EM is not monotone; use inference='vb', or a prior of at least "
-                "1, such as cp.confusion_prior(..., mode=True)"
+                "1"
             )
 
     def draw(self, parameter: Tensor, generator: torch.Generator) -> Tensor:
