@@ -136,10 +136,11 @@ class CoinNet:
             return confusion.log()
         block, p = data.as_block(), log_p.exp()
         cp.penalty(block, "volume", -self.volume * networks.log_volume(p))
-        shift = shift if block.entries is None else shift[block.entries]  # of the labels of a minibatch
+        shift = shift.reshape(*confusion.shape[:-3], *shift.shape[-2:])  # without a dimension for plates
+        shift = shift if block.entries is None else shift[..., block.entries, :]  # of the labels of a minibatch
         e = shift - shift.mean(-1, keepdim=True)
-        square = e.new_zeros(block.n_items).index_add(0, block.item, e.square().sum(-1))
-        cp.penalty(block, "outliers", self.weight * (square + LEAST).pow(self.power / 2).mean())
+        square = block.sum_by_item(e.square().sum(-1))
+        cp.penalty(block, "outliers", self.weight * (square + LEAST).pow(self.power / 2).mean(-1, keepdim=True))
         known = p if block.potential is None else (p.log() + block.potential.to(p.dtype)).softmax(-1)
         own, each = block.of_annotator(confusion, event_dim=2), block.of_item(known, event_dim=1)
         share = ((each.unsqueeze(-2) @ own).squeeze(-2) + e).clamp(LEAST, 1 - LEAST)

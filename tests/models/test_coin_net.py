@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import math
 import warnings
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyro
 import pytest
 import torch
 from crowdppl.models.coin_net import log_dirichlet_multinomial
+from pyro.infer import Predictive
 
 import crowdppl
 from crowdppl import outlier_scores
@@ -238,6 +241,21 @@ def test_with_features_it_learns_the_truth_and_survives_the_disk(form: str, engi
     pd.testing.assert_frame_equal(again.predict(data), one.predict(data), check_exact=True)
     new, _ = clouds(60, 40, seed=5)
     np.testing.assert_allclose(one.predict(new).sum(axis=1), 1)
+
+
+def test_pyros_predictive_draws_labels_where_departures_send_them() -> None:
+    """The guide is points: with departures beyond 1 a label of a design is the class that its departure names."""
+    data, _ = clouds(30, 20)
+    model: Any = crowdppl.method("coin_net", form="penalised").setup(data)  # type: ignore[attr-defined]
+    wanted = torch.arange(data.n_labels) % data.n_classes
+    with pyro.get_param_store().scope():
+        model.guide(data.as_block())
+        pyro.param("q.departure").data.copy_(1000.0 * torch.nn.functional.one_hot(wanted, data.n_classes))
+        for given in (data, replace(data.as_block(), has_labels=False)):
+            drawn = Predictive(model.model, guide=model.guide, num_samples=3)(given)
+            assert drawn["truth"].shape == (3, data.n_items)
+            assert drawn["confusion"].shape == (3, data.n_annotators, 3, 3)
+    assert (drawn["label"] % data.n_answers == wanted).all()  # of cells of the table annotator x answer
 
 
 def test_scores_of_the_penalised_form_are_norms_by_item() -> None:
