@@ -15,7 +15,14 @@ from crowdppl.core.validation import switch
 from crowdppl.criticism import collusion
 from crowdppl.criticism.checks import predictive_check
 from crowdppl.criticism.collusion import ExcessAgreement, excess_agreement, pair_agreement, shares_more
-from crowdppl.criticism.overfitting import MIN_PROBABILITY, log_p_by_vote, log_p_without_label
+from crowdppl.criticism.overfitting import (
+    MIN_PROBABILITY,
+    log_p_by_vote,
+    log_p_without_label,
+    narrowness,
+    parameters,
+)
+from crowdppl.criticism.spammers import names_one_class
 from crowdppl.data.blocks import count_repeats, row_sizes
 from crowdppl.data.checks import cell_counts
 from crowdppl.data.ids import native, ranked
@@ -42,9 +49,7 @@ class Doubt:
     """A reason not to believe a fit as it is.
 
     Attributes:
-        kind: "thin", "diagonal", "spammers", "unnamed", "order", "prevalence", "permuted", "abstained", "copying",
-            "colluding", "misfit", "votes", "bias", or a kind of the method's own, such as "diffuse" and "modes" of
-            mmlc.
+        kind: as ``doubts`` lists them, or a kind of the method's own, such as "diffuse" and "modes" of mmlc.
         text: what was found, in figures, and what can be done.
     """
 
@@ -69,6 +74,8 @@ def doubts(posterior: Fit, thorough: bool = False) -> tuple[Doubt, ...]:
       next to nothing: the draws then rest on a prior that is wrong, or flat.
     - diagonal: the mean confusion has a class whose most frequent answer is another class, beyond chance.
     - spammers: annotators whose labels say less than .05 bits about the truth, beyond chance.
+    - one class: over a quarter of the labels are by annotators who name one class alone, where others name it, too.
+    - unanimous: no two labels of an item differ, on ten items or more.
     - unnamed: over a hundredth of the items are of classes that no label or truth names.
     - order: a method for grades has nominal classes, which it takes as they are sorted.
     - prevalence, with ``thorough`` alone: a prior of one item a class changes the share of a class by .05.
@@ -82,7 +89,7 @@ def doubts(posterior: Fit, thorough: bool = False) -> tuple[Doubt, ...]:
     - votes: labels are predicted worse than by a majority vote, beyond chance: with ``thorough``, labels left out
       of fits; else, after maximum likelihood with a confusion matrix for each annotator, each label without
       itself in its annotator's row. Of a corrected posterior, the method's own predictions.
-    - bias: probabilities are corrected without known truths, so that a bias that annotators share is not seen.
+    - bias: probabilities are corrected without known truths, which alone show a bias that annotators share.
 
     Where labels are numbers, there are those that the method itself offers.
 
@@ -102,7 +109,9 @@ def doubts(posterior: Fit, thorough: bool = False) -> tuple[Doubt, ...]:
     found = chain(
         sparse_data(posterior, given),
         _diagonal(posterior, given),
-        _spammers(posterior, given),
+        _spammers(posterior, given, sources := names_one_class(posterior.data)),
+        _one_class(posterior, given, sources),
+        _unanimous(posterior),
         _unnamed(posterior, counts),
         _order(posterior),
         _prevalence(posterior) if thorough else (),
@@ -185,27 +194,6 @@ def sparse_data(posterior: Fit, given: np.ndarray) -> Iterator[Doubt]:
             f"labels (median {median:.0f}), and {posterior.method} has {own} for each: its probabilities rest "
             f"{prior}. {remedy}, give annotators who are alike one id, or collect more labels",
         )
-
-
-def parameters(posterior: Fit) -> tuple[int, int]:
-    """Free parameters of an annotator, and how many rows of proportions or single numbers they are in."""
-    free, rows = 0, 0
-    for site in posterior.result.sites.values():
-        if "annotator" not in site.dims or "item" in site.dims or site.family == "onehot":
-            continue
-        value = site.arrays["draws"][0, 0] if site.family == "draws" else site.mean
-        numbers, last = value.size // posterior.data.n_annotators, value.shape[-1]
-        shares = site.dims[-1] != "annotator" and last > 1 and np.allclose(value.sum(-1), 1)
-        rows += numbers // last if shares else numbers
-        free += numbers // last * (last - 1) if shares else numbers
-    return free, rows
-
-
-def narrowness(draws: np.ndarray) -> np.ndarray:
-    """How many labels a row of each annotator is worth, (A,): the concentration of Dirichlets with this spread."""
-    mean, variance = draws.mean(0, dtype=np.float64), draws.var(0, dtype=np.float64)
-    worth = (1 - (mean**2).sum(-1)) / np.maximum(variance.sum(-1), 1e-12) - 1
-    return np.asarray(worth.mean(-1))
 
 
 def _supported(posterior: Fit, few: np.ndarray, worth: float) -> bool:
@@ -294,17 +282,41 @@ def _diagonal_remedy(posterior: Fit) -> str:
     return "take a method whose prior leans on the diagonal, such as bayesian_dawid_skene"
 
 
+MAX_ONE_CLASS, MIN_UNANIMOUS = 0.25, 10
+"""Share of labels by annotators who only ever name one class; unanimous items of several labels."""
 SPAMMER_BITS = 0.05
 """Information below which an annotator is a spammer; three times as much has to be ruled out by the labels."""
 
 
-def _spammers(posterior: Fit, given: np.ndarray) -> Iterator[Doubt]:
+def _one_class(posterior: Fit, given: np.ndarray, sources: np.ndarray) -> Iterator[Doubt]:
+    share = given[sources].sum() / max(1, given.sum())
+    if share > MAX_ONE_CLASS and not posterior.data.alphabet.informative:
+        yield Doubt(
+            "one class",
+            f"{sources.sum()} of {len(given)} annotators, with {share:.0%} of all labels, only ever say one class "
+            "or nothing, and what they leave unsaid tells as well: give it as a label named in abstentions=, with "
+            "informative_abstentions=True",
+        )
+
+
+def _unanimous(posterior: Fit) -> Iterator[Doubt]:
+    votes = posterior.data.votes()
+    several = votes.sum(1) > 1
+    if several.sum() >= MIN_UNANIMOUS and (votes.max(1) == votes.sum(1)).all():
+        yield Doubt(
+            "unanimous",
+            f"the labels of each of {several.sum()} items are all the same: they may be copies, or aggregated "
+            "already, and do not show who errs. Give the labels as annotators gave them, or known truths (gold=)",
+        )
+
+
+def _spammers(posterior: Fit, given: np.ndarray, sources: np.ndarray) -> Iterator[Doubt]:
     data, result = posterior.data, posterior.result
     even = np.full(data.n_classes, 1 / data.n_classes)
     table = informative_part(posterior, result.table)
     bits = np.maximum(*(information(table, share) for share in (result.prevalence, even)))
     error = 1 / np.sqrt(2 * math.log(2) * np.maximum(given, 1))
-    bad = np.flatnonzero((bits < SPAMMER_BITS) & (np.sqrt(bits) + 2 * error < math.sqrt(3 * SPAMMER_BITS)))
+    bad = np.flatnonzero(~sources & (bits < SPAMMER_BITS) & (bits**0.5 + 2 * error < (3 * SPAMMER_BITS) ** 0.5))
     if len(bad):
         bad = bad[np.argsort(-given[bad], kind="stable")]
         yield Doubt(

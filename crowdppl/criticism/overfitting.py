@@ -1,4 +1,4 @@
-"""Probability of each label without itself: by its annotator's row, and by a majority vote."""
+"""How much a fit can learn by heart: its parameters, and the probability of each label without itself."""
 
 from __future__ import annotations
 
@@ -6,11 +6,34 @@ import math
 
 import numpy as np
 
+from crowdppl.inference.result import Fit
+
 MIN_PROBABILITY = math.exp(-80)
 KNOWN = 1e6
 """Logit of a known truth: more than any number of votes makes."""
 MAX_ROUNDS, SETTLED = 100, 1e-6
 """Of the search for the accuracy that a majority vote has, and the change at which it ends."""
+
+
+def parameters(posterior: Fit) -> tuple[int, int]:
+    """Free parameters of an annotator, and how many rows of proportions or single numbers they are in."""
+    free, rows = 0, 0
+    for site in posterior.result.sites.values():
+        if "annotator" not in site.dims or "item" in site.dims or site.family == "onehot":
+            continue
+        value = site.arrays["draws"][0, 0] if site.family == "draws" else site.mean
+        numbers, last = value.size // posterior.data.n_annotators, value.shape[-1]
+        shares = site.dims[-1] != "annotator" and last > 1 and np.allclose(value.sum(-1), 1)
+        rows += numbers // last if shares else numbers
+        free += numbers // last * (last - 1) if shares else numbers
+    return free, rows
+
+
+def narrowness(draws: np.ndarray) -> np.ndarray:
+    """How many labels a row of each annotator is worth, (A,): the concentration of Dirichlets with this spread."""
+    mean, variance = draws.mean(0, dtype=np.float64), draws.var(0, dtype=np.float64)
+    worth = (1 - (mean**2).sum(-1)) / np.maximum(variance.sum(-1), 1e-12) - 1
+    return np.asarray(worth.mean(-1))
 
 
 def log_p_without_label(

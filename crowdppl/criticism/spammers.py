@@ -207,3 +207,25 @@ def _split(lengths: np.ndarray) -> float:
     n = np.arange(1, len(x))
     before, after = np.cumsum(x)[:-1], x.sum() - np.cumsum(x)[:-1]
     return float(x[1 + np.argmax(before**2 / n + after**2 / (len(x) - n))])
+
+
+ONE_CLASS_LEVEL = 0.001
+"""Chance of an annotator's labels to be of one class, and of these to be as usual elsewhere."""
+
+
+def names_one_class(data: Annotations) -> np.ndarray:
+    """Annotators who only ever name one class, which others name more often there than elsewhere, bool (A,).
+
+    Such are sources of a class, and labelling functions; an annotator who gives all items one class is none.
+    """
+    from scipy.stats import binom  # slow to import
+
+    item, annotator, answer = data.label_codes()
+    item, annotator, answer = (x[answer < data.n_classes] for x in (item, annotator, answer))
+    counts, votes = np.zeros((data.n_annotators, data.n_classes)), np.asarray(data.votes())
+    np.add.at(counts, (annotator, answer), 1)
+    given, share = counts.sum(1), (counts.sum(0) / max(1, len(answer)))[counts.argmax(1)]
+    alike = np.bincount(annotator, votes[item, answer] - 1, data.n_annotators)
+    others = np.bincount(annotator, votes[item].sum(1) - 1, data.n_annotators)
+    often = binom.sf(alike - 1, others, share) < ONE_CLASS_LEVEL
+    return np.asarray((counts.max(1) == given) & (share**given < ONE_CLASS_LEVEL) & often)

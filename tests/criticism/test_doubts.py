@@ -320,3 +320,29 @@ def test_good_annotators_of_rare_classes_are_no_spammers() -> None:
     share = np.array([0.99, 0.01])
     assert (module.information(table, share) < 0.05).all()
     assert kinds(handmade([500, 500], table=table, prevalence=share)) == []
+
+
+def test_sources_of_one_class_are_no_spammers_and_the_option_is_named() -> None:
+    """Six sources say their class on half of its items and on few others; nobody says anything else."""
+    rng = np.random.default_rng(0)
+    truth = rng.integers(2, size=300)
+    said = rng.random((300, 6)) < np.where(truth[:, None] == np.arange(6) % 2, 0.5, 0.1)
+    labels = [(int(i), int(a), int(a % 2)) for i, a in np.argwhere(said)]
+    for method in ("one_coin", "bayesian_dawid_skene"):
+        (doubt,) = [
+            one for one in fit(method, annotations(labels, 2), inference="vb").doubts() if one.kind != "thin"
+        ]
+        assert doubt.kind == "one class" and "informative_abstentions=True" in doubt.text
+    constant = [
+        (i, a, 0) if a == 0 else (i, a, int(rng.random() < 0.8) ^ int(truth[i]))
+        for i in range(300)
+        for a in range(3)
+    ]
+    assert "one class" not in kinds(fit("bayesian_dawid_skene", annotations(constant, 2), inference="vb"))
+
+
+def test_labels_that_never_differ_are_doubted() -> None:
+    copied = annotations([(i, a, i % 2) for i in range(10) for a in range(3)], 2)
+    assert "unanimous" in kinds(fit("one_coin", copied, inference="vb"))
+    apart = annotations([(i, a, (i + (i == a == 0)) % 2) for i in range(10) for a in range(3)], 2)
+    assert "unanimous" not in kinds(fit("one_coin", apart, inference="vb"))
