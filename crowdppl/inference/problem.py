@@ -19,6 +19,7 @@ from crowdppl.data.annotations import Annotations, feature_tensor, placed_featur
 from crowdppl.data.blocks import Block
 from crowdppl.data.covariates import CovariateColumns
 from crowdppl.errors import DataError, MethodError, NumericalError
+from crowdppl.inference.chains import refuse_misread_chains
 from crowdppl.inference.density import Density
 from crowdppl.inference.options import Options
 from crowdppl.inference.passes import FullPass
@@ -174,7 +175,15 @@ class Problem:
             chains: number of values of all sites that are evaluated together, or None for one value.
         """
         families = {s.name: s.conjugate for s in self.of_kind("conjugate")}
-        return Density(self.model.model, self.plates, chains, families)
+        model = self.model if chains is None else self._model_of_chains
+        return Density(model.model, self.plates, chains, families)
+
+    @cached_property
+    def _model_of_chains(self) -> Model:
+        """The model; a user's is refused where it misreads several values of its sites."""
+        if not self._own:
+            refuse_misread_chains(self.model, next(b for b in self.blocks if b.n_items), self.sites)
+        return self.model
 
     def full_pass(self, chains: int | None = None) -> FullPass:
         """The same density on all blocks."""
