@@ -25,6 +25,9 @@ import crowdppl.primitives as cp
 from crowdppl import Annotations, networks
 from crowdppl.errors import MethodError
 
+PUBLISHED_PREVALENCE = 1.1
+"""Pseudo-counts of each class in the paper."""
+
 
 @dataclass(frozen=True)
 class BayesDgc:
@@ -37,11 +40,12 @@ class BayesDgc:
         recipe: "default" takes what is not given from ``crowdppl.default_recipe``: training, likelihood_power and
             crowd_prior_strength (0 where prior_strength, prior_accuracy or a published prior is given). Its trials
             of ``volume`` take five to ten times as long as the fit itself. "plain" adds nothing to the model.
-        prevalence: "uniform", because the network models how common classes are, or "learned", as in the paper,
-            which counts it twice.
-        prevalence_strength: pseudo-counts of each class, by default ``default_prevalence`` (1.1 in the paper).
+        prevalence: "uniform", because the network models how common classes are, or "learned", which counts it
+            twice. None is "uniform", and "learned" under the published prior.
+        prevalence_strength: pseudo-counts of each class. None is ``default_prevalence``, and 1.1 under the
+            published prior.
         prior: "default", by prior_strength and prior_accuracy, or "published": 5 on the right answer, 2 on each
-            other.
+            other, and a learned prevalence with 1.1 on each class.
         crowd_prior_strength: pseudo-counts of a confusion row that follow the crowd's row, which is learned. It
             draws unusual annotators to the crowd: set it to 0, and likelihood_power to 1, to judge annotators.
         likelihood_power: power of the labels' likelihood; below 1, an item's labels count for less. None is 1
@@ -53,7 +57,7 @@ class BayesDgc:
     network: nn.Module | None = None
     training: Mapping[str, Any] = field(default_factory=dict)
     recipe: Literal["default", "plain"] = "default"
-    prevalence: Literal["learned", "uniform"] = "uniform"
+    prevalence: Literal["learned", "uniform"] | None = None
     prevalence_strength: cp.Positive | None = None
     prior: Literal["default", "published"] = "default"
     crowd_prior_strength: cp.NotNegative | None = None
@@ -76,7 +80,7 @@ class BayesDgc:
     def __post_init__(self) -> None:
         cp.check_settings(self)
         crowd = f"crowd_prior_strength={self.crowd_prior_strength}"
-        if self.crowd_prior_strength and self.prior == "published":
+        if self.crowd_prior_strength and self._published:
             raise MethodError(f"prior='published' and {crowd} are two priors; leave one out")
         if self.crowd_prior_strength and self._own_rows:
             raise MethodError(
@@ -85,15 +89,26 @@ class BayesDgc:
             )
 
     @property
+    def _published(self) -> bool:
+        return self.prior == "published"
+
+    @property
     def _own_rows(self) -> bool:
         return (self.prior_strength, self.prior_accuracy) != (BayesDgc.prior_strength, BayesDgc.prior_accuracy)
+
+    @property
+    def _prevalence(self) -> tuple[Literal["learned", "uniform"], float | None]:
+        """Kind and pseudo-counts of a class."""
+        if self._published:
+            return self.prevalence or "learned", self.prevalence_strength or PUBLISHED_PREVALENCE
+        return self.prevalence or "uniform", self.prevalence_strength
 
     def setup(self, data: Annotations) -> BayesDgc:
         """A copy with a network for these features, and with the recipe's settings."""
         found: dict[str, Any] = {"training": dict(self.training)}
         if self.recipe == "default" and data.features is not None:
             found = crowdppl.default_recipe(data, training=self.training)
-            if self.prior == "published" or self._own_rows:
+            if self._published or self._own_rows:
                 found["crowd_prior_strength"] = 0.0
         given = {"crowd_prior_strength": self.crowd_prior_strength, "likelihood_power": self.likelihood_power}
         found |= {name: value for name, value in given.items() if value is not None}
@@ -101,7 +116,8 @@ class BayesDgc:
 
     def model(self, data: cp.Block) -> None:
         """Draws prevalence, confusions, truths and labels."""
-        log_p = cp.prevalence(data, self.prevalence, self.prevalence_strength)
+        kind, strength = self._prevalence
+        log_p = cp.prevalence(data, kind, strength)
         if self.network is not None:
             log_p = log_p + networks.class_logits(data, self.network)
         prior = self._rows(data)
@@ -117,7 +133,7 @@ class BayesDgc:
     def _rows(self, data: cp.Block) -> Tensor:
         """Concentrations of the confusion rows, with the history."""
         own, k = cp.confusion_prior(data, self.prior_strength, self.prior_accuracy), data.n_classes
-        if self.prior == "published":
+        if self._published:
             other = cp.diagonal_prior(k, 3.0 + 2.0 * k, 5.0 / (3.0 + 2.0 * k))
         elif self.crowd_prior_strength:
             other = cp.crowd_rows(data, self.crowd_prior_strength)

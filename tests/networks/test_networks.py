@@ -74,12 +74,32 @@ def test_without_features_it_is_bayesian_dawid_skene() -> None:
     np.testing.assert_allclose(one.probabilities(), two.probabilities(), atol=1e-5)
 
 
-def test_the_published_prior_is_five_on_the_diagonal_and_two_beside_it() -> None:
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ({}, {"prevalence_strength": 1.1}),
+        ({"prevalence_strength": 40.0}, {"prevalence_strength": 40.0}),
+        ({"prevalence": "uniform"}, {"prevalence": "uniform"}),
+    ],
+)
+def test_the_published_prior_is_five_and_two_in_rows_and_a_prevalence_of_1_1(
+    given: dict[str, Any], meant: dict[str, Any]
+) -> None:
     data = crowd(30, 4, 3, 3)
-    settings = {"prior_strength": 9.0, "prior_accuracy": 5 / 9, "prevalence": "uniform"}
-    same = crowdppl.fit("bayesian_dawid_skene", data, inference="vb", settings=settings, tolerance=1e-13)
-    found = crowdppl.fit("bayes_dgc", data, inference="vb", settings={"prior": "published"}, tolerance=1e-13)
-    np.testing.assert_allclose(found.probabilities(), same.probabilities(), atol=1e-5)
+    same = {"prior_strength": 9.0, "prior_accuracy": 5 / 9, **meant}
+    one = crowdppl.fit("bayesian_dawid_skene", data, inference="vb", settings=same, tolerance=1e-13)
+    two = crowdppl.fit("bayes_dgc", data, inference="vb", settings={"prior": "published", **given}, tolerance=1e-13)
+    np.testing.assert_allclose(two.probabilities(), one.probabilities(), atol=1e-5)
+
+
+def test_with_a_network_the_published_prevalence_is_learned_beside_it(
+    both: tuple[Annotations, pd.Series], posterior: Posterior
+) -> None:
+    """With the network frozen: the prevalence's concentrations are 1.1 and the truths' shares."""
+    model = crowdppl.method("bayes_dgc", network=posterior.model.network, prior="published")  # type: ignore[attr-defined]
+    found = crowdppl.fit(Frozen(model), both[0], inference="vb", tolerance=1e-13)
+    counts = found.result.sites["prevalence"].arrays["concentration"] - 1.1
+    np.testing.assert_allclose(counts, found.probabilities().sum(), atol=1e-3)
 
 
 def test_its_fixed_point_satisfies_its_equations(both: tuple[Annotations, pd.Series], posterior: Posterior) -> None:
