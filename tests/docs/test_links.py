@@ -61,7 +61,7 @@ def test_wrong_links_are_found(tmp_path: Path) -> None:
 
 def test_contributing_names_files_and_functions_that_exist() -> None:
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    table = text.partition("### Where to add what")[2].partition("\n## ")[0]
+    table = text.partition("### Where to add what")[2].partition("\n#")[0]
     for row in re.findall(r"^\| \w.*$", table, re.MULTILINE)[1:]:
         _, _, files, what, _ = row.split("|")
         paths = [ROOT / path for path in re.findall(r"`([\w/]+\.pyi?)`", files) if "NAME" not in path]
