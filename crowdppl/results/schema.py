@@ -113,6 +113,15 @@ def each(kind: type, inner: Check) -> Check:
     return check
 
 
+def alone(inner: Check) -> Check:
+    """The same, whose further sizes, such as a number of draws, are nobody else's."""
+
+    def check(value: Any, place: str, sizes: Sizes) -> None:
+        inner(value, place, dict(sizes))
+
+    return check
+
+
 def parts(kind: type, /, **inner: Check) -> Check:
     """A record, or a dict with just these keys, whose parts are checked in this order."""
 
@@ -351,7 +360,7 @@ FIT: dict[str, Check] = {
     "inference": one_of(ENGINES),
     "options": each(dict, plain(NoneType, bool, int, float, str)),
     "memory": maybe(MEMORY),
-    "result": RESULT,
+    "result": alone(RESULT),
 }
 TRUTH_MAP = parts(
     CalibrationMap,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import resource
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 
 import crowdppl
 from crowdppl.errors import CrowdpplError, ResultError
+from crowdppl.inference.result import OnDemand, TableDraws
 from crowdppl.posterior import Posterior
 from tests.results.forgery import Forger, rewritten
 
@@ -111,6 +113,18 @@ def test_a_thousand_forgeries(tmp_path: Path) -> None:
         found += tried(tmp_path / name, tmp_path / "forged", -(-1000 // len(FITS)), use)
     assert found[True] > found[False] > 0
     assert (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024 < MEMORY
+
+
+def test_members_may_have_as_many_draws_as_they_like(tmp_path: Path) -> None:
+    found = fitted("auto", "auto")
+    assert found.correction is not None
+    ((name, other),) = list(found.correction.others.items())[:1]
+    assert other.result.tables is not None and other.result.tables.draws is not None
+    drawn = other.result.tables.draws()
+    few = replace(other.result.tables, draws=OnDemand.of(TableDraws(drawn.tables[:7], drawn.prevalence[:7])))
+    others = {**found.correction.others, name: replace(other, result=replace(other.result, tables=few))}
+    replace(found, correction=replace(found.correction, others=others)).save(tmp_path / "auto")
+    pd.testing.assert_frame_equal(crowdppl.load(tmp_path / "auto").probabilities(), found.probabilities())
 
 
 @pytest.mark.parametrize("column", ["item", "annotator", "answer"])
