@@ -115,6 +115,7 @@ def test_a_thousand_forgeries(tmp_path: Path) -> None:
     assert (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024 < MEMORY
 
 
+@pytest.mark.slow
 def test_members_may_have_as_many_draws_as_they_like(tmp_path: Path) -> None:
     found = fitted("auto", "auto")
     assert found.correction is not None
