@@ -45,6 +45,8 @@ MOST, LEAST = float(np.finfo(np.float64).max), float(np.finfo(np.float64).smalle
 """The largest finite number, and the smallest above 0."""
 ROUNDING = 1e-3
 """By how much a row of shares may miss one: draws are kept in float32."""
+FAINT = 1e-9
+"""By how much a probability or an entropy may leave its range where it was rounded."""
 LARGEST = 2**27
 """Numbers in stand-ins for stored features: half a gigabyte of float32."""
 FEW = 10_000
@@ -175,7 +177,8 @@ def numbers(
         top = sizes[high] - 1 if isinstance(high, str) else high
         if x.dtype.kind == "b":
             x = x.view(np.uint8)  # whose bytes may be anything
-        if x.size and not (float(x.min()) >= low and float(x.max()) <= top):
+        slack = FAINT if x.dtype.kind == "f" and low == 0 else 0.0
+        if x.size and not (float(x.min()) >= low - slack and float(x.max()) <= top + slack):
             raise refusal(place, f"between {x.min()} and {x.max()}", f"between {low:g} and {top:g}")
         if shares and x.size and not np.allclose(x.sum(-1), 1, atol=ROUNDING):
             raise refusal(place, "an array whose rows do not add up to one", "one of shares")

@@ -15,7 +15,7 @@ import pytest
 
 import crowdppl
 from crowdppl.errors import CrowdpplError, ResultError
-from crowdppl.inference.result import OnDemand, TableDraws
+from crowdppl.inference.result import ClassProbabilities, OnDemand, TableDraws
 from crowdppl.posterior import Posterior
 from tests.results.forgery import Forger, rewritten
 
@@ -135,6 +135,19 @@ def test_codes_lie_in_their_codebooks(column: str, code: int, good: Path, tmp_pa
     codes[3] = code
     rewritten(good, tmp_path / "forged", "labels", **{column: codes})
     with pytest.raises(ResultError, match=column):
+        crowdppl.load(tmp_path / "forged")
+
+
+def test_what_was_rounded_is_no_forgery(tmp_path: Path) -> None:
+    found = small()
+    assert isinstance(found.result.truth, ClassProbabilities) and found.result.truth.spread is not None
+    spread = found.result.truth.spread()
+    for faint, name in ((-1e-16, "rounded"), (-1e-3, "forged")):
+        entropies = np.where(spread.entropies < spread.entropies.mean(), faint, spread.entropies)
+        truth = replace(found.result.truth, spread=OnDemand.of(replace(spread, entropies=entropies)))
+        replace(found, result=replace(found.result, truth=truth)).save(tmp_path / name)
+    crowdppl.load(tmp_path / "rounded")
+    with pytest.raises(ResultError, match="entropies"):
         crowdppl.load(tmp_path / "forged")
 
 
