@@ -58,8 +58,11 @@ def result_of_state(problem: Problem, order: np.ndarray, run: AscentRun, diagnos
     found = run.ascent.at(problem, run.state)
     values, chains = found.values(), found.full_pass.density.chains
     sites = _state_sites(problem, order, run)
-    if problem.truth is None:
-        return _of_numbers(problem, order, sites, values, chains, diagnostics, run)
+    if problem.truth is None:  # numbers, which by vb are conditional on its mean field
+        draws = values if chains is not None else {n: x.unsqueeze(0) for n, x in values.items()}
+        numbers = _number_truth(problem, draws, order)
+        sites = _widened(replace(problem), run, sites) if run.ascent.rule.spreads else sites
+        return FitResult(sites, numbers, None, diagnostics)
     truth = ClassProbabilities(_by_code(truth_at(problem, values, chains), order))
     if not run.ascent.rule.spreads:
         return FitResult(sites, truth, _tables_at(problem, values, chains), diagnostics)
@@ -72,24 +75,8 @@ def result_of_state(problem: Problem, order: np.ndarray, run: AscentRun, diagnos
         # Draws of mean field are narrower than those of the widened sites: the same mean with less noise.
         tables = _tables_over(table_draws(problem, _draws(problem, sites, order)))
     spread = _later(problem, lambda: _truth_spread(problem, widened, order))
-    draws = _later(problem, lambda: table_draws(problem, _draws(problem, widened, order)))
-    return FitResult(widened, replace(truth, spread=spread), replace(tables, draws=draws), diagnostics)
-
-
-def _of_numbers(
-    problem: Problem,
-    order: np.ndarray,
-    sites: dict[str, SiteResult],
-    values: Mapping[str, Tensor],
-    chains: int | None,
-    diagnostics: dict[str, Any],
-    run: AscentRun,
-) -> FitResult:
-    """The result of em or vb where truths are numbers; those of vb are conditional on its mean field."""
-    draws = values if chains is not None else {n: x.unsqueeze(0) for n, x in values.items()}
-    truth = _number_truth(problem, draws, order)
-    problem = replace(problem)
-    return FitResult(_widened(problem, run, sites) if run.ascent.rule.spreads else sites, truth, None, diagnostics)
+    tables = replace(tables, draws=_later(problem, lambda: table_draws(problem, _draws(problem, widened, order))))
+    return FitResult(widened, replace(truth, spread=spread), tables, diagnostics)
 
 
 def _number_truth(problem: Problem, draws: Mapping[str, Tensor], order: np.ndarray) -> NumberTruth:

@@ -22,19 +22,11 @@ class BySubject:
         with cp.plates.annotators(data):
             rows = dist.Dirichlet(cp.confusion_prior(data).expand(3, k, k)).to_event(2)
             confusion = pyro.sample("confusion", rows)
-        table = confusion.log().movedim(-3, 0)  # [subject, ..., annotator, truth, label]
-        state = cp.plates.block_of(data).item
-
-        def of_label(answer: object) -> object:
-            block = cp.plates.block_of(data)
-            own = block.of_annotator(table.movedim(0, -3), event_dim=3)  # (..., S, 3, K, L)
-            chosen = own.movedim(-3, 0)
-            at = subject[state]
-            mine = sum((at == s)[:, None, None] * chosen[s] for s in range(3))
-            return cp.each_label(mine)(answer)  # type: ignore[arg-type]
+        own = data.of_annotator(confusion.log(), event_dim=3)  # (..., S, 3, K, K)
+        at = subject[data.item][:, None, None, None].expand(*own.shape[:-3], 1, k, k)
 
         with cp.plates.items(data):
-            cp.annotate(data, of_label, cp.truth(data, log_p))
+            cp.annotate(data, cp.each_label(own.gather(-3, at).squeeze(-3)), cp.truth(data, log_p))
 
 
 @pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
