@@ -22,7 +22,7 @@ from crowdppl.plots import evaluation as evaluation_plots
 from crowdppl.plots import posterior as posterior_plots
 from crowdppl.plots.posterior import BINS
 from crowdppl.primitives.model import Model
-from crowdppl.results import acquisition, archive, arviz, correction, decisions, tables, updating
+from crowdppl.results import acquisition, archive, arviz, correction, decisions, sites, tables, updating
 from crowdppl.results import leave_one_out as leaving_out
 from crowdppl.results.decisions import Cost
 from crowdppl.results.leave_one_out import LeaveOneOut
@@ -138,6 +138,13 @@ class Posterior(Fit):
         See ``crowdppl.results.tables.prevalence``.
         """
         return tables.prevalence(self, level)
+
+    def site(self, name: str, draws: bool = False, *, widened: bool = True) -> xr.DataArray:
+        """Posterior mean of one site of the model, or draws of it.
+
+        See ``crowdppl.results.sites.site``.
+        """
+        return sites.site(self, name, draws, widened=widened)
 
     def members(self) -> dict[str, Posterior]:
         """The fits whose probabilities a corrected posterior averages, by name.

@@ -1,7 +1,8 @@
-"""Data sets: built in (``anaesthetists``, ``digits``), from MNIST's files, or public (``available``, ``load``)."""
+"""Data sets: built in (``anaesthetists``, ``bluebirds``, ``digits``), MNIST, public (``available``, ``load``)."""
 
 from crowdppl.datasets.builtin import DIGITS_CROWD as DIGITS_CROWD
 from crowdppl.datasets.builtin import anaesthetists as anaesthetists
+from crowdppl.datasets.builtin import bluebirds as bluebirds
 from crowdppl.datasets.builtin import digits as digits
 from crowdppl.datasets.builtin import mnist as mnist
 from crowdppl.datasets.public import Dataset as Dataset

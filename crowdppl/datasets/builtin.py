@@ -8,6 +8,7 @@ import struct
 import warnings
 import zlib
 from collections.abc import Mapping, Sequence
+from importlib.resources import files as resources
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import pandas as pd
 
 from crowdppl.core.validation import is_whole
 from crowdppl.data.annotations import Annotations
+from crowdppl.datasets.public import SOURCES, Dataset
 from crowdppl.errors import DataError, FetchError, RepeatsWarning
 from crowdppl.simulation.annotators import streams
 from crowdppl.simulation.crowd import Density, SimulatedCrowd, simulate_annotators
@@ -64,6 +66,30 @@ def anaesthetists() -> Annotations:
         return Annotations.from_arrays(
             np.repeat(patients, len(OBSERVERS)), np.tile(OBSERVERS, len(patients)), labels.reshape(-1)
         )
+
+
+def bluebirds() -> Dataset:
+    """39 people say of 108 photographs which of two birds they show; every photograph was labelled by all.
+
+    Many take the one bird for the other alike, so that a count of votes is right about only 76 %.
+    Items are numbers of photographs as text, annotators "w01" to "w39". ``load("bluebirds")`` fetches the original
+    files, in which annotators have other names.
+
+    Source: Welinder, Branson, Belongie & Perona (2010), The multidimensional wisdom of crowds, NIPS; the repository
+    welinder/cubam, whose licence (BSD style) stands beside the data.
+
+    Examples:
+        >>> crowdppl.datasets.bluebirds()
+        <bluebirds (built in): Annotations(108 items, 39 annotators, 2 classes, 4212 labels), 108 known truths, ...>
+    """
+    source = SOURCES["bluebirds"]
+    with resources(__package__).joinpath("bluebirds", "labels.csv").open(encoding="utf-8") as file:
+        table = pd.read_csv(file, dtype=str, index_col="image")
+    names = dict(zip("GB", source.classes.values(), strict=True))
+    given = pd.DataFrame([[names[letter] for letter in word] for word in table["labels"]], table.index)
+    given.columns = pd.Index([f"w{number:02}" for number in range(1, given.shape[1] + 1)])
+    data = Annotations.from_matrix(given, classes=list(names.values()))
+    return Dataset(data, table["truth"].map(names).rename_axis(None), None, source, "built in")
 
 
 def digits(

@@ -83,8 +83,8 @@ class Dataset:
         truth: known classes by item id; None where there are none.
         part: "train", "valid" or "test" by item id; None where the source has no parts.
         source: its entry in the catalogue: citation, licence, url.
-        checked: "verified" (hashes in the catalogue), "unchanged" (since the first download), or "unverified" (at
-            the first download).
+        checked: "verified" (hashes in the catalogue), "unchanged" (since the first download), "unverified" (at
+            the first download), or "built in".
     """
 
     data: Annotations
@@ -178,7 +178,9 @@ def described(name: str | None = None) -> str:
     for each, row in available().iterrows():
         about = row["about"].partition(":")[0]
         lines.append(f"{each:20}{''.join(f'{row[what]:>11,}' for what in sizes)}   {about}")
-    return "\n".join([*lines, "", "Built in: anaesthetists, digits. crowdppl datasets NAME shows more about one."])
+    return "\n".join(
+        [*lines, "", "Built in: anaesthetists, bluebirds, digits. crowdppl datasets NAME shows more about one."]
+    )
 
 
 def cache_folder(cache: str | Path | None = None) -> Path:

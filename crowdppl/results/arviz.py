@@ -13,12 +13,13 @@ from crowdppl.core.validation import seed_number, switch, whole_number
 from crowdppl.errors import MethodError
 from crowdppl.inference.predict.held_out import given_the_rest
 from crowdppl.inference.result import Fit, NumberTruth, SiteResult
+from crowdppl.results.sites import DRAWS, coordinates, dim_names, draws_of_site
 
 Named = dict[str, tuple[tuple[str, ...], np.ndarray]]
 """Dimensions and values by variable."""
 
 
-def to_arviz(posterior: Fit, draws: int = 1000, seed: int = 0, *, log_likelihood: bool = False) -> Any:
+def to_arviz(posterior: Fit, draws: int = DRAWS, seed: int = 0, *, log_likelihood: bool = False) -> Any:
     """The posterior for ArviZ, with names for all dimensions.
 
     The group ``posterior`` holds draws of each site, ``constant_data`` points, probabilities of one-hot sites, and
@@ -53,7 +54,7 @@ def to_arviz(posterior: Fit, draws: int = 1000, seed: int = 0, *, log_likelihood
     drawn: Named = {}
     points: Named = {}
     for site in posterior.result.sites.values():
-        made = _draws(site, draws, stream)
+        made = draws_of_site(site, draws, stream)
         if made is None:
             points[site.name] = (site.dims, site.mean.copy())
         else:
@@ -63,7 +64,7 @@ def to_arviz(posterior: Fit, draws: int = 1000, seed: int = 0, *, log_likelihood
             f"to_arviz needs draws, and {posterior.inference} found points; fit with 'vb', 'gibbs' or 'nuts'"
         )
     points |= _truths(posterior)
-    coords = _coordinates(posterior)
+    coords = coordinates(posterior)
     groups = {"posterior": drawn, "constant_data": points}
     if scored:
         groups["log_likelihood"] = _log_likelihood(posterior, drawn, coords, stream)
@@ -72,26 +73,12 @@ def to_arviz(posterior: Fit, draws: int = 1000, seed: int = 0, *, log_likelihood
     for variables in groups.values():
         for name, (site_dims, array) in variables.items():
             shape = array.shape[array.ndim - len(site_dims) :]
-            dims[name] = _dim_names(site_dims, shape, coords, sizes)
+            dims[name] = dim_names(site_dims, shape, coords, sizes)
     values = {group: {n: array for n, (_, array) in named.items()} for group, named in groups.items()}
     attributes = {"method": posterior.method, "inference": posterior.inference, "library": "crowdppl"}
     used = {dim for names in dims.values() for dim in names}
     coords = {dim: names for dim, names in coords.items() if dim in used}
     return from_dict(az, values, coords, dims, attributes)
-
-
-def _draws(site: SiteResult, n: int, stream: np.random.Generator) -> tuple[str, np.ndarray] | None:
-    """Name and draws (chains, draws, *dims) of a site; None where it is a point or a set of shares."""
-    if site.family == "draws":
-        return site.name, site.arrays["draws"].copy()
-    if site.conjugate is not None:
-        return site.name, site.conjugate.sample(site.spread, n, stream)[None]
-    if site.family == "normal":
-        loc, scale = site.arrays["loc"], site.arrays["scale"]
-        at = loc + scale * stream.standard_normal((1, n, *loc.shape))
-        own = site.constrained(at)
-        return (f"{site.name}_unconstrained", at) if own is None else (site.name, own)
-    return None
 
 
 def _log_likelihood(posterior: Fit, drawn: Named, coords: dict[str, Any], stream: np.random.Generator) -> Named:
@@ -130,36 +117,6 @@ def _truths(posterior: Fit) -> Named:
     if isinstance(truth, NumberTruth):
         return {"truth_mean": (("item",), truth.mean.copy()), "truth_sd": (("item",), truth.sd.copy())}
     return {"truth_probability": (("item", "class"), truth.probabilities.copy())}
-
-
-def _coordinates(posterior: Fit) -> dict[str, Any]:
-    """Ids along the dimensions."""
-    data = posterior.data
-    sides = {"item": data.items, "annotator": data.annotators}
-    if isinstance(posterior.result.truth, NumberTruth):
-        return sides
-    return {
-        **sides,
-        "class": data.classes,
-        "truth": data.classes,
-        "label": data.answers,
-        "answer": data.answers,
-    }
-
-
-def _dim_names(
-    dims: tuple[str, ...], shape: tuple[int, ...], coords: dict[str, Any], sizes: dict[str, int]
-) -> list[str]:
-    """Names of dimensions; one that has another size elsewhere gets its size appended."""
-    out = []
-    for dim, size in zip(dims, shape, strict=True):
-        known = len(coords[dim]) if dim in coords else sizes.get(dim, size)
-        name = dim if known == size else f"{dim}_{size}"
-        if dim in coords and known > size and name not in coords:
-            coords[name] = coords[dim][:size]
-        sizes.setdefault(name, size)
-        out.append(name)
-    return out
 
 
 def from_dict(

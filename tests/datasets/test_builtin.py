@@ -88,3 +88,13 @@ def test_digits_that_cannot_be() -> None:
         digits(["hammer"])
     with pytest.raises(MethodError, match="'robot'"):
         digits(["robot"])
+
+
+def test_bluebirds_are_those_of_the_source() -> None:
+    found = crowdppl.datasets.bluebirds()
+    data, truth = found.data, found.truth
+    sizes = found.source.sizes
+    assert (data.n_items, data.n_annotators, data.n_labels, len(truth)) == tuple(sizes.values())
+    assert data.classes.tolist() == ["Blue Grosbeak", "Indigo Bunting"] and data.gold is None
+    voted = pd.Series(data.classes[np.asarray(data.votes()).argmax(1)], data.items)
+    assert (voted[truth.index] == truth).mean() == pytest.approx(1 - 0.2407, abs=5e-5)  # Zhang et al. (2016)
