@@ -99,7 +99,7 @@ class Options(TypedDict, total=False):
         repeats: what to do where an annotator labels an item again: "keep" (all count), "first" or "last"
             (one does), each with a warning that counts them; "error".
         like: annotations whose annotators, classes and answers have the same codes here; others are refused.
-        grow: whether annotators unknown to ``like`` are appended instead.
+        grow: whether annotators and classes unknown to ``like`` are appended instead.
     """
 
     classes: Iterable[Any] | None
@@ -141,7 +141,7 @@ def code_rows(rows: Rows, options: Options) -> Coded:
     known = [options.get("annotators")]
     if like is not None:
         known.insert(0, like.annotator_book)
-    grow = None if like is None else options.get("grow")
+    grow = like is not None and options.get("grow", False)
     annotators, annotator = code_ids("annotator", rows.annotator, rows, rows.annotators, known, grow)
     return Coded(items, annotators, alphabet, item, annotator, answer)
 
@@ -169,6 +169,8 @@ def _answers(rows: Rows, options: Options) -> tuple[LabelSet, np.ndarray | None]
         named = classes is not None or like is not None
         labels = encode_labels(rows.label, rows.place, named, away, rows.text)
     alphabet = read_label_set(labels, classes, away, _kind(options), informative) if like is None else like.alphabet
+    if labels is not None and like is not None and options.get("grow"):
+        alphabet = alphabet.extended(labels, rows.place, rows.text)
     return alphabet, None if labels is None else alphabet.code(labels, rows.place)
 
 

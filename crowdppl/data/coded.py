@@ -58,7 +58,7 @@ def code_ids(
     rows: Rows,
     own: Any,
     known: Sequence[Iterable[Any] | Codebook | None],
-    grow: bool | None = None,
+    grow: bool = False,
 ) -> tuple[Codebook, np.ndarray]:
     """The codebook of a column, and each row's code.
 
@@ -68,7 +68,7 @@ def code_ids(
         rows: the whole table.
         own: ids that the table has, whether or not a row does; None without.
         known: ids that options name; a codebook among them fixes which there are.
-        grow: whether unknown ids are appended to a codebook; False, not None, where nothing can be appended.
+        grow: whether unknown ids are appended to a codebook.
     """
     given = encode(column, name, rows.place)
     book = next((ids for ids in known if isinstance(ids, Codebook)), None)
@@ -83,8 +83,6 @@ def code_ids(
             given = _joined(given, ids, name, rows.place)
         return given.codebook(name)
     remedy = "append it with grow=True"
-    if grow is False:
-        remedy = "fit anew with it (annotators= lists who is to come and has no labels yet)"
     for ids in more:
         book = book.extended(ids) if grow else book
         book.require(ids, f"{name}s=", f"leave it out, or {remedy}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from itertools import pairwise
 from numbers import Real
@@ -401,6 +401,21 @@ class LabelSet:
     def classes(self) -> Codebook:
         """What the truth can be."""
         return Codebook("class", self.book.ids[: self.n_classes])
+
+    def extended(self, labels: Encoding, place: Place, text: bool) -> LabelSet:
+        """A set in which unknown labels are further classes; DataError where classes have an order."""
+        new = labels.values[Codebook("label", self.book.ids).codes(labels.values) < 0]
+        if not len(new):
+            return self
+        refuse_missing_text(labels, "label", place, self.book.ids, "leave it out", text)
+        if self.kind == "ordinal":
+            raise DataError(
+                f"the class {native(new[0])!r} is new, and its place among ordered classes is unknown; fit anew, "
+                "and list all in classes="
+            )
+        classes = self.classes.extended(new).ids
+        book = Codebook("answer", classes.append(self.book.ids[self.n_classes :]))
+        return replace(self, book=book, n_classes=len(classes))
 
     def code(self, labels: Encoding, place: Place) -> np.ndarray:
         """The answer code of each row; DataError for the first label that is no answer."""

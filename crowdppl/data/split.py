@@ -16,39 +16,59 @@ from crowdppl.data.checks import require_labels
 from crowdppl.data.coded import Coded
 from crowdppl.data.covariates import label_columns
 from crowdppl.data.features import StoredFeatures, in_columns
-from crowdppl.data.ids import place_in_rows
-from crowdppl.errors import DataError, RepeatsWarning
+from crowdppl.data.ids import native, place_in_rows
+from crowdppl.errors import DataError, RepeatsWarning, SparseDataWarning
 
 
 def align_to(old: Annotations, new: Annotations | pd.DataFrame) -> Annotations:
-    """New annotations under the codes of old ones: the same annotators, classes and answers.
+    """New annotations under the codes of old ones; annotators and classes that are new follow the known ones.
 
     New features and covariates get the old order of columns. Where new data have none, those of annotators are
-    taken from the old data, and those of items if all items are old.
+    taken from the old data if all annotators are old, and those of items likewise.
 
     Raises:
-        DataError: when an annotator, a class or a column of features or covariates is not one of the old ones,
-            features are of another shape, or there are no labels.
+        DataError: when an abstention or a column of features or covariates is not one of the old ones, a class is
+            new where classes have an order, features are of another shape, or there are no labels.
+
+    Warns:
+        SparseDataWarning: when classes are new.
     """
-    if not isinstance(new, Annotations):
-        return _with_known(old, Annotations.from_frame(new, like=old, grow=False))
-    require_labels(new.blocks)
-    pairs = ((old.annotators, new.annotators), (old.alphabet.book.ids, new.alphabet.book.ids))
-    if old.n_classes != new.n_classes or not all(a.equals(b) for a, b in pairs):
-        known: Any = {name: getattr(new, name) for name in ("items", *SIDE_INFORMATION)}
-        new = Annotations.from_frame(new.frame(), "item", "annotator", "label", like=old, grow=False, **known)
-    return _with_known(old, check_aligned(old, new))
+    if isinstance(new, Annotations):
+        require_labels(new.blocks)
+        pairs = ((old.annotators, new.annotators), (old.alphabet.book.ids, new.alphabet.book.ids))
+        if old.n_classes != new.n_classes or not all(a.equals(b) for a, b in pairs):
+            away = new.answers[np.setdiff1d(new.label_codes()[2], np.arange(new.n_classes))]
+            old.alphabet.book.require(away, "abstentions=", "name it in abstentions= of the fit's annotations")
+            known: Any = {name: getattr(new, name) for name in ("items", *SIDE_INFORMATION)}
+            new = Annotations.from_frame(new.frame(), "item", "annotator", "label", like=old, grow=True, **known)
+        new = check_aligned(old, new)
+    else:
+        new = Annotations.from_frame(new, like=old, grow=True)
+    _warn_of_new_classes(old, new)
+    return _with_known(old, new)
+
+
+def _warn_of_new_classes(old: Annotations, new: Annotations) -> None:
+    names = [repr(native(x)) for x in new.alphabet.classes.ids[old.n_classes :]]
+    if names:
+        warn(
+            f"{len(names)} of {new.n_classes} classes are new to the fit ({', '.join(names)}), which knows their "
+            "prior alone; correct the labels if they are misspelled",
+            SparseDataWarning,
+        )
 
 
 def check_aligned(old: Annotations, new: Annotations) -> Annotations:
-    """New annotations of the same annotators and answers, with the kind of classes and the abstainers of the old.
+    """New annotations under the codes of old ones, with the kind of classes and the abstainers of the old.
 
     Whoever abstained in either may abstain, so that a class that they name is evidence that they did not.
     """
-    new = replace(new, alphabet=old.alphabet)
+    tells = old.alphabet.informative
+    new = replace(new, alphabet=replace(new.alphabet, kind=old.kind, informative=tells))
     if old.abstainers is None or new.abstainers is None:
         return new
-    may, tells = torch.from_numpy(old.abstainers | new.abstainers), old.alphabet.informative
+    may = torch.from_numpy(new.abstainers.copy())
+    may[: old.n_annotators] |= torch.from_numpy(old.abstainers)
     return replace(new, blocks=[replace(block, abstainers=may, informative=tells) for block in new.blocks])
 
 
@@ -74,8 +94,10 @@ def _with_known(old: Annotations, new: Annotations) -> Annotations:
     """New annotations with side information as the old ones have it."""
     code = old.item_book.codes(new.items)
     of_items = _columns_of(old.item_covariates, new.item_covariates, None if (code < 0).any() else code)
-    every = np.arange(old.n_annotators)
-    of_annotators = _columns_of(old.annotator_covariates, new.annotator_covariates, every)
+    who = old.annotator_book.codes(new.annotators)
+    of_annotators = _columns_of(
+        old.annotator_covariates, new.annotator_covariates, None if (who < 0).any() else who
+    )
     names = label_columns(old.label_names, new.columns, place_in_rows) or new.label_names
     of_labels = replace(new, label_names=names).label_columns
     blocks = with_covariates(new.blocks, new.order, of_items, of_annotators, of_labels)

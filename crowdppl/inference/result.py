@@ -276,7 +276,8 @@ class Record:
 
     Attributes:
         items: their ids, (M,).
-        probabilities: of their truths, (M, K): what they count in sites such as the prevalence.
+        probabilities: of their truths, (M, K): what they count in sites such as the prevalence; (M, 0) of items
+            that cannot come again, because classes are new since their labels.
         votes: how many labels that name a class each of them had by then, int64 (M,).
         sites: of that fit, those of annotators and items left out: what was known of a truth before its labels.
     """
@@ -285,6 +286,15 @@ class Record:
     probabilities: np.ndarray
     votes: np.ndarray
     sites: Sites
+
+    @property
+    def closed(self) -> bool:
+        """Whether the items cannot come again."""
+        return not self.probabilities.shape[1]
+
+    def close(self) -> Record:
+        """The same items, which cannot come again."""
+        return replace(self, probabilities=self.probabilities[:, :0], sites={})
 
     def some(self, kept: np.ndarray) -> Record:
         """Those of the items that ``kept``, bool (M,), says."""

@@ -55,17 +55,24 @@ class Typical(Messenger):
         if msg["is_observed"] or is_plate(msg) or msg["infer"].get("enumerate") or msg["value"] is not None:
             return
         fn = msg["fn"]
-        shape, mean = fn.batch_shape + fn.event_shape, _mean(fn)
         if isinstance(fn, OneHot):
+            shape = fn.batch_shape + fn.event_shape
             weights = fn.log_p.exp().expand(shape).double()
             noise = torch.rand(shape, generator=self.generator, dtype=torch.float64, device=weights.device)
             mixed = weights * (0.5 + noise)
             msg["value"] = mixed / mixed.sum(-1, keepdim=True)
-        elif mean is not None and math.isfinite(float(mean.sum())):
-            msg["value"] = mean.expand(shape).detach().double()
         else:
-            transform = biject_to(fn.support)
-            msg["value"] = transform(torch.zeros(transform.inverse_shape(shape), dtype=torch.float64))
+            msg["value"] = prior_mean(fn)
+
+
+def prior_mean(fn: Any) -> Tensor:
+    """The mean of a prior, or the middle of its space where it has none that is known, (*batch, *event)."""
+    shape, mean = fn.batch_shape + fn.event_shape, _mean(fn)
+    if mean is not None and math.isfinite(float(mean.sum())):
+        return mean.expand(shape).detach().double()
+    transform = biject_to(fn.support)
+    out: Tensor = transform(torch.zeros(transform.inverse_shape(shape), dtype=torch.float64))
+    return out
 
 
 def _mean(fn: Any) -> Tensor | None:

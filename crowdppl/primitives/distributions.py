@@ -97,6 +97,11 @@ class OneHot(TorchDistribution):
         shape = log_p.shape[:-1] if batch_shape is None else batch_shape
         super().__init__(shape, log_p.shape[-1:], validate_args=False)
 
+    @property
+    def mean(self) -> Tensor:
+        """The shares of the weights."""
+        return self.log_p.softmax(-1)
+
     def log_prob(self, value: Tensor) -> Tensor:
         """``sum of value * log_p``; linear, so that an expected one-hot vector gives the expected value."""
         return (value * self.log_p).sum(-1)

@@ -250,6 +250,12 @@ def _permutation(value: Any, place: str, sizes: Sizes) -> None:
         raise refusal(place, shown(value), f"the numbers from 0 to {sizes['K'] - 1} in some order")
 
 
+def _record_shares(value: Any, place: str, sizes: Sizes) -> None:
+    """Shares of the classes of each item, or of none."""
+    none = isinstance(value, np.ndarray) and value.shape[-1:] == (0,)
+    numbers(["M", 0] if none else "M K", low=0, shares=True)(value, place, sizes)
+
+
 def _row_shape(value: Any, place: str, sizes: Sizes) -> None:
     """The shape of a row of stored features, a stand-in of which fits in memory."""
     each(list, plain(int))(value, place, sizes)
@@ -343,7 +349,7 @@ RESULT = parts(
 RECORD = parts(
     Record,
     items=ids("M"),
-    probabilities=numbers("M K", low=0, shares=True),
+    probabilities=_record_shares,
     votes=numbers("M", "iuf", 0),
     sites=SITES,
 )

@@ -34,8 +34,9 @@ def update(posterior: Fit, new_labels: Annotations | pd.DataFrame, **options: An
     """The posterior after more labels: the old one is the prior of vb on the new labels.
 
     An item that had labels before keeps its old evidence and gold, and counts once; a label that the fit had
-    already counts again, with a ``RepeatsWarning``. The result holds the items of the new labels. Networks do not
-    learn. Of corrected probabilities, each method learns, and weights, discounts and map stay.
+    already counts again, with a ``RepeatsWarning``. Annotators and classes that are new begin at the model's prior,
+    given what the fit learned of it. The result holds the items of the new labels. Networks do not learn. Of
+    corrected probabilities, each method learns, and weights, discounts and map stay.
 
     Args:
         new_labels: annotations, or a table with one label a row.
@@ -43,8 +44,10 @@ def update(posterior: Fit, new_labels: Annotations | pd.DataFrame, **options: An
 
     Raises:
         MethodError: when the fit was not made by vb, an option is none of ``fit``'s, annotators' history comes with
-            the new labels, or items come again whose truths enter a site that is not conjugate.
-        DataError: when an annotator or a class is not one of this fit, or features are missing or differ.
+            the new labels, items come again whose truths enter a site that is not conjugate, or the method does not
+            take what is new.
+        DataError: when an abstention is not one of this fit, a class is new where classes have an order, or
+            features are missing or differ.
         KeyboardInterrupt: when Ctrl-C stops the fit of one of several methods.
 
     Examples:
@@ -63,7 +66,7 @@ def update(posterior: Fit, new_labels: Annotations | pd.DataFrame, **options: An
     history, old = getattr(new_labels, "history", None), posterior.data.history
     if history is not None and (old is None or not np.array_equal(history.cpu(), old.cpu())):
         raise MethodError("history= of new labels is not used, as the old fit is the prior; give it to that fit")
-    new = _with_old_gold(posterior.data, align_to(posterior.data, new_labels))
+    new = _with_old_gold(posterior.data, _aligned(posterior, new_labels))
     warn_of_repeats(posterior.data, new)
     updated = members_after(posterior, lambda fit: fits.update(fit, new, **options))
     correction = posterior.correction
@@ -99,6 +102,17 @@ def refitted(posterior: Fit, left: Annotations) -> Fit:
     return averaged(members_after(posterior, lambda fit: refit(fit, left)), posterior.correction)
 
 
+def _aligned(posterior: Fit, new: Annotations | pd.DataFrame) -> Annotations:
+    """New annotations under the codes of a fit; MethodError for new classes where probabilities are mapped."""
+    data, correction = align_to(posterior.data, new), posterior.correction
+    if data.n_classes > posterior.data.n_classes and correction is not None and correction.truth_map is not None:
+        raise MethodError(
+            f"probabilities are mapped to {correction.gold} known truths, none of a class that is new; fit anew to "
+            "all labels, or use posterior.uncorrected()"
+        )
+    return data
+
+
 def _with_old_gold(old: Annotations, new: Annotations) -> Annotations:
     """New annotations with gold of the fit, where they have none."""
     if old.gold_codes is None:
@@ -114,10 +128,11 @@ def _with_old_gold(old: Annotations, new: Annotations) -> Annotations:
 
 
 def predict(posterior: Fit, new_data: Annotations | pd.DataFrame) -> pd.DataFrame:
-    """Truth probabilities of new items from labels by annotators of this fit, whose parameters stay.
+    """Truth probabilities of new items from their labels; what the fit knows of annotators stays.
 
-    Labels that an item had in the fit do not count; ``update`` keeps them. The probabilities of a corrected
-    posterior are corrected alike.
+    Annotators and classes that the fit does not have count by the mean of the model's prior, given what the fit
+    learned of it. Labels that an item had in the fit do not count; ``update`` keeps them. The probabilities of a
+    corrected posterior are corrected alike.
 
     Args:
         new_data: annotations, or a table with one label a row.
@@ -126,7 +141,9 @@ def predict(posterior: Fit, new_data: Annotations | pd.DataFrame) -> pd.DataFram
         DataFrame of the new items x classes.
 
     Raises:
-        DataError: when an annotator or a class is not one of this fit, or features differ in columns or shape.
+        MethodError: when the method does not take annotators or classes that are new.
+        DataError: when an abstention is not one of this fit, a class is new where classes have an order, or
+            features differ in columns or shape.
         KeyboardInterrupt: at Ctrl-C while sites of single items (a difficulty) are fitted to the new ones.
 
     Warns:
@@ -143,7 +160,7 @@ def predict(posterior: Fit, new_data: Annotations | pd.DataFrame) -> pd.DataFram
         47     0.10  0.10  0.70  0.10
     """
     require_classes(posterior, "predict")
-    new, correction = align_to(posterior.data, new_data), posterior.correction
+    new, correction = _aligned(posterior, new_data), posterior.correction
     found = {name: fits.predict(fit, new) for name, fit in members(posterior).items()}
     mixed = found[posterior.method] if correction is None else corrected(correction, found, new)
     return pd.DataFrame(mixed, index=new.items, columns=new.classes)

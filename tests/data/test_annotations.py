@@ -171,6 +171,12 @@ def test_new_data_under_old_codes(frame: pd.DataFrame) -> None:
     grown = Annotations.from_arrays(["new", "new"], [111, 5], ["emu", "cat"], like=old, grow=True)
     assert grown.annotators.tolist() == [*old.annotators, 5]
     assert grown.frame().annotator.tolist() == [111, 5]
+    grown = Annotations.from_arrays(["new", "x"], [111, 111], ["yak", "?"], like=old, grow=True)
+    assert grown.answers.tolist() == [*old.classes, "yak", "?"] and grown.frame().label.tolist() == ["yak", "?"]
+    for label, kind in ((" ", "nominal"), ("yak", "ordinal")):
+        like = Annotations.from_frame(frame, classes=old.classes, abstentions=["?"], kind=kind)
+        with pytest.raises(DataError, match="missing|order"):
+            Annotations.from_arrays(["x"], [111], [label], like=like, grow=True)
 
 
 def test_a_design_has_rows_and_no_labels() -> None:

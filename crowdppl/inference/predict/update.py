@@ -16,7 +16,7 @@ from crowdppl.core.devices import device_or_cpu, seeded
 from crowdppl.core.validation import warn
 from crowdppl.data.annotations import Annotations, labels_given
 from crowdppl.data.blocks import Block
-from crowdppl.data.ids import Codebook
+from crowdppl.data.ids import Codebook, native
 from crowdppl.data.split import keep
 from crowdppl.errors import ConvergenceWarning, MethodError
 from crowdppl.inference.density import trace_sites
@@ -25,6 +25,7 @@ from crowdppl.inference.engines import fit_model
 from crowdppl.inference.gaussians import base_draws
 from crowdppl.inference.loop import iterate
 from crowdppl.inference.options import SESSION, FitOptions, Options, options_from
+from crowdppl.inference.predict.newcomers import at_prior_mean, with_newcomers
 from crowdppl.inference.predict.priors import PosteriorAsPrior
 from crowdppl.inference.problem import Problem, build_problem, without_validation
 from crowdppl.inference.result import Fit, Record, SiteResult, Sites, UpdateState
@@ -84,6 +85,7 @@ def update(posterior: Fit, data: Annotations, **options: Any) -> Fit:
     for name in sorted(REMEDIES.keys() & options.keys()):
         raise MethodError(f"update takes no {name}=: {REMEDIES[name]}")
     chosen = options_from(cast(FitOptions, {**vars(options_of(posterior)), **options}))
+    posterior = with_newcomers(posterior, data)
     with without_validation(chosen.device):
         memory = _update_state(posterior, data, chosen)
     evidence = torch.from_numpy(memory.said_of(data))
@@ -99,7 +101,7 @@ def _update_state(posterior: Fit, data: Annotations, options: Options) -> Update
     the update counts them once: exactly where a site depends on items through the truth alone; else, as for
     subtypes of a class, in expectation, but never below the model's prior.
     """
-    old, memory = posterior.data, posterior.memory
+    old, memory, more = posterior.data, posterior.memory, data.n_classes > posterior.data.n_classes
     shared = {n: s for n, s in posterior.result.sites.items() if "item" not in s.dims}
     for site in shared.values():
         site.weight()  # computed now: what is still to be computed would keep all earlier data
@@ -114,6 +116,11 @@ def _update_state(posterior: Fit, data: Annotations, options: Options) -> Update
     for record in (own, *(() if memory is None else memory.records)):
         code = Codebook("item", record.items).codes(data.items)
         again = np.flatnonzero(code >= 0)
+        if len(again) and (more or record.closed):
+            raise MethodError(
+                f"item {native(data.items[again[0]])!r} of an earlier fit comes again, and classes are new since "
+                "then, of which its labels were not asked; fit anew to all labels"
+            )
         if len(again):
             shares, sites = record.probabilities[code[again]], {**shared, **record.sites}
             evidence[again] = returning.evidence(again, shares, sites)
@@ -121,8 +128,10 @@ def _update_state(posterior: Fit, data: Annotations, options: Options) -> Update
         absent = np.ones(len(record.items), bool)
         absent[code[again]] = False
         if absent.any():
-            records.append(record.some(absent))
-    labels = labels_given(old) + (0 if memory is None else memory.labels)
+            kept = record.some(absent)
+            records.append(kept.close() if more else kept)
+    labels = np.zeros(data.n_annotators, np.int64)
+    labels[: old.n_annotators] = labels_given(old) + (0 if memory is None else memory.labels)
     return UpdateState(returning.without_counts(shared), data.items, evidence, votes, labels, tuple(records))
 
 
@@ -200,25 +209,28 @@ class _ReturningItems:
 def predict(posterior: Fit, data: Annotations) -> np.ndarray:
     """Truth probabilities (N, K) of the items of ``data``, in its codebook order; shared sites stay fixed.
 
-    Sites of single items (a difficulty) are fitted to the new items.
+    Sites of single items (a difficulty) are fitted to the new items. Annotators and classes that the fit does not
+    have are at the mean of their prior.
 
     Raises:
+        MethodError: when the model does not take what is new.
         KeyboardInterrupt: at Ctrl-C while they are.
     """
-    options = options_of(posterior)
+    options, grown = options_of(posterior), with_newcomers(posterior, data)
     with without_validation(options.device):
         problem = build_problem(posterior.model, data, options)
-        stored = posterior.result.sites
+        stored = grown.result.sites
+        known = partial(at_prior_mean, problem, posterior.result.sites, stored)
         shared = [n for n, s in problem.sites.items() if not s.local]
         # Draws of prior parameters would only add noise: given the sites below them, labels do not depend on them.
         independent = all(stored[n].independent for n in shared if problem.sites[n].kind != "hyper")
         if len(shared) < len(problem.sites):
-            out = _with_local_sites(problem, posterior, center_of(problem, stored, shared))
+            out = _with_local_sites(problem, posterior, known(center_of(problem, stored, shared)))
         elif independent:
-            out = truth_at(problem, center_of(problem, stored, shared), None)
+            out = truth_at(problem, known(center_of(problem, stored, shared)), None)
         else:
             stream = options.generator(9)
-            out = truth_over(problem, draws_of(problem, stored, data.order, PREDICTIVE_DRAWS, stream)).mean
+            out = truth_over(problem, known(draws_of(problem, stored, data.order, PREDICTIVE_DRAWS, stream))).mean
     result = np.empty_like(out)
     result[data.order] = out
     return result

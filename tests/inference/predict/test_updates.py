@@ -35,17 +35,6 @@ def halves(data: Annotations) -> tuple[np.ndarray, Posterior]:
     return first, crowdppl.fit("bayes_dgc", keep(data, first), inference="vb", seed=0, settings=QUICK)
 
 
-def test_a_stranger_is_refused_with_a_way_out_that_is_there() -> None:
-    posterior = crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="vb", seed=0)
-    table = pd.DataFrame({"item": [46, 46], "annotator": ["1", "nobody"], "label": [1, 2]})
-    for asked in (posterior.predict, posterior.update):
-        with pytest.raises(DataError, match="fit anew"):
-            asked(table)
-    with pytest.raises(DataError, match="grow=True"):
-        Annotations.from_frame(table, like=posterior.data)
-    assert Annotations.from_frame(table, like=posterior.data, grow=True).n_annotators == 6
-
-
 @pytest.mark.filterwarnings("always::crowdppl.errors.RepeatsWarning")
 def test_labels_that_the_fit_has_are_warned_of() -> None:
     table = pd.DataFrame({"item": [1, 2, 3, 3], "annotator": list("xxxy"), "label": [0, 1, 1, 1]})

@@ -1,0 +1,151 @@
+"""Annotators and classes that a fit has not seen: what the model's prior says of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import torch
+from pyro.poutine.messenger import Messenger
+from torch import Tensor
+
+from crowdppl.core.devices import seeded
+from crowdppl.data.annotations import Annotations
+from crowdppl.data.blocks import Block
+from crowdppl.errors import MethodError
+from crowdppl.inference.problem import Problem, model_sites, without_validation
+from crowdppl.inference.result import Fit, OnDemand, SiteResult, Sites
+from crowdppl.inference.sites import Site
+from crowdppl.inference.starts import prior_mean
+from crowdppl.networks.outputs import networks_of
+from crowdppl.primitives.model import Model
+
+PRIOR_DRAWS = 1_000
+"""Draws of a prior that is no Gaussian, to which one is matched."""
+
+
+def with_newcomers(posterior: Fit, data: Annotations) -> Fit:
+    """The fit as if the annotators and classes of ``data`` had all been there, some of them without a label.
+
+    What is new of a site stands at its prior, given the mean of all else; of a site that was counted, a new class
+    adds its part of the prior.
+
+    Raises:
+        MethodError: when the model does not take them, or a class is new and a site was not counted.
+    """
+    old, stored = posterior.data, posterior.result.sites
+    if (old.n_annotators, old.n_classes) == (data.n_annotators, data.n_classes):
+        return posterior
+    if data.n_classes > old.n_classes and networks_of(posterior.model):
+        raise _refusal(posterior, data, f"its network tells {old.n_classes} apart")
+    try:
+        known = model_sites(posterior.model, data)
+    except MethodError as error:
+        raise _refusal(posterior, data, str(error)) from error
+    sites = dict(stored)
+    with without_validation("cpu"), seeded(0):
+        after, before = _priors(posterior.model, data, stored), _priors(posterior.model, old, stored)
+        for name, prior in after.priors.items():
+            if after.means[name].shape != stored[name].mean.shape:
+                _require_growth(posterior, data, stored[name], after.means[name].shape)
+                now = _with_larger_prior(stored[name], prior, before.priors[name])
+                sites[name] = _grown(now, prior, after.means[name], known[name])
+    return replace(posterior, result=replace(posterior.result, sites=sites))
+
+
+def at_prior_mean(problem: Problem, old: Sites, new: Sites, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Values of sites in which all that ``old`` ones do not have is at its mean, over which labels average it."""
+    out = dict(values)
+    for name, x in values.items():
+        if old[name].mean.shape != new[name].mean.shape:
+            mean = problem.sites[name].leaf(torch.from_numpy(new[name].mean).to(x))
+            front = _front(problem.sites[name].leaf(torch.from_numpy(old[name].mean)).shape)
+            out[name] = mean.expand(x.shape).clone()
+            out[name][front] = x[front]
+    return out
+
+
+@dataclass(eq=False)
+class _PriorMeans(Messenger):
+    """Puts each shared site at its posterior mean, and what the posterior does not have of it at the prior's."""
+
+    sites: Sites
+    priors: dict[str, Any] = field(default_factory=dict)
+    means: dict[str, np.ndarray] = field(default_factory=dict)
+
+    def _pyro_sample(self, msg: dict[str, Any]) -> None:
+        stored = self.sites.get(msg["name"])
+        if stored is not None and "item" not in stored.dims:
+            mean = _beside(stored.mean, prior_mean(msg["fn"]).numpy())
+            self.priors[msg["name"]], self.means[msg["name"]] = msg["fn"], mean
+            msg["value"] = torch.from_numpy(mean)
+
+
+def _priors(model: Model, data: Annotations, sites: Sites) -> _PriorMeans:
+    """Priors on one item of some data, without annotators' history, which was counted."""
+    block: Block = data.blocks[0].subset(np.arange(1), 1.0)
+    with _PriorMeans(sites) as found:
+        model.model(replace(block, history=None))
+    return found
+
+
+def _require_growth(posterior: Fit, data: Annotations, site: SiteResult, shape: tuple[int, ...]) -> None:
+    """Refuses a site that grows by more than annotators or, where it is a sum of prior and counts, classes."""
+    old = posterior.data
+    grown = {pair for pair in zip(site.mean.shape, shape, strict=True) if pair[0] != pair[1]}
+    people, classes = {(old.n_annotators, data.n_annotators)}, {(old.n_classes, data.n_classes)}
+    if grown - (people | classes if site.conjugate is not None else people - classes):
+        why = "" if site.conjugate is not None else ", and holds no counts to which a prior could be added"
+        raise _refusal(posterior, data, f"site {site.name!r} is of shape {site.mean.shape}, not {shape}{why}")
+
+
+def _refusal(posterior: Fit, data: Annotations, why: str) -> MethodError:
+    old = posterior.data
+    more = {"annotators": data.n_annotators - old.n_annotators, "classes": data.n_classes - old.n_classes}
+    new = " and ".join(f"{what} that are new ({n})" for what, n in more.items() if n)
+    return MethodError(
+        f"{posterior.method} by {posterior.inference} refuses {new}: {why}; fit anew to all labels, or leave out "
+        "those of what is new"
+    )
+
+
+def _with_larger_prior(site: SiteResult, after: Any, before: Any) -> SiteResult:
+    """A site that was counted under one prior, as if it had been under another, larger one; any other as it is."""
+    if site.conjugate is None:
+        return site
+    new, old = (site.conjugate.natural(prior).numpy() for prior in (after, before))
+    moved = new[_front(old.shape)] - old
+    return site.with_parameter(site.parameter + moved) if moved.any() else site
+
+
+def _grown(site: SiteResult, prior: Any, mean: np.ndarray, known: Site) -> SiteResult:
+    """A site with what is new at its prior."""
+    if site.conjugate is not None:
+        known_rows = site.weight
+
+        def weight() -> np.ndarray | None:
+            return None if (found := known_rows()) is None else _beside(found, np.ones(mean.shape[:-1]))
+
+        grown = site.with_parameter(_beside(site.parameter, site.conjugate.natural(prior).numpy()))
+        return replace(grown, weight=OnDemand(weight))
+    key = {"point": "value", "normal": "mean", "onehot": "probability", "draws": "draws"}[site.family]
+    more = {key: mean}
+    if site.family == "normal":
+        free = known.transform.inv(prior.sample((PRIOR_DRAWS,)))
+        more |= {"loc": free.mean(0).numpy(), "scale": free.std(0).numpy()}
+    return replace(site, arrays={name: _beside(site.arrays[name], x) for name, x in more.items()})
+
+
+def _front(shape: tuple[int, ...]) -> tuple[Any, ...]:
+    """The first entries of the last dimensions."""
+    return (..., *(slice(n) for n in shape))
+
+
+def _beside(known: np.ndarray, rest: np.ndarray) -> np.ndarray:
+    """``rest`` (*dims) with ``known`` (..., *fewer) as the first entries of each dimension."""
+    lead = known.ndim - rest.ndim
+    out = np.broadcast_to(rest, known.shape[:lead] + rest.shape).copy()
+    out[_front(known.shape[lead:])] = known
+    return out
