@@ -2,13 +2,15 @@
 
     prevalence        ~ Dirichlet(1 + prevalence_strength)         (K)
     mean[k]           ~ Normal(0, tau^-1/2)                        (K, M)
-    confusion[a, k]   ~ Dirichlet(1 + prior_strength * row(k))     (A, K, K), or of a coin
+    ability[a]        ~ Dirichlet(1 + prior_strength * coin)       (A, 2), or confusion rows as in
+                        bayesian_dawid_skene                       (A, K, K)
     truth[i]          ~ Categorical(prevalence)                    (N)
     embedding[i]      ~ Normal(mean[truth[i]], 1), embedding = network(features), observed    (N, M)
-    label[i, a]       ~ Categorical(confusion[a, truth[i]])
+    label[i, a]       = truth[i] with probability ability[a, 0], else another class evenly;
+                        its likelihood counts to the power likelihood_power
 
 ``meta_fit`` trains the network through steps of EM, on tasks of known classes with simulated annotators. Without
-features the method is bayesian_dawid_skene under this prior.
+features the method is one_coin under this prior. As published are ``coins=False, likelihood_power=1, steps=3``.
 """
 
 from __future__ import annotations
@@ -51,14 +53,14 @@ class MetaEm:
 
     embedding: nn.Module | None = None
     widths: Sequence[int] = (128, 64)
-    steps: cp.Count = 3
+    steps: cp.Count = 6
     tau: cp.NotNegative = 0.3
     prevalence: Literal["learned", "uniform"] = "learned"
     prevalence_strength: cp.NotNegative = 100.0
-    coins: bool = False
+    coins: bool = True
     prior_strength: cp.Positive = 4.0
     prior_accuracy: cp.Share | None = None
-    likelihood_power: cp.Positive = 1.0
+    likelihood_power: cp.Positive = 0.5
     weights: Mapping[str, Tensor] | None = field(default=None, repr=False, compare=False)
 
     card: ClassVar[cp.Card] = cp.Card(

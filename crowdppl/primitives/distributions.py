@@ -20,8 +20,9 @@ class Categorical(TorchDistribution):
     """A class drawn with the given log-probabilities, which are not renormalised.
 
     Args:
-        log_p: (..., K), normalised or not; minus infinity rules a class out.
-        batch_shape: by default that of ``log_p``. Expansion is lazy.
+        logits: log-probabilities (..., K), normalised or not; minus infinity rules a class out. The name is Pyro's,
+            whose ``compute_marginals`` gives them.
+        batch_shape: by default that of ``logits``. Expansion is lazy.
 
     Examples:
         >>> import torch
@@ -32,9 +33,14 @@ class Categorical(TorchDistribution):
     arg_constraints: ClassVar[dict[str, Any]] = {}
     has_enumerate_support = True
 
-    def __init__(self, log_p: Tensor, batch_shape: torch.Size | None = None) -> None:
-        self.log_p = log_p
-        super().__init__(log_p.shape[:-1] if batch_shape is None else batch_shape, validate_args=False)
+    def __init__(self, logits: Tensor, batch_shape: torch.Size | None = None) -> None:
+        self.log_p = logits
+        super().__init__(logits.shape[:-1] if batch_shape is None else batch_shape, validate_args=False)
+
+    @property
+    def probs(self) -> Tensor:
+        """Probabilities of the classes, (..., K), normalised."""
+        return self.log_p.softmax(-1)
 
     @property
     def support(self) -> Any:

@@ -75,11 +75,12 @@ EXPLAINED = (
     f"{LABELME_STEPS} on LabelMe; all networks have the same layers, first weights, tasks and rate, and "
     "prototypes get more steps, to take as long. Prototypes are means of the embeddings of items with the label "
     "that majority vote, Dawid-Skene or one coin gives, in meta-training too, unless it says clean training "
-    "(known classes there) or known classes (in tasks too). Query items in the fit: meta_em with the query "
+    "(known classes there) or known classes (in tasks too). Query items in the fit: with the query "
     f"items among the items, {LOOKS} steps of EM. Refined: prototypes with {LOOKS} refinements by soft k-means "
-    "(Ren et al. 2018) on query items. One coin: meta_em with coins=True; tempered: with likelihood_power=.5 "
-    "and six steps, too. Settings were chosen on classes held out among those to learn from. ahead: lead of "
-    "meta_em, with the standard error over splits. Log score: lower is better."
+    "(Ren et al. 2018) on query items. As published: meta_em with confusion matrices, "
+    "labels of full weight and three steps; one coin: with coins, too; meta_em: its defaults, coins, half weight "
+    "and six steps. Settings were chosen on classes held out among those to learn from. ahead: lead of "
+    "the first column, with the standard error over splits. Log score: lower is better."
 )
 LEADS = (
     "How far meta_em is ahead, in points, of prototypes that know as much: on the labelled items alone of those "

@@ -225,9 +225,8 @@ def learned() -> Any:
 def hit(model: Any, tasks: Tasks, places: Any = None) -> float:
     """Share of query items that are told right."""
     places = places or model.setup(tasks.annotations()).embedding.places
-    rows = crowdppl.primitives.diagonal_prior(3, model.prior_strength, model.prior_accuracy).expand(
-        tasks.n_annotators, -1, -1
-    )
+    prior = crowdppl.primitives.diagonal_prior(3, model.prior_strength, model.prior_accuracy, model.coins)
+    rows = prior.expand(tasks.n_annotators, -1, -1)
     with torch.no_grad():
         found: UnrolledEM = model.em(places(tasks.support), tasks.item, tasks.annotator, tasks.label, rows)
         return float((found.log_shares(places(tasks.query)).argmax(-1) == tasks.asked).double().mean())
@@ -243,7 +242,8 @@ def test_the_model_has_the_density_of_the_steps() -> None:
     """log p(labels, embeddings | parameters) + log-priors, at parameters that two steps of EM found."""
     data = worlds()[1].draw(1, 2).annotations()
     with double():
-        posing = posed(replace(learned(), tau=0.5, prevalence_strength=9.0), data)
+        rows = {"coins": False, "likelihood_power": 1.0}
+        posing = posed(replace(learned(), tau=0.5, prevalence_strength=9.0, **rows), data)
         model: Any = posing.model
         block, k = posing.blocks[0], 3
         c = crowdppl.primitives.diagonal_prior(k, model.prior_strength).expand(3, -1, -1)
@@ -334,11 +334,19 @@ def test_nothing_is_fitted_to_features_before_meta_training() -> None:
             crowdppl.fit(learned(), data, inference=engine)
 
 
-def test_without_features_it_is_bayesian_dawid_skene() -> None:
+ROWS = {"prevalence": "uniform", "prior_strength": 3 + 4.0, "prior_accuracy": (1 + 4 * 2 / 3) / 7}
+COIN = {"prevalence": "uniform", "right": 1 + 4 * 2 / 3, "wrong": 1 + 4 / 3}
+"""Flat priors and the 4 pseudo-counts of meta_em."""
+
+
+@pytest.mark.parametrize(
+    ("coins", "other", "settings"), [(False, "bayesian_dawid_skene", ROWS), (True, "one_coin", COIN)]
+)
+def test_without_features_it_is_another_method(coins: bool, other: str, settings: dict[str, Any]) -> None:
     data = crowd(40, 5, 3, 4, seed=3)
-    one = crowdppl.fit("meta_em", data, tolerance=1e-13, settings={"prevalence": "uniform"})
-    settings = {"prevalence": "uniform", "prior_strength": 3 + 4.0, "prior_accuracy": (1 + 4 * 2 / 3) / 7}
-    two = crowdppl.fit("bayesian_dawid_skene", data, inference="em", tolerance=1e-13, settings=settings)
+    how = {"prevalence": "uniform", "likelihood_power": 1.0, "coins": coins}
+    one = crowdppl.fit("meta_em", data, tolerance=1e-13, settings=how)
+    two = crowdppl.fit(other, data, inference="em", tolerance=1e-13, settings=settings)
     np.testing.assert_allclose(one.probabilities(), two.probabilities(), atol=1e-9)
     assert one.model.classifier({}) is None  # type: ignore[attr-defined]
 

@@ -40,7 +40,7 @@ SPECIAL: dict[str, tuple[str, str, dict[str, Any]]] = {
         "vb",
         {"prevalence": "uniform", "prior_strength": 3.0, "prior_accuracy": 0.6},
     ),
-    "coins": ("meta_em", "em", {"coins": True, "likelihood_power": 0.5}),
+    "published": ("meta_em", "em", {"coins": False, "likelihood_power": 1.0, "steps": 3}),
     **{form: ("crowd_layer", "svi", {"form": form, **LEARNING}) for form in ("VW", "VB", "VW+B")},
     "penalised": ("coin_net", "svi", {"form": "penalised", **LEARNING}),
     "W": ("geo_crowdnet", "svi", {"volume": "W", **LEARNING}),

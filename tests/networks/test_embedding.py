@@ -73,7 +73,7 @@ def test_the_default_embedding_takes_images(tmp_path: Path) -> None:
 
 
 def test_without_a_prior_of_the_means_they_are_plain_averages() -> None:
-    trained = method(tau=0.0).meta_fit(worlds()[0], iterations=2)
+    trained = method(tau=0.0, coins=False, likelihood_power=1.0).meta_fit(worlds()[0], iterations=2)
     found = crowdppl.fit(trained, data(), tolerance=1e-14)
     block = found.data.as_block()
     with torch.no_grad():
