@@ -113,6 +113,11 @@ def names() -> list[str]:
     return sorted({*_registered, *_zoo_names(), *_of_packages()})
 
 
+def names_for(kind: str) -> list[str]:
+    """Names of the methods that take labels of a kind, sorted."""
+    return [name for name, model in _loaded(names()) if (card := _card_of(model)) is None or card.takes(kind)]
+
+
 def name_of(model: object) -> str | None:
     """The registered name of a model's class, or None."""
     cls = type(model)
@@ -123,7 +128,7 @@ def name_of(model: object) -> str | None:
 
 
 def zoo(columns: Mapping[str, Callable[[Model], str]] | None = None, *, engines: bool = True) -> pd.DataFrame:
-    """All methods as a table: title, reference, settings, and a column an engine.
+    """All methods as a table: title, kind of labels, reference, settings, and a column an engine.
 
     An engine's cell is "exact", "mean-field", "gradient", or why it refuses, with default settings. A method that
     cannot be loaded is left out with a warning.
@@ -148,11 +153,12 @@ def zoo(columns: Mapping[str, Callable[[Model], str]] | None = None, *, engines:
         row = {
             "method": name,
             "title": card.title if card else type(model).__name__,
+            "kind": card.kind if card else "nominal",
             "reference": card.reference if card else "",
             "settings": _settings(type(model)),
         }
         rows.append(row | {column: cell(model) for column, cell in columns.items()})
-    header = ["method", "title", "reference", "settings", *columns]
+    header = ["method", "title", "kind", "reference", "settings", *columns]
     return pd.DataFrame(rows, columns=header).set_index("method")
 
 
@@ -199,8 +205,11 @@ def _engine_columns() -> dict[str, Callable[[Model], str]]:
     from crowdppl.datasets import anaesthetists
     from crowdppl.inference.engines import ENGINES, engine_support
 
-    data = anaesthetists()
-    return {engine: partial(engine_support, data=data, engine=engine) for engine in ENGINES}
+    def support(model: Model, engine: str) -> str:
+        card = _card_of(model)
+        return engine_support(model, anaesthetists(card.kind if card else "nominal"), engine)
+
+    return {engine: partial(support, engine=engine) for engine in ENGINES}
 
 
 def _find(name: str) -> type[Any]:

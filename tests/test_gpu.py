@@ -24,7 +24,7 @@ from tests.networks.test_networks import clouds
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")]
 
-METHODS = registry.names()
+METHODS = registry.names_for("nominal")
 # majority_vote has a network only where it is given one.
 NETWORKS = [x for x in METHODS if hasattr(crowdppl.method(x), "training") and x != "majority_vote"]
 # What is dropped out differs between devices; all else of training does not.

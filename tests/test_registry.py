@@ -160,9 +160,10 @@ def test_the_zoo_is_a_table(methods: Path) -> None:
         table = registry.zoo({"cap": lambda model: str(getattr(model, "cap", "-"))}, engines=False)
     assert table.index.name == "method"
     assert table.T.to_dict() == {
-        "bare": {"title": "Bare", "reference": "", "settings": "none", "cap": "-"},
+        "bare": {"title": "Bare", "kind": "nominal", "reference": "", "settings": "none", "cap": "-"},
         "one_coin": {
             "title": "One coin",
+            "kind": "nominal",
             "reference": "somebody, 1999",
             "settings": "prevalence='uniform', cap=10",
             "cap": "10",

@@ -212,7 +212,8 @@ def zoo(name: Annotated[str | None, typer.Argument(help="A method; by default al
     from crowdppl.primitives.model import card_of
 
     model = registry.method(name)
-    card, data = card_of(model), anaesthetists()
+    card = card_of(model)
+    data = anaesthetists("nominal" if card is None else card.kind)
     parts: dict[str, Any] = {
         "method": name,
         **registry.zoo(engines=False).loc[name],
@@ -230,7 +231,7 @@ def zoo(name: Annotated[str | None, typer.Argument(help="A method; by default al
 @arguments.reading("item", "label", "format", "delimiter", "encoding")
 def evaluate(
     result: Annotated[Path, typer.Argument(help="Folder that `crowdppl fit` wrote.")],
-    truth: Annotated[Path, typer.Argument(help="File with the true class of items, an item a row.")],
+    truth: Annotated[Path, typer.Argument(help="File with the truth of items, an item a row.")],
     bootstrap: arguments.Bootstrap = 1000,
     **given: Any,
 ) -> None:

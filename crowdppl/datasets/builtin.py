@@ -46,11 +46,14 @@ DIGITS_CROWD = {
 }
 
 
-def anaesthetists() -> Annotations:
+def anaesthetists(kind: str = "nominal") -> Annotations:
     """Five anaesthetists judge the fitness of 45 patients for a general anaesthetic, in 4 classes.
 
     Observer "1" saw every case three times, so that two of the three labels are repeats, all of which count.
     Items are patients 1 to 45, classes are 1 to 4. There is no gold.
+
+    Args:
+        kind: of the labels, which are grades: "nominal", "ordinal", or "real" for a model of numbers.
 
     Source: Dawid and Skene (1979), Maximum likelihood estimation of observer error-rates using the EM algorithm,
     Applied Statistics 28, Table 1, doi 10.2307/2346806.
@@ -64,7 +67,7 @@ def anaesthetists() -> Annotations:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RepeatsWarning)
         return Annotations.from_arrays(
-            np.repeat(patients, len(OBSERVERS)), np.tile(OBSERVERS, len(patients)), labels.reshape(-1)
+            np.repeat(patients, len(OBSERVERS)), np.tile(OBSERVERS, len(patients)), labels.reshape(-1), kind=kind
         )
 
 

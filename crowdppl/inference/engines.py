@@ -138,11 +138,11 @@ def check_fit(model: Model, data: Annotations, inference: str) -> None:
     if not isinstance(inference, str) or inference not in (*ENGINES, "auto"):
         raise MethodError(f"inference={inference!r} is not an engine; choose from {', '.join(ENGINES)} or 'auto'")
     card = card_of(model)
-    if card is not None and (card.kind in NUMBERS or data.kind in NUMBERS) and card.kind != data.kind:
+    if card is not None and not card.takes(data.kind):
         remedy = f"read them by kind={card.kind!r}, or take a method for classes"
         if data.kind in NUMBERS:
             remedy = (
-                "cut them into classes (pandas.cut), or fit a model of numbers (crowdppl.primitives.NumberLabels)"
+                "take a method for numbers, such as 'gaussian_annotators', or cut them into classes (pandas.cut)"
             )
         raise MethodError(f"{card.title} takes labels of kind {card.kind!r}, and these are {data.kind!r}; {remedy}")
     if card is not None and data.history is not None and "history" not in card.uses:

@@ -16,6 +16,7 @@ import pyro.distributions as dist
 from crowdppl import registry
 from crowdppl.data.annotations import Annotations, require_annotations
 from crowdppl.data.features import read_stored
+from crowdppl.data.numbers import NUMBERS
 from crowdppl.errors import CrowdpplWarning, MethodError
 from crowdppl.networks.outputs import networks_of
 from crowdppl.plots.axes import DARK, LIGHT, MIDDLE, axes_or_new
@@ -70,6 +71,12 @@ def graph_of(model: Any, data: Annotations) -> ModelGraph:
     if not labels:
         raise MethodError("the model draws no labels: call crowdppl.primitives.annotate inside the plate of items")
     plates = _plates(found["plate_sample"], parents, labels)
+    card = card_of(model)
+    if card is not None and card.kind in NUMBERS:  # the truth, which is integrated out, is no site
+        above = parents.pop(labels[0])
+        own = [name for name in above if name in plates[ANNOTATORS]]
+        parents |= {card.truth: tuple(name for name in above if name not in own), labels[0]: (*own, card.truth)}
+        plates[ITEMS] = (*plates[ITEMS], card.truth)
     return ModelGraph(parents, plates, frozenset(found["observed"]) & parents.keys())
 
 
@@ -102,16 +109,14 @@ def _plates(
     return {plate: tuple(members) for plate, members in sorted(out.items(), key=lambda p: -len(p[1])) if members}
 
 
-def a_few_labels() -> Annotations:
-    """Twelve items with two features, labelled by four annotators with one of three grades."""
+def a_few_labels(kind: str = "ordinal") -> Annotations:
+    """Twelve items with two features, labelled by four annotators with one of three grades, or numbers."""
     rng = np.random.default_rng(1)
     item, annotator = np.divmod(np.arange(48), 4)
     label, features = rng.integers(3, size=48), rng.normal(size=(12, 2))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CrowdpplWarning)
-        return Annotations.from_arrays(
-            item, annotator, label, kind="ordinal", items=np.arange(12), features=features
-        )
+        return Annotations.from_arrays(item, annotator, label, kind=kind, items=np.arange(12), features=features)
 
 
 WIDTH, HEIGHT = 132.0, 92.0
@@ -304,7 +309,7 @@ def plot_model(model: str | Model, data: Annotations | None = None, *, ax: Axes 
 
     Args:
         model: a method by name, or a model.
-        data: annotations on which it is run; by default a few of three grades, with features.
+        data: annotations on which it is run; by default a few of three grades, or numbers, with features.
         ax: axes to draw on; made if absent.
 
     Raises:
@@ -317,8 +322,10 @@ def plot_model(model: str | Model, data: Annotations | None = None, *, ax: Axes 
         ['ability', 'truth', 'label']
     """
     ready = registry.resolve(model)
-    graph = graph_of(ready, a_few_labels() if data is None else require_annotations(data))
-    layout, card = arrange(graph), card_of(ready)
+    card = card_of(ready)
+    few = a_few_labels() if card is None or card.takes("ordinal") else a_few_labels(card.kind)
+    graph = graph_of(ready, few if data is None else require_annotations(data))
+    layout = arrange(graph)
     left, top, right, bottom = layout.extent()
     axes = axes_or_new(ax, (right - left) / POINTS, (bottom - top) / POINTS)
     axes.set_xlim(left, right)

@@ -25,6 +25,7 @@ from crowdppl.primitives.likelihood import (
 )
 from crowdppl.primitives.mixtures import class_blends, group_codes, through_blends
 from crowdppl.primitives.model import Card, Model
+from crowdppl.primitives.numbers import Errors, GaussianLabels, Level, Units, number_level, number_units
 from crowdppl.primitives.priors import (
     coin_counts,
     coin_prior,
@@ -43,6 +44,9 @@ __all__ = [
     "ChosenDirichlet",
     "Coin",
     "Count",
+    "Errors",
+    "GaussianLabels",
+    "Level",
     "Model",
     "NormalGamma",
     "NotNegative",
@@ -50,6 +54,7 @@ __all__ = [
     "OneHot",
     "Positive",
     "Share",
+    "Units",
     "Whole",
     "annotate",
     "annotate_numbers",
@@ -71,6 +76,8 @@ __all__ = [
     "logsumexp",
     "natural",
     "neg_log",
+    "number_level",
+    "number_units",
     "penalty",
     "plates",
     "prevalence",

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from crowdppl.core.validation import is_whole
+from crowdppl.data.numbers import NUMBERS
 from crowdppl.errors import MethodError
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ class Card:
         refused: engines that cannot fit this model although its structure would let them try, and why.
         only: the engines for which the model is made, where it is made for some; all others are refused.
         because: why they are.
+        columns: by site, the names of the numbers along its last dimension, for tables.
         uses: parts of the data beyond labels and gold that the method reads: "features", "history",
             "item_covariates", "annotator_covariates", "label_covariates". A fit without covariates is refused.
 
@@ -58,6 +60,7 @@ class Card:
     only: tuple[str, ...] = ()
     because: str = ""
     uses: tuple[str, ...] = ()
+    columns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.title.strip() or not self.reference.strip():
@@ -69,6 +72,10 @@ class Card:
             )
         if self.doi and not re.fullmatch(r"10\.\d{4,9}/\S+", self.doi):
             raise MethodError(f"the card {self.title!r} has the DOI {self.doi!r}; write it as in '10.2307/2346806'")
+
+    def takes(self, kind: str) -> bool:
+        """Whether the method takes labels of a kind: of its own, or any classes where it is for classes."""
+        return kind == self.kind or NUMBERS.keys().isdisjoint((kind, self.kind))
 
     def refusal(self, engine: str) -> str | None:
         """Why an engine is refused; None where it is not."""

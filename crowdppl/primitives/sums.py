@@ -117,7 +117,9 @@ def neg_log(u: Tensor, name: str | None = None) -> Tensor:
     return out
 
 
-def log_gaussian(constant: Tensor, linear: Tensor, precision: Tensor, name: str | None = None) -> Tensor:
+def log_gaussian(
+    constant: Tensor, linear: Tensor, precision: Tensor, name: str | None = None, spread: Tensor | float = 0.0
+) -> Tensor:
     """Integrates a real variable out of a model: log of the integral of ``exp(c + h x - P x^2 / 2)`` over all x.
 
     Such as the true value of an item with Gaussian labels: given these, its mean is ``h / P`` and its variance
@@ -128,6 +130,7 @@ def log_gaussian(constant: Tensor, linear: Tensor, precision: Tensor, name: str 
     Args:
         constant, linear, precision: c, h and P > 0, of shapes that broadcast.
         name: by which engines return the mean of x and of its square, such as those of a truth that is x.
+        spread: variance of what bears the name around x, where it is not x itself.
 
     Raises:
         MethodError: in a drawing backward pass, when the integral is used more than once, or to a power.
@@ -143,7 +146,7 @@ def log_gaussian(constant: Tensor, linear: Tensor, precision: Tensor, name: str 
     c, h, p = torch.broadcast_tensors(constant, linear, precision)
     moments = moments_probe(name, c, how)
     if moments is not None:
-        h, p = h + moments[0], p - 2 * moments[1]
+        c, h, p = c + spread * moments[1], h + moments[0], p - 2 * moments[1]
     if how.kind == "sum":
         return _gaussian_integral(c, h, p)
     out: Tensor = _DrawGaussian.apply(c, h, p, how, how.formed, name)  # type: ignore[no-untyped-call]

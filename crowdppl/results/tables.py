@@ -15,7 +15,8 @@ from crowdppl.data.annotations import Annotations, labels_given
 from crowdppl.data.tables import arrow_table
 from crowdppl.errors import MethodError
 from crowdppl.inference.predict.answers import confusion_at
-from crowdppl.inference.result import Fit, FitResult, NumberTruth
+from crowdppl.inference.result import Fit, NumberTruth
+from crowdppl.primitives.model import card_of
 from crowdppl.results import choices, intervals
 from crowdppl.results.intervals import among_named
 
@@ -334,7 +335,7 @@ def annotators(posterior: Fit, level: float = 0.95) -> pd.DataFrame:
     data, result, memory = posterior.data, posterior.result, posterior.memory
     columns: dict[str, Any] = {"labels": labels_given(data) + (0 if memory is None else memory.labels)}
     if result.tables is None:
-        return pd.DataFrame(columns | _of_annotators(result, level), index=data.annotators)
+        return pd.DataFrame(columns | _of_annotators(posterior, level), index=data.annotators)
     columns |= intervals.accuracy(result, level).columns("accuracy")
     if data.n_answers > data.n_classes:
         columns |= intervals.abstention(result, level).columns("abstention")
@@ -345,14 +346,16 @@ def annotators(posterior: Fit, level: float = 0.95) -> pd.DataFrame:
     return pd.DataFrame(columns, index=data.annotators)
 
 
-def _of_annotators(result: FitResult, level: float) -> dict[str, np.ndarray]:
+def _of_annotators(posterior: Fit, level: float) -> dict[str, np.ndarray]:
     """The sites of annotators with their intervals, a column a number."""
     columns: dict[str, np.ndarray] = {}
-    for name, site in result.sites.items():
+    card = card_of(posterior.model)
+    for name, site in posterior.result.sites.items():
         if site.dims[:1] == ("annotator",):
             found = intervals.of_site(site, level)
+            known = {} if card is None else dict(enumerate(card.columns.get(name, ())))
             for at in np.ndindex(found.mean.shape[1:]):
-                own = "_".join(map(str, (name, *at)))
+                own = known.get(at[-1] if at else -1, "_".join(map(str, (name, *at))))
                 columns |= found.at(slice(None), *at).columns(own)
     return columns
 

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TypedDict, Unpack
 
+from crowdppl.data.numbers import NUMBERS
 from crowdppl.errors import MethodError
 from crowdppl.inference.engines import ENGINES
 from crowdppl.primitives.model import Model
@@ -25,30 +26,36 @@ from crowdppl.testing.fixtures import Columns, Renamed, Trial
 from crowdppl.testing.sbc import RankCheck as RankCheck
 from crowdppl.testing.sbc import rank_check as rank_check
 
+_CLASSES: dict[str, Callable[[Trial], None]] = {
+    "answers": models.answers_sum_to_one,
+    "probabilities": fits.probabilities,
+    "gold": fits.gold,
+    "unused abstention": fits.unused_abstention,
+    "history": fits.history,
+}
+_NUMBERS: dict[str, Callable[[Trial], None]] = {
+    "integral": models.densities_integrate_to_one,
+    "numbers": fits.numbers,
+}
 _CHECKS: dict[str, Callable[[Trial], None]] = {
     "card": models.card_and_shapes,
     "validation": models.runs_with_validation,
     "simulation": models.simulates,
     "density": models.density_is_pyros,
-    "answers": models.answers_sum_to_one,
     "chains": models.chains_are_runs,
     "features": fits.network_sees_features,
     "settings": models.settings_round_trip,
     "plain svi": models.plain_svi,
     "plain nuts": models.plain_nuts,
     **{f"engine {engine}": fits.engine_cell(engine) for engine in ENGINES},
-    "probabilities": fits.probabilities,
-    "gold": fits.gold,
     "odd data": fits.odd_data,
-    "unused abstention": fits.unused_abstention,
     "same seed": fits.same_seed,
     "renaming": fits.renaming,
     "objective": fits.objective_climbs,
-    "history": fits.history,
     "saving": fits.saving,
 }
-NAMES = tuple(_CHECKS)
-"""Names of all checks."""
+NAMES = (*_CHECKS, *_CLASSES, *_NUMBERS)
+"""Names of all checks; some are for labels that are classes, or numbers, alone."""
 
 
 class About(TypedDict, total=False):
@@ -79,8 +86,8 @@ def checks(model: str | Model, **about: Unpack[About]) -> Iterator[tuple[str, Ca
     Raises:
         MethodError: for an unknown name, an object that is not a model, or wrong covariates.
     """
-    trial = Trial(resolve(model), **about)
-    for name, run in _CHECKS.items():
+    trial = Trial.of(resolve(model), **about)
+    for name, run in (_CHECKS | (_NUMBERS if trial.kind in NUMBERS else _CLASSES)).items():
         yield name, partial(run, trial)
 
 
@@ -89,15 +96,16 @@ def check(model: str | Model, name: str, **about: Unpack[About]) -> None:
 
     Args:
         model, about: as for ``checks``.
-        name: one of ``NAMES``.
+        name: one of ``NAMES`` for labels of the model's kind.
 
     Raises:
         AssertionError: when the method does not pass.
         MethodError: for an unknown method or check, or wrong covariates.
     """
-    if name not in _CHECKS:
-        raise MethodError(f"unknown check {name!r}; there are {', '.join(NAMES)}")
-    dict(checks(model, **about))[name]()
+    found = dict(checks(model, **about))
+    if name not in found:
+        raise MethodError(f"unknown check {name!r}; there are {', '.join(found)}")
+    found[name]()
 
 
 def check_method(model: str | Model, **about: Unpack[About]) -> None:
@@ -112,11 +120,12 @@ def check_method(model: str | Model, **about: Unpack[About]) -> None:
     """
     failed: list[str] = []
     first: Exception | None = None
-    for name, run in checks(model, **about):
+    every = dict(checks(model, **about))
+    for name, run in every.items():
         try:
             run()
         except Exception as error:  # a broken model may raise anything
             failed.append(f"{name}: {type(error).__name__}: {error}")
             first = first or error
     if failed:
-        raise AssertionError(f"{len(failed)} of {len(NAMES)} checks failed\n" + "\n".join(failed)) from first
+        raise AssertionError(f"{len(failed)} of {len(every)} checks failed\n" + "\n".join(failed)) from first

@@ -14,6 +14,7 @@ import pandas as pd
 import torch
 
 from crowdppl.data.annotations import Annotations
+from crowdppl.data.numbers import NUMBERS
 from crowdppl.errors import CrowdpplWarning, MethodError
 from crowdppl.inference.problem import with_network_outputs
 from crowdppl.networks.outputs import networks_of
@@ -45,7 +46,7 @@ def engine_cell(engine: str) -> Callable[[Trial], None]:
             require(named is not None, f"the refusal does not name {engine!r}: {error}")
             return
         require(not cell.startswith("refused"), f"the table says {cell!r}, but {engine} runs")
-        _is_sound(posterior, engine)
+        _is_sound(trial, posterior, engine)
 
     return check
 
@@ -56,12 +57,22 @@ def probabilities(trial: Trial) -> None:
         table = trial.fit(engine).probabilities()
         require(table.index.equals(trial.data.items), f"{engine}: the rows are {list(table.index)}")
         require(table.columns.equals(trial.data.classes), f"{engine}: the columns are {list(table.columns)}")
-    rows = [(f"item {i}", f"annotator {a}", "abc"[i % 3]) for i in range(9) for a in range(5)]
-    clear = trial.read(pd.DataFrame(rows, columns=["item", "annotator", "label"]).sample(frac=1, random_state=2))
     for engine in trial.quickest:
-        found = trial.other_fit(engine, clear).probabilities().idxmax(axis=1)
+        found = trial.other_fit(engine, trial.read(trial.clear)).probabilities().idxmax(axis=1)
         wrong = [item for item in found.index if found[item] != "abc"[int(item[-1]) % 3]]
         require(not wrong, f"{engine}: the posterior of {wrong} contradicts all annotators")
+
+
+def numbers(trial: Trial) -> None:
+    """Estimates are in the rows of their items, and those of items on which all agree are what they say."""
+    for engine in trial.accepted():
+        table = trial.truths(trial.fit(engine))
+        require(table.index.equals(trial.data.items), f"{engine}: the rows are {list(table.index)}")
+    said = trial.clear.groupby("item")["label"].median()
+    for engine in trial.quickest:
+        found = trial.other_fit(engine, trial.read(trial.clear)).truth()["estimate"]
+        off = float((found - said).abs().max())
+        require(off < 1, f"{engine}: an estimate is {off:.3g} from where all annotators are, within a hundredth")
 
 
 def gold(trial: Trial) -> None:
@@ -74,13 +85,14 @@ def gold(trial: Trial) -> None:
 
 
 def odd_data(trial: Trial) -> None:
-    """An unused class, abstentions, a repeat, items without labels and gold, all at once."""
+    """A repeat and items without labels; where labels are classes, with an unused one, abstentions and gold."""
     for engine in trial.accepted("em", "vb", "gibbs", "svi") or trial.accepted():
         posterior = trial.fit_odd(engine)
-        _is_sound(posterior, engine)
-        table = posterior.probabilities()
-        require(list(table.columns) == list("abcd"), f"{engine}: the columns are {list(table.columns)}")
-        require({"mute 1", "mute 2"} <= set(table.index), f"{engine}: an item without labels is missing")
+        _is_sound(trial, posterior, engine)
+        require(
+            {"mute 1", "mute 2"} <= set(trial.truths(posterior).index),
+            f"{engine}: an item without labels is missing",
+        )
 
 
 def unused_abstention(trial: Trial) -> None:
@@ -88,7 +100,7 @@ def unused_abstention(trial: Trial) -> None:
     offered = trial.read(trial.rows, abstentions=["?"])
     for engine in trial.accepted("em", "vb"):
         one, two = trial.fit(engine), trial.other_fit(engine, offered)
-        off = _largest(one.result.probabilities, two.result.probabilities)
+        off = _largest(trial.truths(one), trial.truths(two))
         require(off <= TOLERANCE, f"{engine}: an unused abstention moved a probability by {off:.3g}")
 
 
@@ -97,7 +109,7 @@ def same_seed(trial: Trial) -> None:
     shuffled = trial.read(trial.rows.sample(frac=1, random_state=5))
     for engine in trial.accepted():
         again = fit_quickly(trial.model, shuffled, engine)
-        _are_equal(trial.fit(engine), again, f"{engine}: the same seed gave, for the rows in another order,")
+        _are_equal(trial, trial.fit(engine), again, f"{engine}: the same seed gave, for the rows in another order,")
 
 
 def renaming(trial: Trial) -> None:
@@ -105,21 +117,25 @@ def renaming(trial: Trial) -> None:
 
     Fits with Gaussian sites are left out: their random numbers go by position.
     """
-    new = {role: _reversed(trial.rows[role]) for role in ("item", "annotator", "label")}
-    rows = pd.DataFrame({role: trial.rows[role].map(names) for role, names in new.items()})
-    classes = [new["label"][name] for name in "abc"]
+    given = trial.answers.get("classes")
+    new = {
+        role: _reversed(trial.rows[role]) for role in ("item", "annotator", *(() if given is None else ("label",)))
+    }
+    rows = trial.rows.assign(**{role: trial.rows[role].map(names) for role, names in new.items()})
+    classes = [] if given is None else [new["label"][name] for name in given]
     old = {role: {after: before for before, after in names.items()} for role, names in new.items()}
-    data = trial.read(rows, old, classes=classes if trial.kind == "ordinal" else sorted(classes))
-    roles = {"item": new["item"], "annotator": new["annotator"], "class": new["label"]}
+    named: dict[str, Any] = {"classes": classes if trial.kind == "ordinal" else sorted(classes)} if classes else {}
+    data = trial.read(rows, old, **named)
+    roles = {"item": new["item"], "annotator": new["annotator"], "class": new.get("label", {})}
     model = trial.model if trial.renamed is None else trial.renamed(trial.model, roles)
     for engine in trial.accepted("em", "vb"):
         if any(site.family == "normal" for site in trial.fit(engine).result.sites.values()):
             continue
-        want = trial.other_fit(engine, trial.data, **SETTLED).probabilities()
-        found = trial.other_fit(engine, data, model, **SETTLED).probabilities()
-        back = found.loc[want.index.map(new["item"]), want.columns.map(new["label"])]
-        off = _largest(want.to_numpy(), back.to_numpy())
-        message = f"{engine}: renaming every item, annotator and label moved a probability by {off:.3g}"
+        want = trial.truths(trial.other_fit(engine, trial.data, **SETTLED))
+        found = trial.truths(trial.other_fit(engine, data, model, **SETTLED))
+        back = found.loc[want.index.map(new["item"]), [roles["class"].get(name, name) for name in want.columns]]
+        off = _largest(want, back)
+        message = f"{engine}: renaming every item, annotator and label moved a truth by {off:.3g}"
         require(off <= TOLERANCE, message)
 
 
@@ -156,7 +172,9 @@ def saving(trial: Trial) -> None:
     require(engine != "", "no engine fits the model")
     one = trial.fit(engine)
     two = _saved_and_loaded(one)
-    _are_equal(one, two, f"{engine}: saving gave")
+    _are_equal(trial, one, two, f"{engine}: saving gave")
+    if trial.kind in NUMBERS:  # which predict refuses
+        return
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CrowdpplWarning)
         rows = trial.with_numbers(trial.rows.replace(regex=r"^item", value="new"))
@@ -195,9 +213,9 @@ def _trains(trial: Trial, data: Annotations) -> None:
         model = with_settings(model, training={**given, **EPOCHS, **volume})
     shuffled = _with_features(trial, trial.rows.sample(frac=1, random_state=5))
     one, two = (trial.other_fit(engine, some, model, max_iterations=None) for some in (data, shuffled))
-    off = _largest(one.result.probabilities, two.result.probabilities)
+    off = _largest(trial.truths(one), trial.truths(two))
     require(off <= TOLERANCE, f"{engine}: with features, the order of rows moved a probability by {off:.3g}")
-    _are_equal(one, _saved_and_loaded(one), f"{engine}: with features, saving gave")
+    _are_equal(trial, one, _saved_and_loaded(one), f"{engine}: with features, saving gave")
 
 
 def _with_features(trial: Trial, rows: pd.DataFrame) -> Annotations:
@@ -212,29 +230,33 @@ def _saved_and_loaded(posterior: Posterior) -> Posterior:
         return load(folder, model=posterior.model)
 
 
-def _is_sound(posterior: Posterior, engine: str) -> None:
-    p = posterior.probabilities().to_numpy()
-    require(bool(np.isfinite(p).all() and (p >= 0).all()), f"{engine}: a probability is negative or not finite")
-    off = _largest(p.sum(1), np.ones(len(p)))
-    require(off < 1e-9, f"{engine}: the probabilities of an item sum to 1 only within {off:.3g}")
-    tables = posterior.confusion().to_numpy()
-    require(bool(np.allclose(tables.sum(-1), 1, atol=1e-5)), f"{engine}: rows of a confusion do not sum to one")
+def _is_sound(trial: Trial, posterior: Posterior, engine: str) -> None:
+    found = trial.truths(posterior).to_numpy()
+    require(bool(np.isfinite(found).all()), f"{engine}: what it says of a truth is not finite")
+    if trial.kind not in NUMBERS:
+        require(bool((found >= 0).all()), f"{engine}: a probability is negative")
+        columns = list(posterior.probabilities().columns)
+        require(columns == list(posterior.data.classes), f"{engine}: the columns are {columns}")
+        off = _largest(found.sum(1), np.ones(len(found)))
+        require(off < 1e-9, f"{engine}: the probabilities of an item sum to 1 only within {off:.3g}")
+        tables = posterior.confusion().to_numpy()
+        require(bool(np.allclose(tables.sum(-1), 1, atol=1e-5)), f"{engine}: rows of a confusion do not sum to one")
     for name, site in posterior.result.sites.items():
         fine = all(bool(np.isfinite(x).all()) for x in site.arrays.values())
         require(fine, f"{engine}: site {name!r} holds numbers that are not finite")
 
 
-def _are_equal(one: Posterior, two: Posterior, message: str) -> None:
-    """Whether probabilities and sites are equal to the last bit."""
-    require(np.array_equal(one.result.probabilities, two.result.probabilities), f"{message} other probabilities")
+def _are_equal(trial: Trial, one: Posterior, two: Posterior, message: str) -> None:
+    """Whether truths and sites are equal to the last bit."""
+    require(trial.truths(one).equals(trial.truths(two)), f"{message} other truths")
     for name, site in one.result.sites.items():
         pairs = zip(site.arrays.values(), two.result.sites[name].arrays.values(), strict=True)
         require(all(np.array_equal(a, b) for a, b in pairs), f"{message} another {name!r}")
 
 
-def _largest(one: np.ndarray, two: np.ndarray) -> float:
-    """The largest absolute difference."""
-    return float(np.abs(one - two).max())
+def _largest(one: pd.DataFrame | np.ndarray, two: pd.DataFrame | np.ndarray) -> float:
+    """The largest absolute difference, place by place."""
+    return float(np.abs(np.asarray(one) - np.asarray(two)).max())
 
 
 def _reversed(names: pd.Series) -> dict[str, str]:

@@ -14,6 +14,7 @@ import pandas as pd
 
 from crowdppl.core.validation import is_number
 from crowdppl.data.annotations import Annotations
+from crowdppl.data.numbers import NUMBERS
 from crowdppl.errors import CrowdpplWarning, MethodError
 from crowdppl.fitting import fit
 from crowdppl.inference.engines import ENGINES, engine_support, fit_model, used_by
@@ -56,11 +57,15 @@ class Trial:
             if not named or not all(len(x) and all(map(is_number, x)) for x in given.values()):
                 raise MethodError(f"{what}={given!r} must map columns to numbers, as {{'words': [10, 200]}}")
 
+    @staticmethod
+    def of(model: Model, **about: Any) -> Trial:
+        """The trial of a model, with data of the kind that its card names."""
+        return (NumberTrial if kind_of_labels(model) in NUMBERS else Trial)(model, **about)
+
     @property
     def kind(self) -> str:
-        """The kind of labels of the model: "nominal" or "ordinal"."""
-        card = card_of(self.model)
-        return "nominal" if card is None else card.kind
+        """The kind of labels of the model."""
+        return kind_of_labels(self.model)
 
     @cached_property
     def rows(self) -> pd.DataFrame:
@@ -74,6 +79,12 @@ class Trial:
                 found.append((f"item {i:02}", f"annotator {a}", str(label)))
         return pd.DataFrame(found, columns=["item", "annotator", "label"])
 
+    @property
+    def clear(self) -> pd.DataFrame:
+        """Labels of 9 items on which all annotators agree: a, b and c in turn."""
+        rows = [(f"item {i}", f"annotator {a}", "abc"[i % 3]) for i in range(9) for a in range(5)]
+        return pd.DataFrame(rows, columns=["item", "annotator", "label"]).sample(frac=1, random_state=2)
+
     @cached_property
     def data(self) -> Annotations:
         """Annotations without anything special."""
@@ -86,12 +97,21 @@ class Trial:
         rows = pd.concat([self.rows, pd.DataFrame(more, columns=list(self.rows.columns))])
         return self.read(rows, classes=list("abcd"), abstentions=["?"], items=["mute 1", "mute 2"], gold=GOLD)
 
+    @property
+    def answers(self) -> dict[str, Any]:
+        """The options of ``read`` that say what can be answered."""
+        return {"classes": list("abc")}
+
+    def truths(self, posterior: Posterior) -> pd.DataFrame:
+        """What a fit says of each item's truth."""
+        return posterior.probabilities()
+
     def read(self, rows: pd.DataFrame, old: Names | None = None, **options: Any) -> Annotations:
         """Annotations of a table, without warnings; ``old`` maps renamed ids to their old ones, by role."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", CrowdpplWarning)
             known = self.covariates([*rows["item"], *options.get("items", ())], rows["annotator"], old)
-            options = {"classes": list("abc"), "kind": self.kind, **known, **options}
+            options = {**self.answers, "kind": self.kind, **known, **options}
             options = {"label_covariates": list(self.label_covariates), **options}
             return Annotations.from_frame(self.with_numbers(rows, old), **options)
 
@@ -156,6 +176,50 @@ class Trial:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", CrowdpplWarning)
             return Posterior.of(fit_model(model, name, data, engine, options))
+
+
+class NumberTrial(Trial):
+    """The same with labels that are numbers."""
+
+    @cached_property
+    def rows(self) -> pd.DataFrame:
+        """Labels of 12 items by 5 annotators with biases and spreads of their own."""
+        rng = np.random.default_rng(7)
+        truth, bias = rng.normal(5, 2, 12).round(3), np.array([0.0, 0.5, -0.5, 0.2, -1.0])
+        found = []
+        for i in range(12):
+            for a in rng.permutation(5)[: 2 + i % 4]:
+                label = truth[i] + bias[a] + (0.3 + 0.2 * a) * rng.normal()
+                found.append((f"item {i:02}", f"annotator {a}", float(label.round(3))))
+        return pd.DataFrame(found, columns=["item", "annotator", "label"])
+
+    @property
+    def clear(self) -> pd.DataFrame:
+        """Labels of 9 items on which all annotators agree but for a hundredth: 0, 10 and 20 in turn."""
+        agreed = super().clear
+        noise = np.random.default_rng(3).normal(size=len(agreed)) / 100
+        return agreed.assign(label=10.0 * agreed["label"].map("abc".index) + noise)
+
+    @cached_property
+    def odd(self) -> Annotations:
+        """A repeat, and items without labels."""
+        more = pd.DataFrame([("item 00", "annotator 1", 4.5)], columns=list(self.rows.columns))
+        return self.read(pd.concat([self.rows, more, more]), items=["mute 1", "mute 2"])
+
+    @property
+    def answers(self) -> dict[str, Any]:
+        """Nothing is to be said: answers are numbers."""
+        return {}
+
+    def truths(self, posterior: Posterior) -> pd.DataFrame:
+        """Mean and standard deviation of each item's truth."""
+        return posterior.truth()[["estimate", "sd"]]
+
+
+def kind_of_labels(model: Model) -> str:
+    """The kind of labels that a model takes."""
+    card = card_of(model)
+    return "nominal" if card is None else card.kind
 
 
 def _in_turn(columns: Columns, ids: Iterable[str], old: Mapping[Any, Any]) -> pd.DataFrame | None:

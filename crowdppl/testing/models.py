@@ -10,6 +10,7 @@ from itertools import count, pairwise, product
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyro
 import torch
 from pyro import poutine
@@ -20,17 +21,21 @@ from torch import Tensor
 from crowdppl.core.devices import seeded
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.blocks import Block
+from crowdppl.data.numbers import NUMBERS
 from crowdppl.errors import NumericalError
 from crowdppl.inference.density import Density, trace_sites
 from crowdppl.inference.families import family_of
 from crowdppl.inference.problem import without_validation
 from crowdppl.inference.svi.guide import mean_field
+from crowdppl.primitives.labels import NumberLabels
 from crowdppl.primitives.model import Model, card_of, plates_of, set_up, settings_of
 from crowdppl.simulation.from_model import simulate
 from crowdppl.testing.fixtures import Trial, require
 
 STEPS = 15
 """Of Pyro's own SVI."""
+REACH, POINTS = 9.0, 2001
+"""Numbers of a grid that is dense in the middle, and reaches some 4,000 standard deviations out."""
 Values = dict[str, Tensor]
 FROM_THE_RIGHT = "index from the right with '...': share[..., None, :], not share[None]"
 
@@ -44,11 +49,12 @@ def card_and_shapes(trial: Trial) -> None:
         )
     data = trial.odd
     sizes = {"N": data.n_items, "A": data.n_annotators, "K": data.n_classes, "L": data.n_answers}
-    found = _latents(ready(trial, data), data.as_block(), 0)
-    for name in found:
+    found = _sites(ready(trial, data), data.as_block(), 0)
+    shapes = {name: tuple(node.value.shape) for name, node in found.items() if not node.observed}
+    shapes |= {x.fn.truth: tuple(x.fn.batch_shape) for x in found.values() if isinstance(x.fn, NumberLabels)}
+    for name in shapes:
         require(name in card.sites, f"site {name!r} is not on the card; add its shape to sites")
-    require(card.truth in found, f"the card calls {card.truth!r} the truth, but the model has no such site")
-    shapes = {name: tuple(node.value.shape) for name, node in found.items()}
+    require(card.truth in shapes, f"the card calls {card.truth!r} the truth, but the model has no such site")
     for name, shape in shapes.items():
         words = card.sites[name].split()
         require(len(words) == len(shape), f"site {name!r} has shape {shape}, its card says {card.sites[name]!r}")
@@ -79,7 +85,10 @@ def simulates(trial: Trial) -> None:
     drawn, again = simulate(model, design, seed=3), simulate(model, design, seed=3)
     found = drawn.data.frame()
     require(len(found) == len(rows), f"{len(found)} labels were drawn instead of {len(rows)}")
-    require(bool(drawn.truth.isin(list("abc")).all()), f"drawn truths {list(drawn.truth)} are not all classes")
+    if trial.kind in NUMBERS:
+        require(bool(np.isfinite(drawn.truth).all()), f"drawn truths {list(drawn.truth)} are not all finite")
+    else:
+        require(bool(drawn.truth.isin(list("abc")).all()), f"drawn truths {list(drawn.truth)} are not all classes")
     require(found.equals(again.data.frame()), "the same seed drew other labels")
 
 
@@ -114,9 +123,10 @@ def plain_svi(trial: Trial) -> None:
         )
         design = replace(data.as_block(), has_labels=False)
         drawn = Predictive(model.model, guide=guide, num_samples=2)(design)
-        truth = _truth(model)
-        require(truth in drawn, f"Predictive drew {', '.join(drawn)}, but no {truth!r}")
-        require(drawn[truth].shape[-1] == data.n_items, f"Predictive drew {truth!r} of shape {drawn[truth].shape}")
+        # Truths that are numbers are no site.
+        name, size = ("label", data.n_labels) if trial.kind in NUMBERS else (_truth(model), data.n_items)
+        require(name in drawn, f"Predictive drew {', '.join(drawn)}, but no {name!r}")
+        require(drawn[name].shape[-1] == size, f"Predictive drew {name!r} of shape {drawn[name].shape}")
 
 
 def plain_nuts(trial: Trial) -> None:
@@ -163,17 +173,16 @@ def _enumerated(model: Model, data: Any) -> Any:
     return poutine.trace(program).get_trace(data)
 
 
-def _latents(model: Model, block: Block, seed: int) -> dict[str, Any]:
-    """Every latent site at a draw from the prior."""
+def _sites(model: Model, block: Block, seed: int) -> dict[str, Any]:
+    """Every site at a draw from the prior."""
     with without_validation("cpu"), seeded(seed):
-        found = trace_sites(poutine.trace(model.model).get_trace(block))
-    return {name: node for name, node in found.items() if not node.observed}
+        return trace_sites(poutine.trace(model.model).get_trace(block))
 
 
 def continuous_sites(model: Model, block: Block, seed: int) -> dict[str, Any]:
     """Latent sites that are not summed out, at a draw from the prior."""
-    found = _latents(model, block, seed)
-    return {n: x for n, x in found.items() if not x.enumerated}
+    found = _sites(model, block, seed)
+    return {n: x for n, x in found.items() if not x.observed and not x.enumerated}
 
 
 def latent_values(model: Model, block: Block, seed: int) -> Values:
@@ -282,3 +291,24 @@ def answers_sum_to_one(trial: Trial) -> None:
         f"all answers of an item together have probability {worst:.6g}, not 1; each row of the table that annotate "
         "takes must sum to one over answers",
     )
+
+
+def densities_integrate_to_one(trial: Trial) -> None:
+    """At a draw from the prior, the density of an annotator's label integrates to one, beside another one."""
+    names, turn = [str(name) for name in trial.data.annotators], np.linspace(-REACH, REACH, POINTS)
+    middle, scale = float(trial.rows["label"].mean()), float(trial.rows["label"].std())
+    grid, width = middle + scale * np.sinh(turn), scale * np.cosh(turn) * (turn[1] - turn[0])
+    rows = [(f"given {a}", a, middle) for a in names]
+    for a, b in zip(names, [*names[1:], names[0]], strict=True):
+        rows += [(f"{a}, {n}", each, y) for n, x in enumerate(grid) for each, y in ((a, middle), (b, x))]
+    data = trial.read(pd.DataFrame(rows, columns=["item", "annotator", "label"]))
+    model, block = ready(trial, trial.data), data.as_block()
+    with without_validation("cpu"):
+        values = latent_values(model, block, 4)
+        log_p = Density(model.model, plates_of(model))(block, values).per_item.detach().double().numpy()
+    chance = pd.Series(np.exp(log_p), index=data.items[data.order])
+    for a in names:
+        total = float(chance[[f"{a}, {n}" for n in range(POINTS)]] @ width / chance[f"given {a}"])
+        require(
+            abs(total - 1) <= 1e-4, f"all labels together have probability {total:.6g}, not 1, beside one by {a}"
+        )

@@ -23,6 +23,7 @@ import torch
 
 import crowdppl
 from crowdppl.data.annotations import Annotations
+from crowdppl.data.numbers import NUMBERS
 from crowdppl.inference.engines import ENGINES, engine_support
 from crowdppl.networks.embedding import embedding_for
 from crowdppl.plots.model_graph import FEATURES, ModelGraph, a_few_labels, graph_of
@@ -69,6 +70,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     ),
     "Labels and features: errors depend on the item": ("coin_net", "conal", "instance_trace", "madl", "mmlc"),
     "Few-shot tasks": ("meta_em",),
+    "Numbers: ratings and measurements": ("gaussian_annotators",),
 }
 """The methods by what they need and what they are for."""
 
@@ -138,13 +140,23 @@ def zoo(folder: str = "") -> str:
 def support() -> dict[str, dict[str, str]]:
     """What each engine does with each method at its default settings, tried on a few simulated grades."""
     drawn = draw(60, 4, 8, 3, seed=1)
-    data = Annotations.from_arrays(drawn.item, drawn.annotator, drawn.label, kind="ordinal")
+    columns = drawn.item, drawn.annotator, drawn.label
+    data = {kind: Annotations.from_arrays(*columns, kind=kind) for kind in ("ordinal", *NUMBERS)}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return {
-            name: {engine: reworded(engine_support(crowdppl.method(name), data, engine)) for engine in ENGINES}
+            name: {
+                engine: reworded(engine_support(crowdppl.method(name), data[drawn_kind(name)], engine))
+                for engine in ENGINES
+            }
             for name in names()
         }
+
+
+def drawn_kind(name: str) -> str:
+    """The kind of labels on which a method is shown: its own numbers, or grades."""
+    kind = card_with(name).kind
+    return kind if kind in NUMBERS else "ordinal"
 
 
 def reworded(text: str) -> str:
@@ -338,7 +350,7 @@ def drawn_with(name: str) -> Model:
 
 def graph(name: str) -> ModelGraph:
     """The variables of a method, on labels without abstentions and, where it reads them, with features."""
-    return graph_of(drawn_with(name), a_few_labels())
+    return graph_of(drawn_with(name), a_few_labels(drawn_kind(name)))
 
 
 def diagram(name: str) -> str:

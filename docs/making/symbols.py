@@ -59,6 +59,7 @@ SYMBOLS: Mapping[str, Symbol] = {
     "kinds": Symbol("λ", "how common each blend is"),
     "label": Symbol("y", "label of an item by an annotator"),
     "lean": Symbol("Λ", "offset of an annotator's confusion by an item's features"),
+    "level": Symbol("λ", "mean and precision of items' numbers"),
     "link": Symbol("φ", "probability of a group's opinion, given the truth"),
     "log_gap": Symbol("ln Δγ", "distance between neighbouring cutpoints, on a log scale"),
     "log_precision": Symbol("−ln σ", "how sharply an annotator sees, on a log scale"),
@@ -90,6 +91,9 @@ OWN: Mapping[tuple[str, str], Symbol] = {
     ("ebcc", "confusion"): Symbol("v", "probability of each label, given truth and subtype"),
     ("ebcc", "prevalence"): Symbol("τ", "how common each class is"),
     ("global_noise", "confusion"): Symbol("ζ", "probability of each label, given the truth, all annotators alike"),
+    ("gaussian_annotators", "error"): Symbol("ε", "bias and precision of an annotator"),
+    ("gaussian_annotators", "label"): Symbol("y", "number of an item by an annotator"),
+    ("gaussian_annotators", "truth"): Symbol("z", "number of an item"),
     ("glad", "ability"): Symbol("α", "ability of an annotator, on a scale of log-odds"),
     ("glad", "difficulty"): Symbol("−ln β", "difficulty of an item, on a log scale"),
     ("hierarchical_mixed_membership", "ability"): Symbol("α", "accuracy of an annotator"),
@@ -102,6 +106,7 @@ OWN: Mapping[tuple[str, str], Symbol] = {
 
 SIZES: Mapping[str, tuple[str, str]] = {
     "A": ("a", "annotators"),
+    "C": ("c", "mean of an item's number, a slope for each covariate, and precision"),
     "D": ("d", "1, or the states that labels depend on where declining may depend on the class"),
     "G": ("g", "groups of two and more annotators"),
     "J": ("j", "gaps between cutpoints, K − 2"),

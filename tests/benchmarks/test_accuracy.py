@@ -90,7 +90,7 @@ def scored_methods(name: str, data: Annotations, gold: pd.Series) -> Iterator[tu
 
 def rows() -> list[str]:
     """Methods of the zoo, and forms that have a row of their own, in alphabetical order."""
-    return sorted([*registry.names(), *FORMS])
+    return sorted([*registry.names_for("nominal"), *FORMS])
 
 
 def first_accepted(name: str, row: str, data: Annotations) -> Posterior | None:

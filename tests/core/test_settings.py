@@ -112,7 +112,9 @@ def test_stories_of_ones_own_are_checked_as_far_as_they_say() -> None:
 
 def whole() -> Iterator[tuple[str, dict[str, int]]]:
     """Methods whose settings may be fractions, with whole numbers for all of them."""
-    for method in sorted(set(registry._zoo_names()) - {"meta_em"}):  # which draws nothing before it has trained
+    for method in sorted(
+        {*registry.names_for("nominal")} - {"meta_em"}
+    ):  # which draws nothing before it has trained
         found: dict[str, int] = {}
         for setting, kinds in _declared(registry._find(method)).items():
             for limits in filter(None, map(_range, kinds)):

@@ -51,7 +51,7 @@ SPECIAL: dict[str, tuple[str, str, dict[str, Any]]] = {
 @cache
 def methods() -> dict[str, dict[str, Any]]:
     """All methods, with what keeps a fit of them short."""
-    taken = crowdppl.zoo(engines=False)["settings"]
+    taken = crowdppl.zoo(engines=False)["settings"][crowdppl.registry.names_for("nominal")]
     return {name: LEARNING if "training=" in text else {} for name, text in taken.items()}
 
 

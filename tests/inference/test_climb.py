@@ -57,7 +57,7 @@ NEVER = {
 GRADIENTS = {"ccem", "conal", "crowd_layer", "geo_crowdnet", "instance_trace", "madl", "mmlc", "trace_reg"}
 """Methods for svi alone: networks and annotators learn together."""
 LABELS = [(0, 0, 0), (0, 1, 0), (1, 0, 1), (1, 0, 0), (1, 2, 1), (2, 1, 1), (2, 2, 1), (3, 1, 0), (3, 2, 1)]
-ZOO = crowdppl.registry.names()
+ZOO = crowdppl.registry.names_for("nominal")
 
 
 @pytest.fixture(autouse=True)

@@ -19,7 +19,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "community": {"communities": 3},
     "bayes_dgc": {"recipe": "plain"},
 }
-TREATED = [n for n in crowdppl.registry.names() if card_of(crowdppl.method(n)).refusal("svi") is None]
+TREATED = [n for n in crowdppl.registry.names_for("nominal") if card_of(crowdppl.method(n)).refusal("svi") is None]
 LOOKING = [n for n in TREATED if "features" in card_of(crowdppl.method(n)).uses]
 
 

@@ -26,6 +26,7 @@ COSTLY = (
     "community",
     "dependent_clusters",
     "ebcc",
+    "gaussian_annotators",
     "glad",
     "global_noise",
     "hierarchical_dawid_skene",
@@ -135,7 +136,9 @@ def test_a_model_handed_over_keeps_the_contract() -> None:
 
 
 def test_checks_come_by_name() -> None:
-    assert tuple(name for name, _ in testing.checks("one_coin")) == testing.NAMES
+    of_classes, of_numbers = (dict(testing.checks(name)) for name in ("one_coin", "gaussian_annotators"))
+    assert of_classes.keys() | of_numbers.keys() == set(testing.NAMES)
+    assert "gold" not in of_numbers and "integral" not in of_classes
     with pytest.raises(MethodError, match="'speed'"):
         testing.check("one_coin", "speed")
     with pytest.raises(MethodError, match="'onecoin'"):
@@ -241,7 +244,8 @@ def test_a_network_is_tried_on_features() -> None:
 
 
 def test_all_that_failed_is_said_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    few = {name: testing._CHECKS[name] for name in ("card", "gold", "odd data")}
-    monkeypatch.setattr(testing, "_CHECKS", few)
+    every = testing._CHECKS | testing._CLASSES
+    monkeypatch.setattr(testing, "_CHECKS", {name: every[name] for name in ("card", "gold", "odd data")})
+    monkeypatch.setattr(testing, "_CLASSES", {})
     with pytest.raises(AssertionError, match=r"(?s)gold: .*\nodd data: "):
         testing.check_method(Broken("gold"))

@@ -469,7 +469,7 @@ CONTRACT: list[tuple[Any, dict[str, list[float]]]] = [
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", crowdppl.testing.NAMES)
+@pytest.mark.parametrize("name", dict(crowdppl.testing.checks("one_coin")))
 @pytest.mark.parametrize(("model", "numbers"), CONTRACT, ids=lambda x: type(x).__name__)
 def test_models_with_label_covariates_keep_the_contract(model: Any, numbers: Any, name: str) -> None:
     crowdppl.testing.check(model, name, label_covariates=numbers)

@@ -26,6 +26,7 @@ from crowdppl.inference.sites import plain_support
 from crowdppl.inference.state import State, first_state, gaussians_of
 from crowdppl.networks.outputs import cached_outputs
 from crowdppl.primitives.distributions import OneHot
+from crowdppl.primitives.labels import Labels
 from crowdppl.primitives.model import Model, plates_of
 from crowdppl.primitives.plates import Data, block_of
 
@@ -68,8 +69,8 @@ def mean_field(
     first = _Values(model, whole)
     opened: dict[str, pyro.plate] = {}
     for name, node in trace_sites(sites).items():
-        if node.observed or not node.value.is_floating_point():
-            continue  # discrete sites are summed out, or drawn by the model
+        if node.observed or isinstance(node.fn, Labels) or not node.value.is_floating_point():
+            continue  # discrete sites are summed out, or drawn by the model, as labels are
         if points and name in points:
             fn: Any = dist.Delta(points[name], event_dim=len(node.fn.event_shape))
         else:  # outside plates: it may have to run the model

@@ -1,0 +1,144 @@
+"""Labels that are numbers around an item's own, and the prior of what that is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from crowdppl.data.blocks import Block
+from crowdppl.primitives.distributions import NormalGamma
+from crowdppl.primitives.labels import NumberLabels
+from crowdppl.primitives.likelihood import item_covariates
+from crowdppl.primitives.plates import Data
+from crowdppl.primitives.statistics import natural
+from crowdppl.primitives.sums import log_gaussian
+
+LOG_2_PI = math.log(2 * math.pi)
+WEAK = 0.01
+"""Labels that the prior of a level or a slope is worth."""
+
+
+Units = Sequence[Sequence[float]]
+
+
+def number_units(data: Data, covariates: Sequence[Hashable] = ()) -> Units:
+    """Mean and standard deviation of all labels, then of item covariates; 0 and 1 without labels.
+
+    Args:
+        data: the argument of the model's ``model`` or ``setup``.
+        covariates: names of columns of ``item_covariates``.
+
+    Examples:
+        >>> from crowdppl import Annotations
+        >>> data = Annotations.from_dicts({"ann": {"x": 1.0, "y": 5.0}, "bob": {"y": 3.0}}, kind="real")
+        >>> [(round(middle, 2), round(scale, 2)) for middle, scale in crowdppl.primitives.number_units(data)]
+        [(3.0, 1.63)]
+    """
+    block = data.as_block()
+    numbers = block.numbers if block.has_labels else None
+    columns = [] if numbers is None else [numbers]
+    columns += list(item_covariates(block, *covariates).double().unbind(-1)) if covariates else []
+    found = ((float(x.mean()), float(x.std(correction=0)) or 1.0) for x in columns)
+    return tuple(found) if numbers is not None else ((0.0, 1.0), *found)
+
+
+class Level(NamedTuple):
+    """Expected or drawn statistics of the prior of each item's number: its mean m and precision l, (..., N or 1).
+
+    Attributes:
+        log_l, l, lm, lmm: log l, l, l m and l m^2, where m counts from ``centre``.
+        centre: a number near all labels.
+    """
+
+    log_l: Tensor
+    l: Tensor  # noqa: E741 - as in the models
+    lm: Tensor
+    lmm: Tensor
+    centre: float
+
+
+def number_level(data: Data, units: Units, covariates: Sequence[Hashable] = ()) -> Level:
+    """Draws the mean and the precision of items' numbers, outside all plates; the mean may depend on covariates.
+
+    The site ``level`` is a NormalGamma of the mean (of the intercept and a slope a covariate) and the precision.
+
+    Args:
+        data: the model's argument.
+        units: as of ``number_units``.
+        covariates: names of columns of ``item_covariates``, by which the mean changes linearly.
+    """
+    (centre, scale), *others = units
+    size = 1 + len(covariates)
+    prior = NormalGamma(torch.zeros(size), WEAK * torch.eye(size), 1.0, scale**2)
+    log_l, precision, once, twice = natural("level", prior)
+    if not covariates:
+        return Level(log_l, precision, once[..., 0], twice[..., 0, 0], centre)
+    middle, width = torch.tensor(others).unbind(-1)
+    x = (item_covariates(data, *covariates) - middle) / width
+    x = torch.cat([torch.ones_like(x[:, :1]), x], -1)
+    squares = x.unsqueeze(-1) * x.unsqueeze(-2)
+    return Level(log_l, precision, (x * once).sum(-1), (squares * twice).sum((-2, -1)), centre)
+
+
+class Errors(NamedTuple):
+    """Expected or drawn statistics of each annotator's gain g, bias b and precision t, (..., A) each."""
+
+    log_t: Tensor
+    t: Tensor
+    tb: Tensor
+    tbb: Tensor
+    tg: Tensor
+    tgb: Tensor
+    tgg: Tensor
+
+
+class GaussianLabels(NumberLabels):
+    """Numbers with Gaussian errors around an item's own, from which the truth departs.
+
+    consensus[i]    ~ Normal(m[i], 1 / l)
+    label[i, a]     ~ Normal(g[a] consensus[i] + b[a], 1 / t[a])        counted from the centre
+    truth[i]        ~ Normal(consensus[i], shared v[i])
+
+    Here v is the mean variance of an item's labels around its consensus, so that ``shared`` is the correlation of
+    their errors. Labels cannot tell it: it moves no estimate, and widens the intervals of truths.
+
+    Args:
+        block: who labelled what.
+        errors: of annotators.
+        level: of items.
+        shared: the correlation of the errors of an item's labels, from 0 to below 1.
+    """
+
+    def __init__(self, block: Block, errors: Errors, level: Level, shared: float) -> None:
+        super().__init__(block)
+        self.level, self.shared = level, shared
+        self.each = Errors(*(block.of_annotator(x) for x in errors))
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        """Log-density of each item's labels, (..., n_items)."""
+        own, (log_l, precision, lm, lmm, centre) = self.each, self.level
+        y = value - centre
+        each = (own.log_t - own.t * y**2 + 2 * own.tb * y - own.tbb - LOG_2_PI) / 2, own.tg * y - own.tgb, own.tgg
+        c, h, p = (self.block.sum_by_item(x) for x in each)
+        spread = self._spread(p)
+        c, h, p = c + (log_l - lmm - LOG_2_PI) / 2, h + lm, p + precision
+        # The number itself, and not its distance from the centre, is what the integral is over.
+        c = c - centre * h - centre**2 * p / 2
+        return log_gaussian(c, h + centre * p, p, name=self.truth, spread=spread)
+
+    def _spread(self, precision: Tensor) -> Tensor:
+        """The variance of truths around the consensus, where labels have so much precision together."""
+        count = self.block.sum_by_item(torch.ones_like(self.each.t))
+        return self.shared * count / torch.where(count > 0, precision, 1.0)
+
+    def draw(self) -> tuple[Tensor, Tensor]:
+        """Truths (n_items,), and labels (S,) given the consensus."""
+        own, (_, precision, lm, _, centre) = self.each, self.level
+        x = lm / precision + torch.randn(self.block.n_items) / precision.sqrt()
+        labels = (own.tg * x[self.block.item] + own.tb) / own.t + torch.randn(self.block.n_labels) / own.t.sqrt()
+        spread = self._spread(self.block.sum_by_item(own.tgg))
+        return centre + x + spread.sqrt() * torch.randn(self.block.n_items), centre + labels

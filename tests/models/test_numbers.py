@@ -1,0 +1,215 @@
+"""The methods for labels that are numbers, against integrals, optimisers and each other."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import optimize, stats
+
+import crowdppl
+from crowdppl import Annotations
+from crowdppl.errors import DataError, MethodError
+from crowdppl.evaluation.number_metrics import NumberEvaluation
+from crowdppl.inference.vb.coordinate_ascent import EM, VB
+from crowdppl.inference.vb.fit import run_starts
+from tests.crowd import double, posed
+
+pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
+ROWS = [
+    ("x", "ann", 1.3),
+    ("x", "bob", 2.1),
+    ("y", "ann", 0.2),
+    ("y", "bob", 1.2),
+    ("z", "bob", 2.9),
+    ("z", "ann", 2.0),
+]
+UNITS = ((1.5, 1.0),)
+
+
+def numbers(rows: Any = ROWS) -> Annotations:
+    return Annotations.from_frame(pd.DataFrame(rows, columns=["item", "annotator", "label"]), kind="real")
+
+
+def gaussian(**settings: Any) -> Any:
+    return crowdppl.method("gaussian_annotators", units=UNITS, **settings)
+
+
+def log_labels(model: Any, mean: float, precision: float, bias: np.ndarray, tau: np.ndarray) -> float:
+    """Log-density of ``ROWS`` with the consensus integrated out, as one Gaussian vector."""
+    item, who, y = ("xyz".index, ["ann", "bob"].index, [row[2] for row in ROWS])
+    i, a = np.array([item(row[0]) for row in ROWS]), np.array([who(row[1]) for row in ROWS])
+    shared = (i[:, None] == i) / precision
+    centre = model.units[0][0] + mean + bias[a]
+    return float(stats.multivariate_normal(centre, shared + np.diag(1 / tau[a])).logpdf(y))
+
+
+def log_prior(model: Any, mean: float, precision: float, bias: np.ndarray, tau: np.ndarray) -> float:
+    scale, rate = model.units[0][1], model.strength * model.units[0][1] ** 2 / 4
+    out = stats.gamma(1, scale=1 / scale**2).logpdf(precision) + stats.norm(0, (0.01 * precision) ** -0.5).logpdf(
+        mean
+    )
+    out += stats.gamma(model.strength, scale=1 / rate).logpdf(tau).sum()
+    return float(out + stats.norm(0, (model.bias_strength * tau) ** -0.5).logpdf(bias).sum())
+
+
+def test_em_has_the_mode_of_the_posterior_and_climbs() -> None:
+    model = gaussian()
+
+    def loss(at: np.ndarray) -> float:
+        values = at[0], np.exp(at[1]), at[2:4], np.exp(at[4:])
+        return -log_labels(model, *values) - log_prior(model, *values)
+
+    wanted = optimize.minimize(loss, np.zeros(6), tol=1e-12).x
+    with double():
+        problem = posed(model, numbers(), tolerance=1e-15, max_iterations=20_000)
+        (run,) = run_starts(problem, EM)
+        x = np.array(run.progress.objectives)
+        found = {name: problem.sites[name].value(leaf).numpy() for name, leaf in run.state.parameters.items()}
+    assert np.diff(x).min() >= -1e-9 * np.abs(x).max()
+    np.testing.assert_allclose(
+        found["error"], np.stack([wanted[2:4], np.exp(wanted[4:])], -1), rtol=1e-3, atol=1e-3
+    )
+    np.testing.assert_allclose(found["level"], [wanted[0], np.exp(wanted[1])], rtol=1e-3, atol=1e-3)
+
+
+@pytest.fixture(scope="module")
+def sampled() -> tuple[float, np.ndarray, np.ndarray]:
+    """Evidence, and means of (bias, precision), by importance sampling from the prior; and the truths' moments."""
+    model, rng, n = gaussian(), np.random.default_rng(0), 60_000
+    precision, tau = rng.gamma(1, 1.0, n), rng.gamma(2.0, 1 / 0.5, (n, 2))
+    mean, bias = rng.normal(size=n) / np.sqrt(0.01 * precision), rng.normal(size=(n, 2)) / np.sqrt(tau)
+    log_w, truths = np.zeros(n), []
+    for name in "xyz":
+        y = np.array([next(row[2] for row in ROWS if row[:2] == (name, who)) for who in ("ann", "bob")]) - 1.5
+        p = precision + tau.sum(1)
+        h = precision * mean + (tau * (y - bias)).sum(1)
+        c = np.log(precision) - precision * mean**2 + (np.log(tau) - tau * (y - bias) ** 2).sum(1)
+        log_w += (c - 2 * np.log(2 * np.pi) + h**2 / p - np.log(p)) / 2
+        truths.append((1.5 + h / p, 1 / p + model.shared * 2 / tau.sum(1)))
+    w = np.exp(log_w - log_w.max())
+    evidence, w = float(log_w.max() + np.log(w.mean())), w / w.sum()
+    truth = np.array([[w @ m, np.sqrt(w @ (v + m**2) - (w @ m) ** 2)] for m, v in truths])
+    return evidence, np.stack([w @ bias, w @ tau], -1), truth
+
+
+def test_gibbs_has_the_posterior_of_importance_sampling(sampled: tuple[float, np.ndarray, np.ndarray]) -> None:
+    found = crowdppl.fit(gaussian(), numbers(), inference="gibbs", chains=24, draws=100, warmup=40, seed=0)
+    means = found.result.sites["error"].arrays["draws"].mean(1)
+    error = means.std(0, ddof=1) / 24**0.5
+    assert (np.abs(means.mean(0) - sampled[1]) <= 5 * error + 0.03).all()  # .03: of 60,000 draws of the prior
+    np.testing.assert_allclose(found.truth()[["estimate", "sd"]], sampled[2], rtol=0.06)
+
+
+def test_vb_never_falls_and_bounds_the_evidence(sampled: tuple[float, np.ndarray, np.ndarray]) -> None:
+    with double():
+        (run,) = run_starts(posed(gaussian(), numbers(), tolerance=1e-13, max_iterations=500), VB)
+    x = np.array(run.progress.objectives)
+    assert np.diff(x).min() >= -1e-9 * np.abs(x).max()
+    assert sampled[0] - 2 < x[-1] < sampled[0] + 0.05
+
+
+def test_a_shared_error_widens_truths_and_moves_nothing() -> None:
+    wide, plain = (crowdppl.fit(gaussian(shared=s), numbers(), inference="em", seed=0) for s in (0.5, 1e-9))
+    np.testing.assert_allclose(wide.truth()["estimate"], plain.truth()["estimate"], rtol=1e-9)
+    tau = plain.annotators()["precision"].sum()
+    np.testing.assert_allclose(wide.truth()["sd"] ** 2 - plain.truth()["sd"] ** 2, 0.5 * 2 / tau, rtol=1e-6)
+
+
+def drawn(n_items: int = 150, seed: int = 0, **settings: Any) -> Any:
+    item = np.repeat(np.arange(n_items), 4)
+    who = np.stack([np.random.default_rng(seed + i).permutation(6)[:4] for i in range(n_items)]).ravel()
+    design = Annotations.design(item, who, kind="real")
+    return crowdppl.simulate(
+        crowdppl.method("gaussian_annotators", units=((50.0, 10.0),), **settings), design, seed=seed
+    )
+
+
+@pytest.mark.parametrize("engine", ["em", "vb", "gibbs"])
+def test_a_simulated_crowd_is_recovered_scored_saved_and_drawn_again(engine: str, tmp_path: Path) -> None:
+    found, short = drawn(), {"chains": 2, "draws": 60, "warmup": 30} if engine == "gibbs" else {}
+    posterior = crowdppl.fit("gaussian_annotators", found.data, inference=engine, seed=0, **short)
+    scores = crowdppl.evaluate(posterior, found.truth)
+    assert isinstance(scores, NumberEvaluation)
+    plain = found.data.frame().groupby("item")["label"].mean() - found.truth
+    assert scores.rmse < np.sqrt((plain**2).mean()) and scores.coverage > 0.88  # .95 less 4 standard errors of 150
+    assert np.corrcoef(posterior.annotators()["bias"], found.parameters["error"][:, 0])[0, 1] > 0.9
+    posterior.save(tmp_path / "found")
+    again = crowdppl.load(tmp_path / "found")
+    pd.testing.assert_frame_equal(again.truth(), posterior.truth())
+    assert "150 items" in posterior.summary()
+    if engine != "em":
+        assert posterior.to_arviz().posterior["error"].dims[:3] == ("chain", "draw", "annotator")
+
+
+def test_other_units_give_the_same_in_other_units() -> None:
+    data = drawn(40).data
+    rows = data.frame()
+    moved = Annotations.from_frame(rows.assign(label=1000 + 7 * rows["label"]), kind="real")
+    to_the_end: Any = {"inference": "vb", "seed": 0, "tolerance": 1e-13, "max_iterations": 5000}
+    one, two = (crowdppl.fit("gaussian_annotators", x, **to_the_end).truth() for x in (data, moved))
+    np.testing.assert_allclose(two["estimate"], 1000 + 7 * one["estimate"], rtol=1e-5)
+    np.testing.assert_allclose(two["sd"], 7 * one["sd"], rtol=1e-3)
+
+
+def test_covariates_predict_items_of_few_labels() -> None:
+    """With the slope known from many items, an item's covariate tells more than its only label."""
+    rng, n = np.random.default_rng(0), 200
+    x = rng.normal(size=n)
+    truth = 3 + 2 * x + 0.1 * rng.normal(size=n)
+    rows = [
+        (i, a, truth[i] + rng.normal()) for i in range(n) for a in ((i % 4, (i + 1) % 4) if i % 2 else (i % 4,))
+    ]
+    table = pd.DataFrame({"length": 40 + 5 * x, "other": rng.normal(size=n)}, index=range(n))
+    frame = pd.DataFrame(rows, columns=["item", "annotator", "label"])
+    data = Annotations.from_frame(frame, kind="real", item_covariates=table)
+    blind, seeing = (
+        crowdppl.fit("gaussian_annotators", data, inference="vb", settings={"covariates": names}, seed=0)
+        for names in ((), ("length",))
+    )
+    gold = pd.Series(truth, index=range(n))
+    assert crowdppl.evaluate(seeing, gold).rmse < 0.4 < crowdppl.evaluate(blind, gold).rmse
+    level = seeing.result.sites["level"].mean  # intercept from the centre, slope a standard deviation, precision
+    assert abs(level[1] - 2 * x.std()) < 0.3
+    with pytest.raises(DataError, match="item_covariates"):
+        crowdppl.fit("gaussian_annotators", drawn().data, settings={"covariates": ("length",)})
+
+
+def test_labels_left_out_are_scored_in_their_own_units() -> None:
+    """A model of annotators who differ predicts better than one that takes them for alike; the Jacobian is in."""
+    data = drawn(60).data
+    found = crowdppl.compare(
+        {"differ": "gaussian_annotators", "alike": gaussian(bias_strength=1e6, strength=1e6)},
+        data, folds=2, inference="vb", seed=0,
+    )  # fmt: skip
+    assert found.best == "differ" and found.table["weight"].iloc[0] > 0.9
+    rows = data.frame()
+    moved = Annotations.from_frame(rows.assign(label=7 * rows["label"]), kind="real")
+    one, two = (
+        crowdppl.heldout_score("gaussian_annotators", x, folds=2, inference="vb").per_label for x in (data, moved)
+    )
+    assert two == pytest.approx(one - np.log(7), abs=1e-3)
+
+
+def test_what_is_for_classes_is_refused_by_name() -> None:
+    with pytest.raises(MethodError, match="gaussian_annotators"):
+        crowdppl.fit("dawid_skene", numbers())
+    with pytest.raises(MethodError, match="'real'"):
+        crowdppl.fit("gaussian_annotators", crowdppl.anaesthetists())
+    assert crowdppl.fit("gaussian_annotators", crowdppl.anaesthetists("real"), inference="vb").truth().shape == (
+        45,
+        5,
+    )
+    with pytest.raises(MethodError, match="shared"):
+        replace(gaussian(), shared=1.5) and crowdppl.fit(gaussian(shared=1.5), numbers())
+
+
+def test_the_zoo_says_which_kind_a_method_takes() -> None:
+    kinds = crowdppl.zoo(engines=False)["kind"]
+    assert kinds["gaussian_annotators"] == "real" and kinds["one_coin"] == "nominal"
+    assert set(crowdppl.registry.names_for("real")) == set(kinds.index[kinds == "real"])
+    assert "gaussian_annotators" not in crowdppl.registry.names_for("nominal")
