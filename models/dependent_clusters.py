@@ -80,7 +80,7 @@ class DependentClusters:
             if n_groups == 0:
                 cp.annotate(data, table, truth)
                 return
-            with cp.plates.groups(1 + n_groups):
+            with cp.plates.annotator_groups(1 + n_groups):
                 seen = cp.Categorical(Vindex(log_link)[..., truth, :])
                 opinion = pyro.sample("opinion", seen, infer={"enumerate": "parallel"})
                 cp.annotate(data, table, opinion, groups=groups)

@@ -14,7 +14,7 @@ from torch.utils.data import Dataset
 
 from crowdppl.core.validation import kind_of
 from crowdppl.data.features import StoredFeatures, numbers_of, plain_array, plain_table, require_finite
-from crowdppl.data.ids import Codebook, Place, as_index, listed, native, tensor_to_numpy
+from crowdppl.data.ids import Codebook, Place, as_index, listed, native, sorting, tensor_to_numpy
 from crowdppl.errors import DataError
 
 
@@ -25,9 +25,11 @@ class CovariateColumns:
     Attributes:
         what: "item_covariates", "annotator_covariates" or "label_covariates".
         names: of the columns, (D,).
-        values: float64 (n, D), a row an item or label of the block, or an annotator.
+        values: float64 (n, D), a row an item or label of the block, or an annotator; of a column that holds no
+            numbers, the codes of its groups.
         mean: (D,), over all items, annotators or labels of the data.
-        faults: by name, why a column cannot be read.
+        faults: by name, why a column cannot be read as numbers.
+        levels: by name, of columns whose values name groups of items: the value of each group, (G,).
         asked: names that a model has read.
     """
 
@@ -36,6 +38,7 @@ class CovariateColumns:
     values: Tensor
     mean: Tensor
     faults: Mapping[Hashable, str]
+    levels: Mapping[Hashable, Tensor] = field(default_factory=dict)
     asked: set[Hashable] = field(default_factory=set, compare=False, repr=False)
 
     @classmethod
@@ -47,6 +50,7 @@ class CovariateColumns:
             return None
         values, ids = np.full(table.shape, np.nan), table.index
         faults: dict[Hashable, str] = {}
+        levels: dict[Hashable, Tensor] = {}
 
         def place(row: int) -> str:
             return f"the {entity} {native(ids[row])!r}"
@@ -55,23 +59,54 @@ class CovariateColumns:
             fault = _fill(values[:, n], table.iloc[:, n], place)
             if fault or (table.columns == name).sum() > 1:
                 faults[name] = fault or "occurs several times; rename all but one"
+            book = group_book(table.iloc[:, n]) if entity == "item" else None
+            if book is not None:
+                if fault:
+                    values[:, n] = book.codes(table.iloc[:, n].array)
+                level = np.arange(len(book)) if fault else book.ids
+                levels[name] = torch.from_numpy(np.array(level, np.float64))
         mean = torch.from_numpy(values.mean(0) if len(values) else np.zeros(values.shape[1]))
         found = torch.from_numpy(values if order is None else values[order])
-        return cls(f"{entity}_covariates", tuple(table.columns), found, mean, faults)
+        return cls(f"{entity}_covariates", tuple(table.columns), found, mean, faults, levels)
 
     def chosen(self, names: Sequence[Hashable]) -> Tensor:
         """Some columns (n, D), without names all; DataError where one does not hold a number for everyone."""
         wanted = tuple(names) or self.names
         for name in wanted:
-            if name not in self.names:
-                there = ", ".join(repr(native(x)) for x in self.names) or "none"
-                raise DataError(
-                    f"{self.what} have no column {native(name)!r}, which the model reads; there are {there}"
-                )
+            self._require(name)
             if name in self.faults:
                 raise DataError(f"the column {native(name)!r} of {self.what} {self.faults[name]}")
         self.asked.update(wanted)
-        return self.values[:, [self.names.index(name) for name in wanted]]
+        return self.held(wanted)
+
+    def held(self, names: Sequence[Hashable]) -> Tensor:
+        """Some columns (n, D), as numbers or as codes of groups."""
+        return self.values[:, [self.names.index(name) for name in names]]
+
+    def groups(self, name: Hashable) -> tuple[Tensor, int]:
+        """The group of each item that a column names, int64 (n,), and how many groups there are.
+
+        Raises:
+            DataError: where it names none for some item, or holds floats.
+        """
+        self._require(name)
+        if name not in self.levels:
+            raise DataError(
+                f"the column {native(name)!r} of {self.what} names no groups: it holds floats, mixed types, or "
+                "nothing for some item; give text or whole numbers for each"
+            )
+        self.asked.add(name)
+        levels = self.levels[name].to(self.values.device)
+        rank = levels.argsort()
+        place = torch.searchsorted(levels[rank], self.held([name])[:, 0].contiguous())
+        return rank[place.clamp(max=len(levels) - 1)], len(levels)
+
+    def _require(self, name: Hashable) -> None:
+        if name not in self.names:
+            there = ", ".join(repr(native(x)) for x in self.names) or "none"
+            raise DataError(
+                f"{self.what} have no column {native(name)!r}, which the model reads; there are {there}"
+            )
 
     def at(self, rows: Tensor) -> CovariateColumns:
         """Those of some items or labels."""
@@ -103,10 +138,35 @@ def no_covariates(entity: str) -> str:
     return f"the data have none; give {entity}_covariates=, {form}"
 
 
+def group_book(column: pd.Series[Any]) -> Codebook | None:
+    """The groups that a column names; None where it names none for some item, or holds floats or mixed types."""
+    categories = column.cat.categories if isinstance(column.dtype, pd.CategoricalDtype) else None
+    if column.isna().any() or pd.api.types.is_float_dtype(column.dtype if categories is None else categories.dtype):
+        return None
+    try:
+        ids = pd.Index(column.unique()) if categories is None else categories
+        return Codebook("group", ids[sorting(ids, "group")] if categories is None else ids)
+    except (TypeError, DataError):
+        return None
+
+
+def regrouped(old: pd.DataFrame, new: pd.DataFrame) -> pd.DataFrame:
+    """New covariates of items whose groups have the codes of the old ones; those that are new follow."""
+    out = new.copy()
+    for name in new.columns[~new.columns.duplicated(keep=False)]:
+        known, own = group_book(old[name]), group_book(new[name])
+        if known is not None and own is not None:
+            book = known.extended(own.ids)
+            out[name] = pd.Categorical.from_codes(book.codes(new[name].array), categories=book.ids)
+    return out
+
+
 def _fill(out: np.ndarray, column: pd.Series[Any], place: Place) -> str:
     """Writes the numbers of a column into ``out``; returns what is wrong with it, and where, or ""."""
     there = column.notna().to_numpy(bool)
     present = column[there].infer_objects()  # a gap makes a column of whole numbers or of bool another one
+    if isinstance(present.dtype, pd.CategoricalDtype):
+        present = present.astype(present.cat.categories.dtype)
     kind = present.dtype
     if not pd.api.types.is_numeric_dtype(kind) or pd.api.types.is_complex_dtype(kind):
         return f"holds no numbers (its dtype is {kind}); encode it as numbers, as pandas.get_dummies does"

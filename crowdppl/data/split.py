@@ -14,7 +14,7 @@ from crowdppl.data.annotations import SIDE_INFORMATION, Annotations
 from crowdppl.data.blocks import OF_ANNOTATORS, with_covariates, with_known
 from crowdppl.data.checks import require_labels
 from crowdppl.data.coded import Coded
-from crowdppl.data.covariates import label_columns
+from crowdppl.data.covariates import label_columns, regrouped
 from crowdppl.data.features import StoredFeatures, in_columns
 from crowdppl.data.ids import native, place_in_rows
 from crowdppl.errors import DataError, RepeatsWarning, SparseDataWarning
@@ -94,6 +94,8 @@ def _with_known(old: Annotations, new: Annotations) -> Annotations:
     """New annotations with side information as the old ones have it."""
     code = old.item_book.codes(new.items)
     of_items = _columns_of(old.item_covariates, new.item_covariates, None if (code < 0).any() else code)
+    if of_items is not None and old.item_covariates is not None:
+        of_items = regrouped(old.item_covariates, of_items)
     who = old.annotator_book.codes(new.annotators)
     of_annotators = _columns_of(
         old.annotator_covariates, new.annotator_covariates, None if (who < 0).any() else who

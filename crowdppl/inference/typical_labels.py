@@ -86,7 +86,7 @@ def typical_items(
     if columns is None or not names:
         return [(columns and columns.average(1), 1.0)]
     kept = [name for name in columns.names if name in names]
-    values = columns.chosen(kept).cpu().numpy()
+    values = columns.held(kept).cpu().numpy()
     _, held, share = _thinned(*_counted(np.zeros(len(values), np.int64), values))
     rows = columns.only(kept, torch.from_numpy(held).to(columns.values))
     return [(rows.at(torch.tensor([n])), float(part)) for n, part in enumerate(share)]

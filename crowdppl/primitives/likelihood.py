@@ -371,6 +371,34 @@ def item_covariates(data: Data, *names: Hashable) -> Tensor:
     return _numbers(block_of(data).item_covariates, "item", names)
 
 
+def item_groups(data: Data, name: Hashable) -> Tensor:
+    """The group of each item, such as its document, as a column of the item covariates names it.
+
+    Args:
+        data: the model's argument.
+        name: of the column.
+
+    Returns:
+        (n_items,) whole numbers below the size of ``plates.groups(data, name)``, in the order of the items.
+
+    Raises:
+        DataError: when the data have no such column, or it does not name a group for each item.
+
+    Examples:
+        >>> import pandas as pd
+        >>> from crowdppl import Annotations
+        >>> book = pd.DataFrame({"book": ["b", "a", "b"]}, index=["x", "y", "z"])
+        >>> dicts = {"ann": {"x": "spam", "y": "ham"}, "bob": {"z": "spam", "y": "ham"}}
+        >>> data = Annotations.from_dicts(dicts, item_covariates=book)
+        >>> sorted(crowdppl.primitives.item_groups(data, "book").tolist())
+        [0, 1, 1]
+    """
+    held = block_of(data).item_covariates
+    if held is None:
+        raise DataError(f"the model reads groups of items, and {no_covariates('item')}")
+    return held.groups(name)[0]
+
+
 def annotator_covariates(data: Data, *names: Hashable) -> Tensor:
     """Covariates of each annotator, as numbers: years of practice, or whether they were trained.
 

@@ -1,11 +1,12 @@
-"""Plates of a model: items, annotators and groups.
+"""Plates of a model: items, annotators and groups of either.
 
-Items and annotators share the rightmost dimension (nothing belongs to both: labels are a ragged value inside the
-plate of items), groups lie left of them, and an engine's chains left of everything.
+Items, their groups and annotators share the rightmost dimension (nothing belongs to two: labels are a ragged value
+inside the plate of items), groups of annotators lie left of them, and an engine's chains left of everything.
 """
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Protocol
 
 import pyro
@@ -13,6 +14,8 @@ import torch
 
 from crowdppl.core.validation import require_data
 from crowdppl.data.blocks import Block
+from crowdppl.data.covariates import no_covariates
+from crowdppl.errors import DataError
 
 
 class Data(Protocol):
@@ -69,7 +72,48 @@ def annotators(data: Data, name: str = "annotators") -> pyro.plate:
     return pyro.plate(name, block_of(data).n_annotators, dim=-1)
 
 
-def groups(size: int) -> pyro.plate:
+def groups(data: Data, name: Hashable) -> pyro.plate:
+    """The plate of groups of items, such as documents of sentences, at dimension -1.
+
+    A column of the item covariates names the group of each item, by text or whole numbers; ``item_groups`` gives
+    its code. A group that is new at ``predict`` or ``update`` begins at the prior.
+
+    Args:
+        data: the model's argument.
+        name: of the column.
+
+    Raises:
+        DataError: when the data have no such column, or it does not name a group for each item.
+
+    Examples:
+        A Dirichlet for each document: the shares of classes in it.
+
+        >>> import pandas as pd, pyro, pyro.distributions as dist, torch
+        >>> import crowdppl.primitives as cp
+        >>> class ByDocument:
+        ...     def model(self, data):
+        ...         with cp.plates.groups(data, "document"):
+        ...             shares = pyro.sample("shares", dist.Dirichlet(torch.ones(data.n_classes)))  # (G, K)
+        ...         with cp.plates.annotators(data):
+        ...             rows = dist.Dirichlet(cp.confusion_prior(data)).to_event(1)
+        ...             confusion = pyro.sample("confusion", rows)
+        ...         with cp.plates.items(data):
+        ...             log_p = shares.log()[..., cp.item_groups(data, "document"), :]  # (..., N, K)
+        ...             cp.annotate(data, confusion.log(), cp.truth(data, log_p))
+        >>> patients = crowdppl.anaesthetists()
+        >>> half = pd.DataFrame({"document": ["first"] * 22 + ["second"] * 23}, index=patients.items)
+        >>> data = crowdppl.Annotations.from_frame(patients.frame(), item_covariates=half)
+        >>> posterior = crowdppl.fit(ByDocument(), data, inference="vb", seed=0)
+        >>> posterior.result.sites["shares"].mean.shape
+        (2, 4)
+    """
+    held = block_of(data).item_covariates
+    if held is None:
+        raise DataError(f"the model reads groups of items, and {no_covariates('item')}")
+    return pyro.plate(f"groups of {name}", held.groups(name)[1], dim=-1)
+
+
+def annotator_groups(size: int) -> pyro.plate:
     """The plate of groups of annotators, at dimension -2; enter one object around tables and inside items."""
     return pyro.plate("groups", size, dim=-2)
 

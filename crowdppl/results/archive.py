@@ -491,6 +491,7 @@ def _annotation_values(data: Annotations) -> tuple[dict[str, Any], dict[str, pd.
             "item_covariate": _names(data.item_covariates),
             "annotator_covariate": _names(data.annotator_covariates),
         },
+        "categories": _categories(data.item_covariates),
         "label_names": data.label_names,
         "roles": {**data.roles},
         "warnings": [[type(warning).__name__, str(warning)] for warning in data.warnings],
@@ -510,6 +511,7 @@ def _annotations(values: Mapping[str, Any], tables: Mapping[str, pd.DataFrame], 
     names = values["columns"]
     gold = items["gold"].to_numpy() if "gold" in items else None
     of_items = _columns(items, "covariate", names["item_covariate"], item_ids)
+    of_items = None if of_items is None else _with_categories(of_items, values["categories"])
     of_annotators = _columns(people, "covariate", names["annotator_covariate"], annotator_ids)
     columns = _columns(labels, "column", names["column"], labels.index)
     numbers = () if alphabet.n_classes else (NUMBER,)
@@ -572,6 +574,20 @@ def _columns(table: pd.DataFrame, kind: str, names: Any, index: pd.Index[Any]) -
         return None
     own = table.loc[:, [name for name in table if str(name).startswith(f"{kind} ")]]
     return own.set_axis(names, axis=1).set_axis(index)
+
+
+def _categories(table: pd.DataFrame | None) -> dict[str, pd.Index[Any]]:
+    """The categories of columns that have some, also those without a row, by the number of the column."""
+    columns = enumerate([] if table is None else [column for _, column in table.items()])
+    return {str(n): x.cat.categories for n, x in columns if isinstance(x.dtype, pd.CategoricalDtype)}
+
+
+def _with_categories(table: pd.DataFrame, found: Mapping[str, pd.Index[Any]]) -> pd.DataFrame:
+    columns = [
+        pd.Series(pd.Categorical(np.asarray(x), found[str(n)]), table.index, name=name) if str(n) in found else x
+        for n, (name, x) in enumerate(table.items())
+    ]
+    return pd.concat(columns, axis=1) if found else table
 
 
 def _warning(name: str, text: str) -> CrowdpplWarning:

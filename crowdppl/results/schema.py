@@ -280,6 +280,7 @@ ANNOTATIONS = parts(
         )
     ),
     columns=each(dict, anything),
+    categories=each(dict, ids("G")),
     label_names=each(tuple, plain(str, int, bool)),
     roles=each(dict, plain(str)),
     warnings=each(list, each(list, plain(str))),

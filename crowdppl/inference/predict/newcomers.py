@@ -1,4 +1,4 @@
-"""Annotators and classes that a fit has not seen: what the model's prior says of them."""
+"""Annotators, classes and groups of items that a fit has not seen: what the model's prior says of them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PRIOR_DRAWS = 1_000
 
 
 def with_newcomers(posterior: Fit, data: Annotations) -> Fit:
-    """The fit as if the annotators and classes of ``data`` had all been there, some of them without a label.
+    """The fit as if annotators, classes and groups of items of ``data`` had all been there, some without a label.
 
     What is new of a site stands at its prior, given the mean of all else; of a site that was counted, a new class
     adds its part of the prior.
@@ -36,23 +36,44 @@ def with_newcomers(posterior: Fit, data: Annotations) -> Fit:
         MethodError: when the model does not take them, or a class is new and a site was not counted.
     """
     old, stored = posterior.data, posterior.result.sites
-    if (old.n_annotators, old.n_classes) == (data.n_annotators, data.n_classes):
+    if not (growth := _growth(old, data)):
         return posterior
-    if data.n_classes > old.n_classes and networks_of(posterior.model):
-        raise _refusal(posterior, data, f"its network tells {old.n_classes} apart")
+    if "classes" in growth and networks_of(posterior.model):
+        raise _refusal(posterior, growth, f"its network tells {old.n_classes} apart")
     try:
         known = model_sites(posterior.model, data)
     except MethodError as error:
-        raise _refusal(posterior, data, str(error)) from error
-    sites = dict(stored)
+        raise _refusal(posterior, growth, str(error)) from error
     with without_validation("cpu"), seeded(0):
         after, before = _priors(posterior.model, data, stored), _priors(posterior.model, old, stored)
-        for name, prior in after.priors.items():
-            if after.means[name].shape != stored[name].mean.shape:
-                _require_growth(posterior, data, stored[name], after.means[name].shape)
-                now = _with_larger_prior(stored[name], prior, before.priors[name])
-                sites[name] = _grown(now, prior, after.means[name], known[name])
-    return replace(posterior, result=replace(posterior.result, sites=sites))
+
+    def grown(sites: Sites) -> Sites:
+        out = dict(sites)
+        for name in (n for n in sites if n in after.priors):
+            prior, mean = after.priors[name], after.means[name]
+            if sites[name].mean.shape != mean.shape:
+                _require_growth(posterior, growth, sites[name], mean.shape)
+                out[name] = _grown(
+                    _with_larger_prior(sites[name], prior, before.priors[name]), prior, mean, known[name]
+                )
+        return out
+
+    memory = posterior.memory
+    if memory is not None and "classes" not in growth:
+        memory = replace(memory, records=tuple(replace(x, sites=grown(x.sites)) for x in memory.records))
+    return replace(posterior, result=replace(posterior.result, sites=grown(stored)), memory=memory)
+
+
+def _growth(old: Annotations, new: Annotations) -> dict[str, tuple[int, int]]:
+    """How many annotators, classes and groups of items there were and are, where these numbers differ."""
+
+    def sizes(data: Annotations) -> dict[str, int]:
+        columns = data.blocks[0].item_covariates
+        groups = {} if columns is None else {f"values of {n!r}": len(x) for n, x in columns.levels.items()}
+        return {"annotators": data.n_annotators, "classes": data.n_classes, **groups}
+
+    before, after = sizes(old), sizes(new)
+    return {name: (before[name], n) for name, n in after.items() if before.get(name, n) != n}
 
 
 def at_prior_mean(problem: Problem, old: Sites, new: Sites, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -91,20 +112,20 @@ def _priors(model: Model, data: Annotations, sites: Sites) -> _PriorMeans:
     return found
 
 
-def _require_growth(posterior: Fit, data: Annotations, site: SiteResult, shape: tuple[int, ...]) -> None:
-    """Refuses a site that grows by more than annotators or, where it is a sum of prior and counts, classes."""
-    old = posterior.data
+def _require_growth(
+    posterior: Fit, growth: Mapping[str, tuple[int, int]], site: SiteResult, shape: tuple[int, ...]
+) -> None:
+    """Refuses a site that grows by anything else, or by classes where it is no sum of a prior and counts."""
     grown = {pair for pair in zip(site.mean.shape, shape, strict=True) if pair[0] != pair[1]}
-    people, classes = {(old.n_annotators, data.n_annotators)}, {(old.n_classes, data.n_classes)}
-    if grown - (people | classes if site.conjugate is not None else people - classes):
+    classes = {growth["classes"]} if "classes" in growth else set()
+    allowed = {*growth.values()} - (classes if site.conjugate is None else set())
+    if grown - allowed:
         why = "" if site.conjugate is not None else ", and holds no counts to which a prior could be added"
-        raise _refusal(posterior, data, f"site {site.name!r} is of shape {site.mean.shape}, not {shape}{why}")
+        raise _refusal(posterior, growth, f"site {site.name!r} is of shape {site.mean.shape}, not {shape}{why}")
 
 
-def _refusal(posterior: Fit, data: Annotations, why: str) -> MethodError:
-    old = posterior.data
-    more = {"annotators": data.n_annotators - old.n_annotators, "classes": data.n_classes - old.n_classes}
-    new = " and ".join(f"{what} that are new ({n})" for what, n in more.items() if n)
+def _refusal(posterior: Fit, growth: Mapping[str, tuple[int, int]], why: str) -> MethodError:
+    new = " and ".join(f"{what} that are new ({after - before})" for what, (before, after) in growth.items())
     return MethodError(
         f"{posterior.method} by {posterior.inference} refuses {new}: {why}; fit anew to all labels, or leave out "
         "those of what is new"
