@@ -100,12 +100,11 @@ def groups(data: Data, name: Hashable) -> pyro.plate:
         ...         with cp.plates.items(data):
         ...             log_p = shares.log()[..., cp.item_groups(data, "document"), :]  # (..., N, K)
         ...             cp.annotate(data, confusion.log(), cp.truth(data, log_p))
-        >>> patients = crowdppl.anaesthetists()
-        >>> half = pd.DataFrame({"document": ["first"] * 22 + ["second"] * 23}, index=patients.items)
-        >>> data = crowdppl.Annotations.from_frame(patients.frame(), item_covariates=half)
-        >>> posterior = crowdppl.fit(ByDocument(), data, inference="vb", seed=0)
-        >>> posterior.result.sites["shares"].mean.shape
-        (2, 4)
+        >>> books = pd.DataFrame({"document": ["first"] * 30 + ["second"] * 30})
+        >>> design = crowdppl.random_design(60, 5, 3, classes=["no", "yes"], seed=0, item_covariates=books)
+        >>> data = crowdppl.simulate(ByDocument(), design, seed=0).data
+        >>> crowdppl.fit(ByDocument(), data, inference="vb", seed=0).site("shares").shape
+        (2, 2)
     """
     held = block_of(data).item_covariates
     if held is None:
