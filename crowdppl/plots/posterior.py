@@ -347,6 +347,8 @@ def plot_items(posterior: Fit, *, ax: Axes | None = None, show: str = "entropy")
         text = "least sure:\n" + "\n".join(names)
         axes.text(*at, text, transform=axes.transAxes, va=va, fontsize="small")
     axes.set_xlim(0.5, len(values) + 0.5)
+    if unsure:  # as far as the least sure item, so that items who are nearly sure can be told apart
+        most = float(values[-1]) or most
     axes.set_ylim(least, most + 0.04 * (most - least))
     axes.locator_params(axis="x", integer=True)
     axes.set_xlabel("item, the surest first")

@@ -126,6 +126,7 @@ def test_items_from_the_surest_to_the_least_sure() -> None:
     every = pd.Series(entropy(held.result.probabilities), held.data.items).sort_values()
     ax = held.plot_items()
     np.testing.assert_allclose(ax.lines[0].get_ydata(), every)
+    assert ax.get_ylim() == pytest.approx((0, 1.04 * every.iloc[-1]))  # no empty frame
     assert texts(ax)[0].splitlines() == ["least sure:", *(str(item) for item in every.index[:-6:-1])]
     other = held.plot_items(show="probability")
     np.testing.assert_allclose(other.lines[0].get_ydata(), np.sort(held.result.probabilities.max(1))[::-1])
