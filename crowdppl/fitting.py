@@ -16,7 +16,7 @@ from crowdppl.data.annotations import Annotations, require_annotations
 from crowdppl.data.checks import require_labels
 from crowdppl.errors import ConvergenceWarning, DoubtWarning, MethodError
 from crowdppl.evaluation.calibration import AUTO_NOTE, FOLDS, calibrated, with_notes
-from crowdppl.evaluation.heldout import fit_method, model_with
+from crowdppl.evaluation.heldout import fit_method, heldout_score, model_with
 from crowdppl.inference.engines import warn_of_unused
 from crowdppl.inference.options import FitOptions
 from crowdppl.inference.result import Fit, uninterrupted
@@ -32,6 +32,8 @@ COIN = ("one_coin",)
 """Member of auto with one parameter an annotator, for crowds with too few labels for rows."""
 ORDINAL = ("ordinal",)
 """Further member of auto where classes have an order."""
+NUMBERS = ("gain_annotators", "gaussian_annotators", "label_mean")
+"""The methods of which auto takes one where labels are numbers."""
 CLASSES, LABELS = 20, 5
 """With more classes, methods with rows take part only if there are so many labels a row on average."""
 TOLERANCE, STEPS = 1e-5, 300
@@ -57,7 +59,8 @@ def fit(
 
     Args:
         method: a name from ``crowdppl.zoo()``, or an object of your own with ``model(data)``. "auto" averages
-            several methods by how well they predict held-out labels, and corrects overconfident probabilities.
+            several methods by how well they predict held-out labels, and corrects overconfident probabilities;
+            where labels are numbers, it takes the method that predicts held-out labels best.
         data: the annotations.
         inference: "em", "vb", "gibbs", "nuts", "laplace", "svi", or "auto": gibbs where it is exact and should take
             less than about ten seconds, else vb.
@@ -109,7 +112,7 @@ def fit(
     warn_of_unused(options, [engine])
     if auto:
         check_automatic(inference, settings is None and start is None)
-        found = fit_auto(data, options)
+        found = fit_auto(data, options) if data.n_classes else fit_numbers(data, options)
     else:
         model = model_with(method, settings)
         warn_of_no_features({registry.name_of(model) or type(model).__qualname__: model}, data)
@@ -151,6 +154,20 @@ def fit_auto(data: Annotations, options: FitOptions) -> Fit:
         warn(found.result.diagnostics["warnings"][-1], ConvergenceWarning)
     found.result.diagnostics["seconds"] = time.perf_counter() - began
     return found
+
+
+def fit_numbers(data: Annotations, options: FitOptions) -> Fit:
+    """The fit, by vb, of the method for numbers that predicts labels left out best; of the last where none can be.
+
+    Its diagnostics tell the ``scores`` of all: the mean log-probability of a label left out.
+    """
+    began, scores = time.perf_counter(), {}
+    if not too_sparse(data):
+        found = {name: heldout_score(name, data, inference="vb", **options) for name in NUMBERS}
+        scores = {name: score.per_label for name, score in found.items()}
+    fit = fit_method(max(scores, key=scores.__getitem__, default=NUMBERS[-1]), data, "vb", None, options)
+    fit.result.diagnostics.update(scores=scores, seconds=time.perf_counter() - began)
+    return fit
 
 
 def members(data: Annotations, options: FitOptions) -> dict[str, Fit]:

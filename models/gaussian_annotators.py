@@ -31,15 +31,15 @@ class GaussianAnnotators:
     Args:
         bias_strength: labels that the prior of a bias, around 0, is worth.
         strength: half the labels that the prior of a precision is worth.
-        shared: correlation of the errors of an item's labels, which widens intervals. Labels cannot tell it; 0.3 is
-            about that of two public sets of ratings with known truths.
+        shared: correlation of the errors of an item's labels, which widens intervals. Labels cannot tell it; with
+            0.5, intervals of 90 % hold 82 and 96 % of the truths of two public sets of ratings.
         covariates: names of item covariates on which the truth depends linearly.
         units: mean and standard deviation of the labels, then of each covariate; by default found in the data.
     """
 
     bias_strength: cp.Positive = 1.0
     strength: cp.Positive = 2.0
-    shared: cp.Share = 0.3
+    shared: cp.Share = 0.5
     covariates: Sequence[str] = ()
     units: cp.Units | None = None
 

@@ -168,9 +168,9 @@ def labels_an_item(data: Annotations) -> np.ndarray:
 
 
 def annotators_an_item(data: Annotations) -> float:
-    """Annotators who gave an item a class: the mean over items that have any."""
+    """Annotators who gave an item a class, or a number: the mean over items that have any."""
     item, annotator, answer = data.label_codes()
-    named = answer < data.n_classes
+    named = answer < max(1, data.n_classes)  # the only answer is a number where there are no classes
     pairs = np.unique(item[named].astype(np.int64) * data.n_annotators + annotator[named])
     return len(pairs) / max(1, len(np.unique(pairs // data.n_annotators)))
 

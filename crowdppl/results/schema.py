@@ -322,6 +322,7 @@ DIAGNOSTICS = some_of(
     chains=plain(int),
     draws=plain(int),
     volumes=each(dict, NUMBER),
+    scores=each(dict, NUMBER),
 )
 SPREAD = parts(TruthSpread, sd=numbers("N K", low=0), entropies=numbers(["N", 2], low=0))
 DRAWS = parts(

@@ -68,6 +68,7 @@ SYMBOLS: Mapping[str, Symbol] = {
     "mix": Symbol("B", "how an annotator and an item are mixed"),
     "opinion": Symbol("o", "opinion of a group on an item"),
     "outlier": Symbol("o", "whether an item is an outlier"),
+    "precision": Symbol("τ", "precision of labels, all annotators alike"),
     "prevalence": Symbol("π", "how common each class is"),
     "rate": Symbol("ρ", "how common outliers are"),
     "readout": Symbol("V", "from annotator and item to a confusion"),
@@ -85,15 +86,18 @@ SYMBOLS: Mapping[str, Symbol] = {
 }
 """By site."""
 
+NUMBERS = ("gain_annotators", "gaussian_annotators", "label_mean")
+"""Methods for labels that are numbers."""
+
 OWN: Mapping[tuple[str, str], Symbol] = {
+    **{(name, "truth"): Symbol("z", "number of an item") for name in NUMBERS},
     ("crowd_layer", "weights"): Symbol("W", "effect of an annotator on the classifier's probabilities"),
     ("madl", "embedding"): Symbol("a", "embedding of an annotator"),
     ("ebcc", "confusion"): Symbol("v", "probability of each label, given truth and subtype"),
     ("ebcc", "prevalence"): Symbol("τ", "how common each class is"),
     ("global_noise", "confusion"): Symbol("ζ", "probability of each label, given the truth, all annotators alike"),
     ("gaussian_annotators", "error"): Symbol("ε", "bias and precision of an annotator"),
-    ("gaussian_annotators", "label"): Symbol("y", "number of an item by an annotator"),
-    ("gaussian_annotators", "truth"): Symbol("z", "number of an item"),
+    ("gain_annotators", "error"): Symbol("ε", "gain, bias and precision of an annotator"),
     ("glad", "ability"): Symbol("α", "ability of an annotator, on a scale of log-odds"),
     ("glad", "difficulty"): Symbol("−ln β", "difficulty of an item, on a log scale"),
     ("hierarchical_mixed_membership", "ability"): Symbol("α", "accuracy of an annotator"),

@@ -26,6 +26,7 @@ COSTLY = (
     "community",
     "dependent_clusters",
     "ebcc",
+    "gain_annotators",
     "gaussian_annotators",
     "glad",
     "global_noise",

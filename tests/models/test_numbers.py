@@ -179,6 +179,7 @@ def test_covariates_predict_items_of_few_labels() -> None:
         crowdppl.fit("gaussian_annotators", drawn().data, settings={"covariates": ("length",)})
 
 
+@pytest.mark.slow
 def test_labels_left_out_are_scored_in_their_own_units() -> None:
     """A model of annotators who differ predicts better than one that takes them for alike; the Jacobian is in."""
     data = drawn(60).data
@@ -193,6 +194,49 @@ def test_labels_left_out_are_scored_in_their_own_units() -> None:
         crowdppl.heldout_score("gaussian_annotators", x, folds=2, inference="vb").per_label for x in (data, moved)
     )
     assert two == pytest.approx(one - np.log(7), abs=1e-3)
+
+
+def test_annotators_of_a_known_gain_are_those_without() -> None:
+    data, how = drawn(40).data, {"inference": "vb", "seed": 0, "tolerance": 1e-13, "max_iterations": 3000}
+    found = [
+        crowdppl.fit(crowdppl.method(name, **settings), data, **how)
+        for name, settings in (("gain_annotators", {"gain_strength": 1e9}), ("gaussian_annotators", {}))
+    ]
+    np.testing.assert_allclose(found[0].truth(), found[1].truth(), rtol=1e-3)
+    columns = ["bias", "precision"]
+    np.testing.assert_allclose(found[0].annotators()[columns], found[1].annotators()[columns], rtol=0.01, atol=0.01)
+
+
+def test_gains_are_found() -> None:
+    rng = np.random.default_rng(0)
+    truth, gain = rng.normal(10, 3, 80), np.array([0.5, 1.0, 1.5])
+    rows = [(i, a, 10 + gain[a] * (truth[i] - 10) + 0.3 * rng.normal()) for i in range(80) for a in range(3)]
+    found = crowdppl.fit("gain_annotators", numbers(rows), inference="vb", seed=0)
+    np.testing.assert_allclose(found.annotators()["gain"], gain, atol=0.2)
+    assert crowdppl.evaluate(found, dict(enumerate(truth))).correlation > 0.99
+
+
+@pytest.mark.parametrize("engine", ["em", "vb"])
+def test_the_label_mean_is_the_mean_of_labels(engine: str) -> None:
+    data = drawn(40).data
+    found = crowdppl.fit("label_mean", data, inference=engine, seed=0)
+    means = data.frame().groupby("item")["label"].mean()
+    np.testing.assert_allclose(found.truth()["estimate"], means, rtol=0.01)
+    if engine == "vb":  # with a flat prior of the consensus, labels vary within items alone
+        within = data.frame().groupby("item")["label"].var().mean()
+        assert found.result.sites["precision"].mean == pytest.approx(1 / within, rel=0.05)
+
+
+@pytest.mark.slow
+def test_auto_takes_the_method_that_predicts_best(tmp_path: Path) -> None:
+    data = drawn(60).data
+    found = crowdppl.fit("auto", data, seed=0)
+    scores = found.diagnostics()["scores"]
+    assert found.method == max(scores, key=scores.get) != "label_mean"
+    found.save(tmp_path / "auto")
+    assert crowdppl.load(tmp_path / "auto").diagnostics()["scores"] == scores
+    alone = crowdppl.fit("auto", numbers([("x", "ann", 1.0), ("y", "bob", 2.0)]), seed=0)
+    assert alone.method == "label_mean" and alone.diagnostics()["scores"] == {}
 
 
 def test_what_is_for_classes_is_refused_by_name() -> None:
