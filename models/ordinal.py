@@ -107,7 +107,9 @@ class Ordinal:
         k = data.n_classes
         if self.crowd is not None:
             return _shares("crowd", self.crowd, k, least=k)
-        counts = 1.0 + torch.bincount(data.answer, minlength=k)[:k] * data.as_block().has_labels
+        block, counts = data.as_block(), torch.ones(k)
+        if block.has_labels:
+            counts = counts + torch.bincount(block.answer, minlength=k)[:k]
         return counts / counts.sum()
 
     def _work(self, data: cp.Block) -> Tensor:

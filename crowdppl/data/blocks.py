@@ -109,7 +109,16 @@ class Block:
 
     @cached_property
     def answer(self) -> Tensor:
-        """The answer of each label, int64 (S,); answers below ``n_classes`` are classes."""
+        """The answer of each label, int64 (S,); answers below ``n_classes`` are classes.
+
+        Raises:
+            DataError: of a design, whose labels are to be drawn.
+        """
+        if not self.has_labels:
+            raise DataError(
+                "a design has no labels that a model could read; where labels depend on other labels, the model "
+                "derives label covariates from them by its method derived_covariates"
+            )
         return self.bags.cells.long() % self.n_answers
 
     @cached_property
@@ -121,8 +130,8 @@ class Block:
 
     @cached_property
     def named(self) -> Tensor:
-        """Which labels name a class and are no abstention, bool (S,)."""
-        return self.answer < self.n_classes
+        """Which labels name a class and are no abstention, bool (S,); all of a design."""
+        return self.bags.cells.long() % self.n_answers < self.n_classes
 
     @cached_property
     def by_annotator(self) -> RaggedIndex:
@@ -183,7 +192,7 @@ class Block:
         ends = np.append(row_starts(self), self.n_labels)
         weights = None if weight is None else weight.double().cpu().numpy()
         bags = RaggedIndex.of_sorted(ends, cells.cpu().numpy(), n_annotators * self.n_answers, weights)
-        return replace(self, bags=bags.to(self.device), n_annotators=n_annotators)
+        return replace(self, bags=bags.to(self.device), n_annotators=n_annotators, has_labels=True)
 
     def in_contexts(self, context: Tensor | None, n_contexts: int, weight: Tensor | None) -> Block:
         """The block as if an annotator were another one in each context, ``annotator * n_contexts + context``.
@@ -204,7 +213,9 @@ class Block:
             _require_context(context, n_contexts)
             _require_weight(weight)
             where = self.annotator * n_contexts + (0 if context is None else context.long())
-            again = self.recoded(where * self.n_answers + self.answer, self.n_annotators * n_contexts, weight)
+            again = self.recoded(
+                where * self.n_answers + self.bags.cells % self.n_answers, self.n_annotators * n_contexts, weight
+            )
             kept = self._views[n_contexts] = (context, weight, again)
         found: Block = kept[2]
         return found

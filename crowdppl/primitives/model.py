@@ -103,8 +103,9 @@ class Model(Protocol):
     Settings are constructor arguments, kept as attributes of the same names (a dataclass does that).
 
     Optional are ``card`` (a ``Card``), ``plates`` (the depth of nested plates, 1 by default), the methods of
-    ``HasGuide``, ``HasInit`` and ``HasSetup``, and ``counting``: where a network learns under em or vb, another
-    program of the same sites, whose expected counts update the parameters (model-bootstrapped EM).
+    ``HasGuide``, ``HasInit``, ``HasSetup`` and ``HasDerivedCovariates``, and ``counting``: where a network learns
+    under em or vb, another program of the same sites, whose expected counts update the parameters
+    (model-bootstrapped EM).
 
     Examples:
         >>> import pyro
@@ -148,6 +149,24 @@ class HasInit(Protocol):
 
     def init(self, data: Any) -> Mapping[str, Tensor]:
         """Starting values of some latent sites, each of its site's shape."""
+        ...
+
+
+@runtime_checkable
+class HasDerivedCovariates(Protocol):
+    """A model whose labels depend on other labels, through label covariates: the leader's label, or one's own last.
+
+    The columns are computed once and read with the labels, ``rows.join(model.derived_covariates(rows))``; where
+    labels are drawn, they are computed from those.
+    """
+
+    def derived_covariates(self, labels: Any) -> Any:
+        """The columns, a DataFrame of numbers with the index of ``labels``.
+
+        Args:
+            labels: DataFrame of item, annotator, label and further columns. A row may look at labels before it
+                alone, in whatever order, never at its own.
+        """
         ...
 
 

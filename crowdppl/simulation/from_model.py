@@ -18,6 +18,7 @@ from crowdppl.data.annotations import Annotations, Options, placed_features, req
 from crowdppl.data.blocks import Block
 from crowdppl.errors import DataError, MethodError
 from crowdppl.inference.problem import without_validation
+from crowdppl.inference.sequential import draw_in_order, with_derived
 from crowdppl.networks.outputs import cached_outputs, networks_of
 from crowdppl.primitives.labels import Labels, NumberLabels
 from crowdppl.primitives.model import Model, card_of, set_up
@@ -53,8 +54,8 @@ def simulate(model: str | Model, design: Annotations, seed: int = 0) -> Simulati
         seed: of the draws.
 
     Raises:
-        MethodError: for an unknown name, a class, a model without a site for the truth or for labels, or a wrong
-            seed.
+        MethodError: for an unknown name, a class, a model without a site for the truth or for labels, one whose
+            labels depend on each other in a circle, or a wrong seed.
         DataError: when the design is not annotations.
 
     Examples:
@@ -72,7 +73,8 @@ def simulate(model: str | Model, design: Annotations, seed: int = 0) -> Simulati
     labels, sites = _draw(ready, design, seed)
     drawn = sites.pop(_truth_of(ready, sites))
     truth = design.classes.take(drawn.astype(np.int64)) if design.n_classes else drawn
-    return Simulation(design.answered(labels), pd.Series(truth, index=design.items, name="truth"), sites)
+    data = with_derived(ready, design.answered(labels))
+    return Simulation(data, pd.Series(truth, index=design.items, name="truth"), sites)
 
 
 def random_design(
@@ -117,30 +119,44 @@ def random_design(
 
 
 def _draw(model: Model, design: Annotations, seed: int) -> tuple[list[torch.Tensor], dict[str, np.ndarray]]:
-    """The labels of each block, and every latent: shared ones are drawn once, with the first block."""
+    """The labels of each block, and every latent."""
+    sites: dict[str, np.ndarray] = {}
+
+    def draw(blocks: list[Block]) -> list[torch.Tensor]:
+        labels, found = _draw_blocks(model, blocks, np.argsort(design.order))
+        sites.update(found)
+        return labels
+
+    with without_validation("cpu"), seeded(seed):
+        labels = draw_in_order(model, design, _with_outputs(model, design), draw)
+    return labels, sites
+
+
+def _draw_blocks(
+    model: Model, blocks: list[Block], place: np.ndarray
+) -> tuple[list[torch.Tensor], dict[str, np.ndarray]]:
+    """The same, once; shared latents are drawn with the first block, and items have their ``place`` there, (N,)."""
     shared: dict[str, torch.Tensor] = {}
     labels: list[torch.Tensor] = []
     pieces: dict[str, list[np.ndarray]] = {}
     axes: dict[str, int] = {}
-    with without_validation("cpu"), seeded(seed):
-        for block in _with_outputs(model, design):
-            conditioned = poutine.condition(model.model, data=shared)
-            drawn, latents = _run(conditioned, replace(block, has_labels=False), shared)
-            labels.append(drawn["value"])
-            if isinstance(fn := drawn["fn"], NumberLabels) and fn.drawn is not None:
-                axes[fn.truth] = -1
-                pieces.setdefault(fn.truth, []).append(fn.drawn.numpy())
-            for name, node in latents.items():
-                axis = _item_axis(node)
-                if axis is None:
-                    shared[name] = node["value"]
-                else:
-                    axes[name] = axis
-                    pieces.setdefault(name, []).append(node["value"].detach().numpy())
+    for block in blocks:
+        conditioned = poutine.condition(model.model, data=shared)
+        drawn, latents = _run(conditioned, replace(block, has_labels=False), shared)
+        labels.append(drawn["value"])
+        if isinstance(fn := drawn["fn"], NumberLabels) and fn.drawn is not None:
+            axes[fn.truth] = -1
+            pieces.setdefault(fn.truth, []).append(fn.drawn.numpy())
+        for name, node in latents.items():
+            axis = _item_axis(node)
+            if axis is None:
+                shared[name] = node["value"]
+            else:
+                axes[name] = axis
+                pieces.setdefault(name, []).append(node["value"].detach().numpy())
     sites = {name: value.detach().numpy() for name, value in shared.items()}
     for name, parts in pieces.items():
-        by_position = np.concatenate(parts, axis=axes[name])
-        sites[name] = np.take(by_position, np.argsort(design.order), axis=axes[name])
+        sites[name] = np.take(np.concatenate(parts, axis=axes[name]), place, axis=axes[name])
     return labels, sites
 
 

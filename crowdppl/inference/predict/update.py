@@ -29,6 +29,7 @@ from crowdppl.inference.predict.newcomers import at_prior_mean, with_newcomers
 from crowdppl.inference.predict.priors import PosteriorAsPrior
 from crowdppl.inference.problem import Problem, build_problem, without_validation
 from crowdppl.inference.result import Fit, Record, SiteResult, Sites, UpdateState
+from crowdppl.inference.sequential import draw_in_order
 from crowdppl.inference.starts import typical_values
 from crowdppl.inference.state import State
 from crowdppl.inference.tables import truth_at, truth_over
@@ -273,17 +274,17 @@ def draw_labels(posterior: Fit, n: int, seed: int, kind: str) -> np.ndarray:
     with without_validation("cpu"), seeded(seed):
         if kind == "prior":
             problem = build_problem(posterior.model, data, options)
-            return np.stack([_replicate(problem, {}, d) for d in range(n)])
+            return np.stack([_replicate(problem, data, {}, d) for d in range(n)])
         problem = problem_of(posterior, data, options)
         draws = draws_of(problem, posterior.result.sites, data.order, n, options.generator(10))
-        return np.stack([_replicate(problem, {k: x[d] for k, x in draws.items()}, d) for d in range(n)])
+        return np.stack([_replicate(problem, data, {k: x[d] for k, x in draws.items()}, d) for d in range(n)])
 
 
-def _replicate(problem: Problem, values: dict[str, Tensor], number: int) -> np.ndarray:
+def _replicate(problem: Problem, data: Annotations, values: dict[str, Tensor], number: int) -> np.ndarray:
     """Answer codes (S,) of one drawn data set."""
     shaped = {n: x.reshape(problem.sites[n].shape(problem.n_items)) for n, x in values.items()}
     full_pass = problem.full_pass()
-    density, out = full_pass.density, []
+    density, known = full_pass.density, []
     for index, block in enumerate(problem.blocks):
         local = full_pass.cut(shaped, block)
         given = {n: problem.sites[n].value(x) for n, x in local.items()}
@@ -291,11 +292,18 @@ def _replicate(problem: Problem, values: dict[str, Tensor], number: int) -> np.n
             how = Summing("draw", problem.options.generator(11, number, index))
             found = density(block, local, marginals=_enumerated_sites(problem, block), how=how)
             given |= {n: x.argmax(0) for n, x in found.marginals.items()}
-        design = replace(block, has_labels=False)
-        trace = poutine.trace(poutine.condition(problem.model.model, data=given)).get_trace(design)
-        cells = next(x.value for x in trace_sites(trace).values() if isinstance(x.fn, Labels))
-        out.append(cells.long() % block.n_answers)
-    return np.asarray(torch.cat(out).cpu().numpy())
+        known.append(given)
+
+    def labels(blocks: list[Block]) -> list[Tensor]:
+        out = []
+        for block, given in zip(blocks, known, strict=True):
+            design = replace(block, has_labels=False)
+            trace = poutine.trace(poutine.condition(problem.model.model, data=given)).get_trace(design)
+            out.append(next(x.value for x in trace_sites(trace).values() if isinstance(x.fn, Labels)))
+        return out
+
+    cells = torch.cat(draw_in_order(problem.model, data, problem.blocks, labels))
+    return np.asarray((cells.long() % data.n_answers).cpu().numpy())
 
 
 def _enumerated_sites(problem: Problem, block: Block) -> list[str]:
