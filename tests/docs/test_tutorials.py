@@ -12,7 +12,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_outp
 from tests import tutorial_runner as runner
 
 NOTEBOOKS = runner.notebooks()
-BYTES = 700_000
+BYTES = 1_000_000
 EXERCISES = "## Exercises"
 on_each = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 
