@@ -6,7 +6,6 @@ import math
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ import numpy as np
 from crowdppl.core.validation import switch
 from crowdppl.criticism import collusion
 from crowdppl.criticism.checks import predictive_check
+from crowdppl.criticism.collapse import collapse
 from crowdppl.criticism.collusion import ExcessAgreement, excess_agreement, pair_agreement, shares_more
 from crowdppl.criticism.overfitting import (
     MIN_PROBABILITY,
@@ -73,6 +73,7 @@ def doubts(posterior: Fit, thorough: bool = False) -> tuple[Doubt, ...]:
       the same; nor for draws of a sampler, unless annotators agree less than the mean table expects, or it expects
       next to nothing: the draws then rest on a prior that is wrong, or flat.
     - diagonal: the mean confusion has a class whose most frequent answer is another class, beyond chance.
+    - collapse: labels agree with one another more than with the fit on a class, beyond chance.
     - spammers: annotators whose labels say less than .05 bits about the truth, beyond chance.
     - one class: over a quarter of the labels are by annotators who name one class alone, where others name it, too.
     - unanimous: no two labels of an item differ, on ten items or more.
@@ -106,24 +107,24 @@ def doubts(posterior: Fit, thorough: bool = False) -> tuple[Doubt, ...]:
     counts = cell_counts(posterior.data.blocks)[:, : posterior.data.n_classes]
     # Labels of each annotator that name a class, and all those before an update, abstentions included.
     given = counts.sum(1) + (0 if posterior.memory is None else posterior.memory.labels)
-    found = chain(
-        sparse_data(posterior, given),
-        _diagonal(posterior, given),
-        _spammers(posterior, given, sources := names_one_class(posterior.data)),
-        _one_class(posterior, given, sources),
-        _unanimous(posterior),
-        _unnamed(posterior, counts),
-        _order(posterior),
-        _prevalence(posterior) if thorough else (),
-        _permuted(posterior),
-        _abstained(posterior),
-        dependence(posterior, thorough),
-        doubts_of_model(posterior),
-        misfit(posterior) if thorough else (),
-        worse_than_votes(posterior) if thorough else overfitting(posterior),
-        _bias(posterior),
+    return (
+        *sparse_data(posterior, given),
+        *_diagonal(posterior, given),
+        *(Doubt("collapse", text) for text in collapse(posterior)),
+        *_spammers(posterior, given, sources := names_one_class(posterior.data)),
+        *_one_class(posterior, given, sources),
+        *_unanimous(posterior),
+        *_unnamed(posterior, counts),
+        *_order(posterior),
+        *(_prevalence(posterior) if thorough else ()),
+        *_permuted(posterior),
+        *_abstained(posterior),
+        *dependence(posterior, thorough),
+        *doubts_of_model(posterior),
+        *(misfit(posterior) if thorough else ()),
+        *(worse_than_votes(posterior) if thorough else overfitting(posterior)),
+        *_bias(posterior),
     )
-    return tuple(found)
 
 
 def doubts_of_model(posterior: Fit) -> list[Doubt]:
@@ -282,10 +283,9 @@ def _diagonal_remedy(posterior: Fit) -> str:
     return "take a method whose prior leans on the diagonal, such as bayesian_dawid_skene"
 
 
-MAX_ONE_CLASS, MIN_UNANIMOUS = 0.25, 10
-"""Share of labels by annotators who only ever name one class; unanimous items of several labels."""
-SPAMMER_BITS = 0.05
-"""Information below which an annotator is a spammer; three times as much has to be ruled out by the labels."""
+MAX_ONE_CLASS, MIN_UNANIMOUS, SPAMMER_BITS = 0.25, 10, 0.05
+"""Share of labels by annotators who only ever name one class; unanimous items of several labels; information below
+which an annotator is a spammer: three times as much has to be ruled out by the labels."""
 
 
 def _one_class(posterior: Fit, given: np.ndarray, sources: np.ndarray) -> Iterator[Doubt]:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from crowdppl.core.validation import warn
+from crowdppl.criticism.collapse import contradicted
 from crowdppl.criticism.collusion import joint_errors, shares_more
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.split import keep, label_folds
@@ -109,6 +110,9 @@ def shared_bias(members: Mapping[str, Fit]) -> float:
 def stacked(members: Mapping[str, Fit], data: Annotations, models: Mapping[str, Model] | None = None) -> Correction:
     """Discounts and weights of members, from labels left out.
 
+    These cannot see a class that wandered off: members that labels contradict (``contradicted``) take no part,
+    unless there is no other.
+
     Args:
         members: fits of the data, by name; the first stands alone where labels are too few.
         data: the annotations, without gold.
@@ -118,10 +122,14 @@ def stacked(members: Mapping[str, Fit], data: Annotations, models: Mapping[str, 
     empty, first = np.empty((0, 0)), next(iter(members))
     if too_sparse(data):
         return Correction(empty, {first: 1.0}, {first: 0.0}, {}, notes=(sparse_note(data, first),))
+    lost = {name: n for name, fit in members.items() if (n := len(contradicted(fit)))}
+    lost = lost if len(lost) < len(members) else {}
+    members = {name: fit for name, fit in members.items() if name not in lost}
     logs, owner = heldout_logs(members, data, models)
-    notes: tuple[str, ...] = ()
+    told = f"{{}} takes no part: labels contradict it on {{}} of {data.n_classes} classes"
+    notes = tuple(told.format(name, n) for name, n in lost.items())
     if data.n_labels > MAX_LABELS:
-        notes = (f"weights and discounts are from {len(owner):,} of {data.n_labels:,} labels, left out in turn",)
+        notes += (f"weights and discounts are from {len(owner):,} of {data.n_labels:,} labels, left out in turn",)
     best = {name: smallest_discount(x, owner) for name, x in logs.items()}
     rows = np.stack([logs[name][best[name]] for name in members], 1)
     found = stacking_weights(rows)

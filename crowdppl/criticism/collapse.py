@@ -1,0 +1,70 @@
+"""Collapse: classes of a fit that labels contradict, as it is with classes that fell together or wandered off."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from crowdppl.data.ids import native
+from crowdppl.inference.result import Fit
+
+ERRORS, MARGIN = 2.0, 0.8
+"""Standard errors, and the ratio, by which a class has to fall short of the agreement of labels."""
+MAX_NAMED = 5
+"""Classes that a doubt names."""
+
+
+def class_agreement(posterior: Fit) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """How often labels name the class of their item, and how often they repeat another label of it.
+
+    The first share of class k is among all labels of items that the fit gives to k, the second among all other
+    labels of items with a label k. The second is a mean, over the items' classes, of how often their labels are k.
+    Where k is named most often on items of its own, the first is therefore not below it.
+
+    Returns:
+        (K,) each: both shares, NaN where nothing is counted, and the standard error of their difference, with items
+        as the units.
+    """
+    data, p = posterior.data, posterior.uncorrected().result.probabilities
+    item, _, label = (x[data.label_codes()[2] < data.n_classes] for x in data.label_codes())
+    labels = np.bincount(item, minlength=data.n_items)
+    cell, times = np.unique(item.astype(np.int64) * data.n_classes + label, return_counts=True)
+    row, k = np.divmod(cell, data.n_classes)
+    n, truth = labels[row], p[row, k]
+    said = np.where(n > 1, times, 0)
+    again = said * (times - 1) / np.maximum(n - 1, 1)
+    given, hit, base, repeated = labels @ p, *(np.bincount(k, x, p.shape[1]) for x in (times * truth, said, again))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        own, other = hit / given, repeated / base
+        away = own[k] * n * truth / given[k]  # what an item adds to the difference where nobody names the class
+        pull = times * truth / given[k] - away - (again - other[k] * said) / base[k]
+        variance = (own / given) ** 2 * np.einsum("i,ik,ik->k", labels.astype(float) ** 2, p, p)
+        variance += np.bincount(k, pull**2 - away**2, p.shape[1])
+    return own, other, np.sqrt(np.maximum(variance, 0.0))
+
+
+def contradicted(posterior: Fit) -> np.ndarray:
+    """Codes of the classes whose items get their label less often than such a label is repeated."""
+    own, other, error = class_agreement(posterior)
+    return np.flatnonzero((own < MARGIN * other) & (own < other - ERRORS * error))
+
+
+def collapse(posterior: Fit) -> Iterator[str]:
+    """The text of the doubt about such classes."""
+    own, other, _ = class_agreement(posterior)
+    found = contradicted(posterior)
+    if not len(found):
+        return
+    items, labels = (x.sum(0) / x.sum() for x in (posterior.result.probabilities, posterior.data.votes()))
+    parts = [
+        f"{native(posterior.data.classes[k])!r} ({items[k]:.0%} of items, {labels[k]:.0%} of labels; {own[k]:.0%} "
+        f"of the labels of its items name it, and {other[k]:.0%} of those beside a label that does)"
+        for k in found[:MAX_NAMED]
+    ]
+    more = f" and {len(found) - MAX_NAMED} more" if len(found) > MAX_NAMED else ""
+    yield (
+        f"labels agree with one another more than with the fit on {len(found)} of {len(own)} classes: "
+        f"{', '.join(parts)}{more}. They fell together, wandered off or traded places: take a method with fewer "
+        "parameters or a prior that leans on the diagonal, or fit('auto', data), or give known truths (gold=)"
+    )
