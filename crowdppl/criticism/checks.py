@@ -15,7 +15,7 @@ from crowdppl.data.annotations import Annotations
 from crowdppl.data.blocks import row_sizes
 from crowdppl.errors import DataError
 from crowdppl.inference.predict.update import draw_labels
-from crowdppl.inference.result import Fit, require_fit
+from crowdppl.inference.result import Fit, require_classes, require_fit
 from crowdppl.plots.axes import ACCENT, LIGHT, axes_or_new, write_beside
 
 if TYPE_CHECKING:
@@ -264,6 +264,7 @@ def predictive_check(posterior: Fit, *, draws: int = 200, seed: int = 0) -> Chec
     Raises:
         MethodError: for fewer than 20 draws, or a seed that is no whole number.
         DataError: for anything but a posterior, or when no item has two labels.
+        MethodError: where labels are numbers.
 
     Examples:
         >>> posterior = crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="vb", seed=0)
@@ -277,6 +278,7 @@ def predictive_check(posterior: Fit, *, draws: int = 200, seed: int = 0) -> Chec
         False
     """
     posterior, seed = require_fit(posterior), seed_number(seed)
+    require_classes(posterior, "predictive_check")
     draws = whole_number("draws", draws, MIN_DRAWS, "fewer say little of a tail, 200 are better")
     design = Design.of(posterior.data)
     replicated = draw_labels(posterior, draws, seed, "posterior")

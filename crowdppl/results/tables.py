@@ -124,6 +124,7 @@ def to_arrow(posterior: Fit) -> pa.Table:
 
     Returns:
         pyarrow Table, a row an item: item and the columns of ``labels()``; for each class a column ``p(class)``.
+        Where truths are numbers, item and the columns of ``truth()``.
 
     Examples:
         >>> posterior = crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="vb", seed=0)
@@ -131,6 +132,8 @@ def to_arrow(posterior: Fit) -> pa.Table:
         >>> table.num_rows, table.column_names[:3], table.column_names[-1]
         (45, ['item', 'label', 'probability'], 'p(4)')
     """
+    if isinstance(posterior.result.truth, NumberTruth):
+        return arrow_table(truth(posterior))
     classes = [f"p({name})" for name in posterior.data.classes]
     columns = pd.DataFrame(posterior.result.probabilities, index=posterior.data.items, columns=classes)
     return arrow_table(pd.concat([labels(posterior), columns], axis=1))

@@ -178,6 +178,19 @@ def test_evaluate(answers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert "warning: 1 of 2 items" in capsys.readouterr().err
 
 
+def test_numbers_are_fitted_and_scored(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [[str(i), f"rater {a}", str(i + 0.3 * a + 0.1 * ((i + a) % 3))] for i in range(9) for a in range(3)]
+    table = write(tmp_path / "ratings.csv", [["item", "annotator", "label"], *rows])
+    how = ("--kind", "real", "--model", "gaussian_annotators", "--inference", "vb", "--out", tmp_path / "out")
+    assert run("fit", table, *how) == 0
+    found = pd.read_csv(tmp_path / "out" / "labels.csv", index_col="item")
+    assert list(found) == ["estimate", "sd", "low", "high", "labels"] and found["estimate"].is_monotonic_increasing
+    known = write(tmp_path / "known.csv", [["item", "label"], *([str(i), str(i)] for i in range(9))])
+    capsys.readouterr()
+    assert run("evaluate", tmp_path / "out", known, "--bootstrap", "0") == 0
+    assert {"rmse", "coverage"} <= {line.split()[0] for line in capsys.readouterr().out.splitlines()}
+
+
 def test_zoo(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("zoo") == 0
     listed = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines() if line)

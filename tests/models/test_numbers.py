@@ -252,6 +252,16 @@ def test_what_is_for_classes_is_refused_by_name() -> None:
         replace(gaussian(), shared=1.5) and crowdppl.fit(gaussian(shared=1.5), numbers())
 
 
+def test_what_has_no_meaning_yet_is_refused_by_name() -> None:
+    posterior = crowdppl.fit(gaussian(), numbers(), inference="vb", seed=0)
+    asked: list[Any] = [posterior.draw_labels, lambda: posterior.predict(numbers()), posterior.plot_annotators]
+    for ask in (*asked, lambda: crowdppl.predictive_check(posterior), lambda: posterior.suggest_labels(1)):
+        with pytest.raises(MethodError, match="number"):
+            ask()
+    table = posterior.to_arrow()
+    assert table.column_names == ["item", "estimate", "sd", "low", "high", "labels"] and table.num_rows == 3
+
+
 def test_the_zoo_says_which_kind_a_method_takes() -> None:
     kinds = crowdppl.zoo(engines=False)["kind"]
     assert kinds["gaussian_annotators"] == "real" and kinds["one_coin"] == "nominal"
