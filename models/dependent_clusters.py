@@ -35,6 +35,7 @@ class DependentClusters:
 
     Args:
         groups: by annotator id (who is left out is alone), or in the order of annotator codes; None finds them.
+        n_groups: how many groups to find, those of one annotator included; None finds their number.
         prevalence: "learned" or "uniform".
         prevalence_strength: pseudo-counts of each class, by default ``default_prevalence``.
         prior_strength: pseudo-counts of a confusion row; None is a flat prior.
@@ -43,6 +44,7 @@ class DependentClusters:
     """
 
     groups: Mapping[Any, Any] | Sequence[int] | None = None
+    n_groups: cp.Count | None = None
     prevalence: Literal["learned", "uniform"] = "learned"
     prevalence_strength: cp.Positive | None = None
     prior_strength: cp.Positive | None = 1.8
@@ -63,7 +65,7 @@ class DependentClusters:
 
     def setup(self, data: Any) -> DependentClusters:
         """A copy with groups as one whole number for each annotator, in the order of their codes."""
-        return replace(self, groups=cp.group_codes(self.groups, data))
+        return replace(self, groups=cp.group_codes(self.groups, data, self.n_groups), n_groups=None)
 
     def model(self, data: cp.Block) -> None:
         """Draws links, confusions, truths, opinions and labels."""
@@ -106,7 +108,7 @@ class DependentClusters:
 
     def _codes(self, data: Any) -> tuple[int, ...]:
         """0 for annotators who are alone; 1 to G for members of groups of two and more."""
-        numbers = cp.group_codes(self.groups, data)
+        numbers = cp.group_codes(self.groups, data, self.n_groups)
         sizes, codes = Counter(numbers), dict[int, int]()
         return tuple(codes.setdefault(g, len(codes) + 1) if sizes[g] > 1 else 0 for g in numbers)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.cluster.hierarchy import linkage
+from scipy.cluster.hierarchy import cut_tree, linkage
 from scipy.sparse import csr_matrix
 from scipy.spatial.distance import squareform
 from scipy.special import logsumexp
@@ -57,7 +57,9 @@ class Fitted:
     log_likelihood: float
 
 
-def find_groups(data: Annotations, *, alpha: float = 0.01, max_labels: int = 500_000) -> Ints:
+def find_groups(
+    data: Annotations, *, n_groups: int | None = None, alpha: float = 0.01, max_labels: int = 500_000
+) -> Ints:
     """Finds annotators who make the same mistakes on the same items, without any known truth.
 
     1. Dawid-Skene is fitted by maximum likelihood. What it leaves, residuals onehot(label) - confusion[annotator,
@@ -74,6 +76,8 @@ def find_groups(data: Annotations, *, alpha: float = 0.01, max_labels: int = 500
 
     Args:
         data: the labels; gold and history are not looked at.
+        n_groups: how many groups there are, those of one annotator included: the trees are then cut there, without
+            a test. None finds their number.
         alpha: false alarms of the test, in (0, 1).
         max_labels: of more labels than this, those of every n-th item are used.
 
@@ -89,27 +93,32 @@ def find_groups(data: Annotations, *, alpha: float = 0.01, max_labels: int = 500
     """
     item, annotator, answer = (x.astype(np.int64) for x in require_annotations(data).label_codes())
     sizes = (data.n_items, data.n_annotators, data.n_classes, data.n_answers)
-    return find_in_codes(CodedLabels(item, annotator, answer, *sizes), alpha=alpha, max_labels=max_labels)
+    labels = CodedLabels(item, annotator, answer, *sizes)
+    return find_in_codes(labels, n_groups=n_groups, alpha=alpha, max_labels=max_labels)
 
 
-def find_in_codes(labels: CodedLabels, *, alpha: float = 0.01, max_labels: int = 500_000) -> Ints:
+def find_in_codes(
+    labels: CodedLabels, *, n_groups: int | None = None, alpha: float = 0.01, max_labels: int = 500_000
+) -> Ints:
     """Finds groups as `find_groups` does, from plain codes in any order."""
     n = labels.n_annotators
     if n > MAX_ANNOTATORS:
         raise MethodError(f"groups are found among at most {MAX_ANNOTATORS} annotators, here are {n}: give groups=")
     alpha, max_labels = share_between("alpha", alpha), whole_number("max_labels", max_labels, 1)
+    if n_groups is not None and whole_number("n_groups", n_groups, 1) > n:
+        raise MethodError(f"n_groups={n_groups} is more than the {n} annotators; take at most as many")
     alone, step = np.arange(n), max(1, -(-len(labels.item) // max_labels))
     kept, item = np.unique(labels.item, return_inverse=True)
     labels = replace(labels, item=item // step, n_items=-(-len(kept) // step)).take(item % step == 0)
     labels = labels.take(np.lexsort((labels.answer, labels.annotator, labels.item)))
     base = fit_groups(labels, alone)
-    if n < 2 or independence(labels, base) > alpha:
+    if n < 2 or (n_groups is None and independence(labels, base) > alpha):
         return alone
     counts = np.bincount(labels.annotator * labels.n_answers + labels.answer, minlength=n * labels.n_answers)
     chance = Fitted(np.ones((labels.n_items, 1)), _normalise(counts.reshape(n, 1, -1)), 0.0)
-    best, groups = base.log_likelihood, alone
+    best, groups = base.log_likelihood if n_groups is None else -np.inf, alone
     for fit in (base, chance):
-        found = _cut(labels, base, _products(labels, fit))
+        found = _cut(labels, base, _products(labels, fit), n_groups)
         score = fit_groups(labels, found).log_likelihood - np.sum(np.bincount(found) > 1) * _penalty(labels)
         if score > best:
             best, groups = score, found
@@ -224,15 +233,18 @@ def independence(labels: CodedLabels, fit: Fitted) -> float:
     return float(chi2.sf((score**2).sum() * scale, square.sum() * scale)) if scale > 0 else 1.0
 
 
-def _cut(labels: CodedLabels, base: Fitted, products: Floats) -> Ints:
-    """Cuts the tree of average linkage where the groups' gains add up highest: the groups (A,)."""
+def _cut(labels: CodedLabels, base: Fitted, products: Floats, n_groups: int | None) -> Ints:
+    """Cuts the tree of average linkage at so many groups, or where their gains add up highest: the groups (A,)."""
     n, length = labels.n_annotators, _lengths(products)
     distance = 1 - products / np.outer(length, length)
+    tree = linkage(squareform(distance, checks=False), "average")
+    if n_groups is not None:
+        return _as_they_appear(cut_tree(tree, n_groups)[:, 0])
     members = {a: np.array([a]) for a in range(n)}
     single = np.array([fit_groups(labels.of(m), m * 0, base.truth).log_likelihood for m in members.values()])
     gains, groups = dict.fromkeys(range(n), 0.0), np.arange(n)
     best, total, kept = 0.0, 0.0, groups.copy()
-    for step, pair in enumerate(linkage(squareform(distance, checks=False), "average")[:, :2].astype(int)):
+    for step, pair in enumerate(tree[:, :2].astype(int)):
         joined = np.sort(np.concatenate([members.pop(c) for c in pair]))
         group = fit_groups(labels.of(joined), joined * 0, base.truth, tolerance=0.01)
         gain = group.log_likelihood - single[joined].sum() - _penalty(labels)
@@ -240,5 +252,10 @@ def _cut(labels: CodedLabels, base: Fitted, products: Floats) -> Ints:
         members[n + step], gains[n + step], groups[joined] = joined, gain, joined[0]
         if total > best:
             best, kept = total, groups.copy()
-    _, first, code = np.unique(kept, return_index=True, return_inverse=True)
+    return _as_they_appear(kept)
+
+
+def _as_they_appear(groups: Ints) -> Ints:
+    """Groups (A,) numbered from 0 as they first appear."""
+    _, first, code = np.unique(groups, return_index=True, return_inverse=True)
     return np.asarray(np.argsort(np.argsort(first))[code])

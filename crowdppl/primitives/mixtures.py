@@ -98,13 +98,16 @@ def _drawn(log_atoms: Tensor, by_seen: Tensor) -> Tensor:
     return torch.cat(parts, -2)[..., order.argsort(), :]
 
 
-def group_codes(groups: Mapping[Any, Any] | Sequence[Any] | None, data: Any) -> list[int]:
+def group_codes(
+    groups: Mapping[Any, Any] | Sequence[Any] | None, data: Any, n_groups: int | None = None
+) -> list[int]:
     """A whole number for each annotator, equal for annotators of one group.
 
     Args:
         groups: a mapping from annotator ids (annotators left out are alone), a sequence in the order of annotator
             codes, or None to find groups in the labels.
         data: the annotations; for a sequence, a block of them is enough.
+        n_groups: how many to find, those of one annotator included; None finds their number.
 
     Returns:
         (A,) numbers from 0, in the order in which groups first appear.
@@ -119,7 +122,11 @@ def group_codes(groups: Mapping[Any, Any] | Sequence[Any] | None, data: Any) -> 
         [0, 1, 2, 0, 0]
     """
     (require_annotations if groups is None or isinstance(groups, Mapping) else require_data)(data)
-    given: Any = _found(data) if groups is None else tensor_to_numpy(groups, "groups")
+    if groups is not None and n_groups is not None:
+        raise MethodError(
+            f"groups= names the groups, and n_groups={n_groups} is of groups to be found; leave one out"
+        )
+    given: Any = _found(data, n_groups) if groups is None else tensor_to_numpy(groups, "groups")
     if isinstance(given, str) or not isinstance(given, Iterable):
         raise MethodError(
             f"groups={groups!r} must be a mapping from annotator id to group, or one group an annotator"
@@ -145,7 +152,7 @@ def group_codes(groups: Mapping[Any, Any] | Sequence[Any] | None, data: Any) -> 
 
 
 @lru_cache(maxsize=1)  # plain Pyro runs a model thousands of times on the same data
-def _found(data: Any) -> tuple[int, ...]:
+def _found(data: Any, n_groups: int | None) -> tuple[int, ...]:
     from crowdppl.agreement.clusters import find_groups  # scipy's clustering is slow to import
 
-    return tuple(int(g) for g in find_groups(data))
+    return tuple(int(g) for g in find_groups(data, n_groups=n_groups))

@@ -137,6 +137,19 @@ def test_more_labels_than_asked_for_are_thinned() -> None:
     assert adjusted_rand_score(GROUPED, find_in_codes(labels, max_labels=15_000)) >= 0.9
 
 
+def test_as_many_groups_are_found_as_are_asked_for() -> None:
+    labels, _ = crowd(GROUPED, 0)
+    assert adjusted_rand_score(GROUPED, find_in_codes(labels, n_groups=4)) == 1
+    for n_groups in (1, 2, 7, 20):
+        assert len(np.unique(find_in_codes(labels, n_groups=n_groups))) == n_groups
+    data = anaesthetists()
+    found: Any = crowdppl.fit("dependent_clusters", data, inference="vb", settings={"n_groups": 3}).model
+    assert len(set(found.groups)) == 3 and found.groups == crowdppl.find_groups(data, n_groups=3).tolist()
+    for settings in ({"n_groups": 6}, {"n_groups": 2, "groups": [0, 0, 1, 1, 1]}):
+        with pytest.raises(MethodError, match="n_groups="):
+            crowdppl.fit("dependent_clusters", data, inference="vb", settings=settings)
+
+
 def test_limits_are_refused_by_value() -> None:
     one = np.zeros(1, int)
     with pytest.raises(MethodError, match="5000"):
