@@ -19,6 +19,7 @@ Afterwards, and without features, e is 0.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal
@@ -48,7 +49,8 @@ class CoinNet:
         prior_strength, prior_accuracy: pseudo-counts of a confusion row, and their share on the correct label.
         crowd_prior_strength: pseudo-counts of a confusion row that follow the crowd's row, in place of these.
         weight, power, volume: of the penalised form, as above, in units of a label's log-probability.
-        init_diagonal: a penalised row starts as the softmax of this number on its diagonal and 0 elsewhere.
+        init_diagonal: a penalised row starts as the softmax of this number on its diagonal and 0 elsewhere; by
+            default log K, at least 1 (published: 1).
         n_labels: what ``setup`` counts; not to be set by hand.
     """
 
@@ -65,7 +67,7 @@ class CoinNet:
     weight: cp.NotNegative = 0.01
     power: cp.Positive = 0.4
     volume: cp.NotNegative = 0.01
-    init_diagonal: float = 1.0
+    init_diagonal: float | None = None
     n_labels: int = 0
 
     card: ClassVar[cp.Card] = cp.Card(
@@ -75,7 +77,7 @@ class CoinNet:
         | {"abstention": "A D W", "truth": "N", "outlier": "N"},
         assumes="outliers are few, and their labels carry no information on their truth",
         fails="with few labels per item, which do not identify outliers; in the penalised form also where features "
-        "leave classes in doubt, and with many classes, which may trade places (init_diagonal = log K helps)",
+        "leave classes in doubt, and with many classes from the published start (init_diagonal = 1)",
         cost="labels x K; penalised: a shift of every label in every step",
         uses=("features", "history"),
     )
@@ -119,7 +121,8 @@ class CoinNet:
         """Mean field; of the penalised form points."""
         points = None
         if self.form == "penalised":
-            rows = (self.init_diagonal * torch.eye(data.n_classes)).softmax(-1).repeat(data.n_annotators, 1, 1)
+            lean = max(1.0, math.log(data.n_classes)) if self.init_diagonal is None else self.init_diagonal
+            rows = (lean * torch.eye(data.n_classes)).softmax(-1).repeat(data.n_annotators, 1, 1)
             points = {"confusion": pyro.param("q.confusion", rows, constraint=dist.constraints.simplex)}
             if self.network is not None:  # divided, so that departures learn at the network's rate
                 shift = pyro.param("q.departure", torch.zeros(self.n_labels, data.n_classes))

@@ -12,6 +12,7 @@ its own (the likelihood "per_annotation"), as published.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal
@@ -40,7 +41,8 @@ class GeoCrowdnet:
         likelihood: "per_annotation", as published, or "joint".
         likelihood_power: power of the labels' likelihood; below 1, an item's labels count for less.
         crowd_prior_strength: pseudo-counts of a confusion row that follow the crowd's learned row; 0 has no crowd.
-        init_diagonal: a confusion row starts as the softmax of this number on its diagonal and 0 elsewhere.
+        init_diagonal: a confusion row starts as the softmax of this number on its diagonal and 0 elsewhere; by
+            default log K, at least 1 (published: 1).
     """
 
     network: nn.Module | None = None
@@ -50,7 +52,7 @@ class GeoCrowdnet:
     likelihood: Literal["per_annotation", "joint"] = "per_annotation"
     likelihood_power: cp.Positive = 1.0
     crowd_prior_strength: cp.NotNegative = 0.0
-    init_diagonal: float = 1.0
+    init_diagonal: float | None = None
 
     card: ClassVar[cp.Card] = cp.Card(
         title="Geo CrowdNet",
@@ -59,7 +61,7 @@ class GeoCrowdnet:
         sites={"crowd": "K K", "confusion": "A K K", "abstention": "A D W", "truth": "N"},
         assumes="F: some items show their class clearly; W: for each class there is an annotator who knows it",
         fails="when the weight is too large, which pushes predictions to equal shares of the classes; with many "
-        "classes, which may trade places (init_diagonal = log K prevents it)",
+        "classes from the published start (init_diagonal = 1), from which they may trade places",
         cost="a network step and labels x K for each batch of items",
         only=("svi",),
         because=REASON,
@@ -85,7 +87,8 @@ class GeoCrowdnet:
         cp.truth_and_labels(data, log_p, table, self.likelihood, power=self.likelihood_power)
 
     def guide(self, data: cp.Block) -> None:
-        """Points; the confusions start slightly better than chance."""
-        start = (self.init_diagonal * torch.eye(data.n_classes)).softmax(-1).repeat(data.n_annotators, 1, 1)
+        """Points; the confusions start better than chance, half on the diagonal where classes are many."""
+        lean = max(1.0, math.log(data.n_classes)) if self.init_diagonal is None else self.init_diagonal
+        start = (lean * torch.eye(data.n_classes)).softmax(-1).repeat(data.n_annotators, 1, 1)
         rows = pyro.param("q.confusion", start, constraint=constraints.simplex)
         mean_field(self, data, point=True, points={"confusion": rows})

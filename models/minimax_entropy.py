@@ -6,7 +6,8 @@
     truth[i]               ~ Categorical(prevalence)                        (N)
     label[i, a]            ~ Categorical(softmax(habit[a, truth[i]] + trap[i, truth[i]]))
 
-The posterior mode is the regularised minimax solution of the paper.
+The posterior mode is the regularised minimax solution of the paper. Where annotators gave few labels, its
+penalty of .25 would draw all potentials to 0, and with them all classes together; the default is then smaller.
 """
 
 from __future__ import annotations
@@ -22,6 +23,9 @@ from torch import Tensor
 import crowdppl.primitives as cp
 from crowdppl import mean_field
 
+PUBLISHED = 0.25
+"""The penalty of the paper."""
+
 
 @dataclass(frozen=True)
 class MinimaxEntropy:
@@ -30,14 +34,15 @@ class MinimaxEntropy:
     Args:
         prevalence: "uniform" or "learned".
         items: whether items have potentials of their own.
-        penalty: strength of the Gaussian priors.
+        penalty: precision of an annotator's Gaussian priors, in units of K^2; by default .25, or less, so that a
+            potential's prior weighs no more than a cell of an annotator's K^2 has labels on average.
         ratio: how much tighter an item's prior is than an annotator's; by default labels per annotator over labels
             per item, computed from the data.
     """
 
     prevalence: Literal["uniform", "learned"] = "uniform"
     items: bool = True
-    penalty: cp.Positive = 0.25
+    penalty: cp.Positive | None = None
     ratio: cp.Positive | None = None
 
     card: ClassVar[cp.Card] = cp.Card(
@@ -51,15 +56,20 @@ class MinimaxEntropy:
     )
 
     def setup(self, data: cp.Block) -> MinimaxEntropy:
-        """A copy with the ratio of the two priors' strengths."""
-        return replace(self, ratio=self._ratio(data))
+        """A copy with the penalty, and the ratio of the two priors' strengths."""
+        return replace(self, penalty=self._penalty(data), ratio=self._ratio(data))
+
+    def _penalty(self, data: cp.Block) -> float:
+        if self.penalty is not None:
+            return self.penalty
+        return min(PUBLISHED, data.n_labels / (data.n_annotators * data.n_classes**4))
 
     def _ratio(self, data: cp.Block) -> float:
         return data.n_items / data.n_annotators if self.ratio is None else self.ratio
 
     def model(self, data: cp.Block) -> None:
         """Draws potentials, truths and labels."""
-        k, strength = data.n_classes, self.penalty * data.n_classes**2
+        k, strength = data.n_classes, self._penalty(data) * data.n_classes**2
         log_p = cp.prevalence(data, self.prevalence)
         even = torch.zeros(k, k)
         with cp.plates.annotators(data):
@@ -97,7 +107,7 @@ class MinimaxEntropy:
             odds = habit[who] + (trap[item] if self.items else 0.0)
             log_p = cp.each_label(odds)(answer) - odds.logsumexp(-1)
             held = habit.square().sum() + self._ratio(data) * trap.square().sum()
-            out = 0.5 * self.penalty * k**2 * held - (share * log_p).sum()
+            out = 0.5 * self._penalty(data) * k**2 * held - (share * log_p).sum()
             out.backward()
             return out
 

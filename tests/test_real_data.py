@@ -127,7 +127,7 @@ def test_default_priors_do_not_collapse(real_data: Path, method: str, name: str,
     assert accuracy(fit(method, data, inference="vb"), gold, f"{method} on {name}") >= least
 
 
-@pytest.mark.parametrize(("name", "least"), [("bluebirds", 90.7), ("web", 88)])
+@pytest.mark.parametrize(("name", "least"), [("bluebirds", 90.7), ("web", 88), ("music", 74), ("labelme", 79)])
 def test_minimax_entropy(real_data: Path, name: str, least: float) -> None:
     data, gold = read(real_data, name)
     posterior = fit("minimax_entropy", data, inference="em")
