@@ -12,6 +12,7 @@ import torch
 from pyro.poutine.runtime import _DIM_ALLOCATOR, _PYRO_STACK
 from torch import nn
 
+from crowdppl.core.validation import shown
 from crowdppl.errors import MemoryShortageError, MethodError
 
 ALLOCATORS = ("can't allocate memory", "not enough memory")
@@ -92,10 +93,10 @@ def pyro_state_kept() -> Iterator[None]:
 def check_device(name: object) -> str:
     """The name of a device that torch sees: "cpu", "cuda", "cuda:N" or a ``torch.device``; "auto": a GPU if any."""
     found = str(name) if isinstance(name, torch.device) else name
-    if found == "auto":
+    if isinstance(found, str) and found == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     if not isinstance(found, str) or re.fullmatch(r"cpu|cuda(:\d+)?", found) is None:
-        raise MethodError(f"device={found!r} must be 'cpu', 'cuda', 'cuda:N' or 'auto'")
+        raise MethodError(f"device={shown(found)} must be 'cpu', 'cuda', 'cuda:N' or 'auto'")
     if found.startswith("cuda") and not torch.cuda.is_available():
         raise MethodError(f"device={found!r}, but torch sees no GPU; use device='cpu' or 'auto'")
     if int(found.partition(":")[2] or 0) >= max(1, torch.cuda.device_count()):

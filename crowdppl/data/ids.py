@@ -68,7 +68,7 @@ def as_column(values: Any, name: str) -> pd.Series[Any]:
         if isinstance(values, str) or not isinstance(values, Iterable):
             raise DataError(f"the {name} column is {values!r}; give one value a row, as a list or an array")
         values = list(values)
-    if np.ndim(values) != 1 and isinstance(values, np.ndarray):
+    if isinstance(values, np.ndarray) and values.ndim != 1:
         raise DataError(f"the {name} column has shape {values.shape}; give one value a row")
     try:
         column: pd.Series[Any] = pd.Series(values).reset_index(drop=True)

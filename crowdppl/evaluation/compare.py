@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Unpack
@@ -259,7 +260,7 @@ def _named(models: Models) -> dict[str, Any]:
     if not named:
         raise MethodError("compare was given no method; give names that crowdppl.zoo() lists")
     if len(named) < len(models):
-        twice = next(name for name in models if list(models).count(name) > 1)
+        twice = next(name for name, n in Counter(map(str, models)).items() if n > 1)
         raise MethodError(f"{twice!r} is to be compared with itself; name each method once")
     return named
 

@@ -591,6 +591,8 @@ def table_of(posterior: Fit | pd.DataFrame) -> pd.DataFrame:
         if not isinstance(posterior, Fit):
             raise DataError(f"{kind_of(posterior)} holds no probabilities by item and class; {ITS_PROBABILITIES}")
         return probabilities(posterior)
+    if posterior.empty:
+        raise DataError(f"a DataFrame of shape {posterior.shape} holds no probabilities; {ITS_PROBABILITIES}")
     for what, ids in (("item", posterior.index), ("class", posterior.columns)):
         if not ids.is_unique:
             twice = native(ids[ids.duplicated()][0])

@@ -21,6 +21,7 @@ from crowdppl.core.validation import (
     Range,
     Whole,
     check_settings,
+    shown,
 )
 from crowdppl.errors import MethodError
 
@@ -113,8 +114,8 @@ class Options:
             raise MethodError(
                 f"callback={self.callback!r} cannot be called; give a function of (iteration, objective)"
             )
-        if self.dtype not in (None, torch.float32, torch.float64):
-            raise MethodError(f"dtype={self.dtype!r} must be torch.float32, torch.float64 or None")
+        if not any(self.dtype is known for known in (None, torch.float32, torch.float64)):
+            raise MethodError(f"dtype={shown(self.dtype)} must be torch.float32, torch.float64 or None")
         object.__setattr__(self, "device", check_device(self.device))
 
     def generator(self, *keys: int) -> torch.Generator:

@@ -118,7 +118,10 @@ def node_places(group: np.ndarray, one: np.ndarray, other: np.ndarray, seed: int
 
 def _given_groups(groups: Any, n: int) -> np.ndarray:
     """Groups counted from 0 in their order, -1 for annotators in none."""
-    given = np.asarray(groups)
+    try:
+        given = np.asarray(groups)
+    except ValueError as error:
+        raise DataError(f"groups= is no array ({error}); give a whole number for each of {n}") from error
     if given.shape != (n,) or given.dtype.kind not in "iu":
         raise DataError(
             f"groups= has shape {given.shape} and type {given.dtype}; give a whole number for each of {n}"

@@ -44,7 +44,9 @@ def flat_axes(given: Any) -> np.ndarray:
     Raises:
         MethodError: for anything but axes.
     """
-    flat = np.atleast_1d(given).ravel()
+    flat = np.array(given, object).ravel()
+    if not len(flat):
+        raise MethodError("ax= holds no axes; give matplotlib axes, or leave ax= out")
     for one in flat:
         if not hasattr(one, "get_xlabel"):
             raise MethodError(f"ax= holds {kind_of(one)}; give matplotlib axes, or leave ax= out")

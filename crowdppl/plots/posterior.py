@@ -148,6 +148,8 @@ def plot_confusion(posterior: Fit, annotator: Any = None, *, ax: Any = None, lev
         ('label', 'truth')
     """
     codes = _annotator_codes(posterior, annotator)
+    if not len(codes):
+        raise DataError("annotator= names none; give an id, a list of ids, or leave it out")
     found = None if level is None else _confusion_intervals(posterior, level)
     axes = _grid(len(codes), posterior.data.answers) if ax is None else flat_axes(ax)
     if len(axes) < len(codes):

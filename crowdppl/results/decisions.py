@@ -265,7 +265,7 @@ def _costs(cost: Cost | None, data: Annotations) -> tuple[np.ndarray, pd.Index[A
             raise DataError("cost= is no mapping {truth: {decision: cost}}; give one, or a DataFrame")
         cost = pd.DataFrame([dict(row) for row in cost.values()], index=pd.Index(list(cost), tupleize_cols=False))
     if not isinstance(cost, pd.DataFrame):
-        values = np.asarray(cost)
+        values = np.array(cost, object)  # a list whose rows differ in length is an array of lists
         if values.shape != (k, k):
             raise DataError(
                 f"cost= has shape {values.shape}, not ({k}, {k}), truth by decision; for other decisions give a "

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from crowdppl.core.validation import switch
+from crowdppl.core.validation import shown, switch
 from crowdppl.errors import MethodError
 from crowdppl.inference.result import Fit, NumberTruth, OnDemand, SiteResult
 
@@ -44,9 +44,9 @@ def site(posterior: Fit, name: str, draws: bool = False, *, widened: bool = True
         >>> posterior.site("ability", draws=True).sizes["draw"]
         1000
     """
-    found = posterior.result.sites.get(name)
+    found = posterior.result.sites.get(name) if isinstance(name, str) else None
     if found is None:
-        raise MethodError(f"the fit has no site {name!r}; it has {', '.join(posterior.result.sites)}")
+        raise MethodError(f"the fit has no site {shown(name)}; it has {', '.join(posterior.result.sites)}")
     if not switch("draws", draws):
         return _named(posterior, found, found.mean.copy(), ())
     if not switch("widened", widened):

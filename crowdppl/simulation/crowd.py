@@ -136,7 +136,11 @@ def _series(truth: Any) -> pd.Series[Any]:
         series = truth.copy()
     else:
         values = truth.detach().cpu().numpy() if hasattr(truth, "detach") else truth
-        if isinstance(values, str) or np.ndim(values) != 1:
+        try:
+            flat = not isinstance(values, str) and np.ndim(values) == 1
+        except ValueError:  # lists of different length
+            flat = False
+        if not flat:
             raise DataError(f"truth is a {type(truth).__name__}, not one column; give one class an item")
         series = pd.Series(values)
     if not len(series):

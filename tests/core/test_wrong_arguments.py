@@ -14,6 +14,7 @@ import pytest
 
 import crowdppl
 from crowdppl.errors import CrowdpplError, DataError
+from crowdppl.inference.options import FitOptions
 from crowdppl.posterior import Posterior
 
 pytestmark = [
@@ -23,6 +24,18 @@ pytestmark = [
 
 FRAME = pd.DataFrame({"item": [1, 1, 2], "annotator": list("aba"), "label": [0, 1, 0]})
 WRONG: dict[str, Any] = {"frame": FRAME, "None": None, "text": "abc", "dict": {"a": 1}, "number": 3}
+ODD: dict[str, Any] = {
+    "nan": float("nan"),
+    "infinite": float("inf"),
+    "negative": -1,
+    "empty": [],
+    "no rows": FRAME.iloc[:0],
+    "twice": ["a", "a"],
+    "columns twice": pd.DataFrame([[1, 2]], columns=["item", "item"]),
+    "bytes": b"a",
+    "ragged": [[1], [2, 3]],
+    "array": np.zeros((2, 2)),
+}
 
 WORDS = {"mean_field"}
 """Called inside models, not by users of a fit."""
@@ -125,7 +138,17 @@ def test_every_public_function_is_tried() -> None:
 
 @pytest.mark.parametrize("name", sorted(set(functions()) - WORDS - {"digits", "zoo"}))
 def test_wrong_kinds_are_refused_by_name(name: str) -> None:
-    assert not list(bare(functions()[name], doors()[name], WRONG))
+    assert not list(bare(functions()[name], doors()[name], {**WRONG, **ODD}))
+
+
+@pytest.mark.parametrize("option", sorted(FitOptions.__annotations__))
+def test_odd_options_of_fit_are_refused_by_name(option: str) -> None:
+    given = {"method": "one_coin", "data": crowd().data, "inference": "em"}
+    for value in ODD.values():
+        try:
+            crowdppl.fit(**{**given, option: value})
+        except CrowdpplError as error:
+            assert option in str(error)
 
 
 def test_so_they_are_where_a_call_takes_seconds() -> None:
@@ -182,6 +205,7 @@ def ask(method: str, argument: str, value: Any) -> Any:
         "plot_reliability": {"gold": crowd().truth},
         "plot_risk_coverage": {"gold": crowd().truth},
         "to_arviz": {"draws": 5},
+        "site": {"name": "ability"},
     }
     fitted = posterior("gibbs" if method == "plot_ranks" else "vb")
     try:
@@ -207,7 +231,7 @@ def test_methods_of_a_posterior_refuse_wrong_kinds_by_name(method: str) -> None:
     for argument in named(getattr(Posterior, method))[1:]:
         if method == "save":
             continue
-        for what, value in {**WRONG, "nan": float("nan")}.items():
+        for what, value in {**WRONG, **ODD}.items():
             try:
                 ask(method, argument, value)
             except CrowdpplError as error:
