@@ -59,6 +59,6 @@ class Glad:
         odds = data.of_annotator(ability) * data.of_item((-difficulty).exp())
         coin = cp.with_abstentions(data, cp.Coin(logsigmoid(odds), logsigmoid(-odds)))
         with items:
-            cp.annotate(data, coin, cp.truth(data, log_p))
+            cp.annotate(data, coin, cp.truth(data, log_p, labels=coin))
 
     guide = mean_field

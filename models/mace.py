@@ -57,10 +57,8 @@ class Mace:
         wrong = competence[..., 1:] + guess  # (..., A, K) by label
         known = competence[..., :1].expand(wrong.shape)
         right = cp.logsumexp(torch.stack([known, wrong], -1), name="knows")
-        same = torch.eye(k, dtype=torch.bool)
-        table = torch.where(same, right.unsqueeze(-2), wrong.unsqueeze(-2))  # (..., A, truth, label)
-        table = cp.with_abstentions(data, table)
+        labels = cp.with_abstentions(data, cp.Coins(right, wrong))
         with cp.plates.items(data):
-            cp.annotate(data, table, cp.truth(data, log_p))
+            cp.annotate(data, labels, cp.truth(data, log_p, labels=labels))
 
     guide = mean_field

@@ -67,6 +67,6 @@ class MajorityVote:
         right, wrong = (log_coin[..., j].expand(*log_coin.shape[:-2], data.n_labels) for j in (0, 1))
         coin = cp.with_abstentions(data, cp.Coin(right, wrong), n_states=1)
         with cp.plates.items(data):
-            cp.annotate(data, coin, cp.truth(data, log_p))
+            cp.annotate(data, coin, cp.truth(data, log_p, labels=coin))
 
     guide = mean_field

@@ -10,6 +10,7 @@ History adds an annotator's earlier right and wrong labels to the prior.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -50,9 +51,10 @@ class OneCoin:
         log_p = cp.prevalence(data, self.prevalence)
         with cp.plates.annotators(data):
             ability = pyro.sample("ability", dist.Dirichlet(cp.coin_prior(data, self.right, self.wrong)))
-        table = cp.coin_table(ability.log().unsqueeze(-2), data.n_classes)
-        table = cp.with_abstentions(data, table)
+        right, errors = ability.log().split(1, -1)
+        coins = cp.Coins(right, errors - math.log(data.n_classes - 1))
+        labels = cp.with_abstentions(data, coins)
         with cp.plates.items(data):
-            cp.annotate(data, table, cp.truth(data, log_p))
+            cp.annotate(data, labels, cp.truth(data, log_p, labels=labels))
 
     guide = mean_field

@@ -15,6 +15,8 @@ from torch import nn
 from crowdppl.core.validation import shown
 from crowdppl.errors import MemoryShortageError, MethodError
 
+FEWEST = "one_coin"
+"""The method of least memory, which is advised where others need too much."""
 ALLOCATORS = ("can't allocate memory", "not enough memory")
 """Texts of torch's RuntimeError when main memory is short, on Linux and on Windows."""
 
@@ -44,11 +46,11 @@ def memory_errors_explained(name: str, data: Sizes) -> Iterator[None]:
     except (MemoryError, RuntimeError) as error:
         if not is_shortage(error) or isinstance(error, MemoryShortageError):
             raise
+        others = "" if name == FEWEST else f", or use a method with fewer parameters an annotator, such as {FEWEST}"
         raise MemoryShortageError(
             f"{name} needs more memory than there is, for {data.n_labels:,} labels of {data.n_annotators:,} "
-            f"annotators and {data.n_classes:,} classes; merge rare classes, drop annotators of few labels, or "
-            "use a method with fewer parameters an annotator, such as one_coin: "
-            f"{(str(error) or type(error).__name__).splitlines()[0]}"
+            f"annotators and {data.n_classes:,} classes; merge rare classes, drop annotators of few labels"
+            f"{others}: {(str(error) or type(error).__name__).splitlines()[0]}"
         ) from error
 
 

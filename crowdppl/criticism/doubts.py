@@ -19,8 +19,8 @@ from crowdppl.criticism.overfitting import (
     MIN_PROBABILITY,
     log_p_by_vote,
     log_p_without_label,
-    narrowness,
     parameters,
+    supported,
 )
 from crowdppl.criticism.spammers import names_one_class
 from crowdppl.data.blocks import count_repeats, row_sizes
@@ -29,9 +29,9 @@ from crowdppl.data.ids import native, ranked
 from crowdppl.data.split import keep
 from crowdppl.errors import CrowdpplError, CrowdpplWarning, DataError
 from crowdppl.evaluation.heldout import heldout_score
+from crowdppl.inference.coin_tables import CoinTables
 from crowdppl.inference.engines import engine_support, fit_model
 from crowdppl.inference.options import Options
-from crowdppl.inference.predict.answers import mean_field_tables
 from crowdppl.inference.result import Fit
 from crowdppl.networks.outputs import networks_of
 from crowdppl.primitives.model import card_of
@@ -83,7 +83,8 @@ def doubts(posterior: Fit, thorough: bool = False) -> tuple[Doubt, ...]:
     - permuted: some chains of a sampler name the classes otherwise than the votes do.
     - abstained: the fit is sure of the truth of items whose labels are all abstentions.
     - copying, colluding: pairs and groups of ``crowdppl.suspicious_annotators`` at level .01, unless most pairs
-      stand out, as where items are hard for all. Without ``thorough`` up to 200,000 pairs of labels, by em 20,000.
+      stand out, as where items are hard for all. Without ``thorough`` up to 200,000 pairs of labels (fewer
+      with over 22 classes), by em 20,000.
     - what the method itself offers: a model may have ``doubts(fit)``, which returns pairs of a kind and a text.
     - misfit, with ``thorough`` alone: labels drawn from the fit differ from those given, at level .01 of
       ``crowdppl.predictive_check``. Not for corrected posteriors.
@@ -160,8 +161,6 @@ PER_PARAMETER, PER_ROW = 2, 8
 """Labels that an annotator has to give for each free parameter, and for each row of a table."""
 NARROW = 1.5
 """A posterior as narrow as so many times the labels needed would make it is supported."""
-NARROW_DRAWS = 50
-"""Draws from which that is found."""
 MAX_SPARSE = 0.25
 """Share of all labels that may come from annotators who gave too few."""
 VERY_SPARSE = 0.1
@@ -182,7 +181,7 @@ def sparse_data(posterior: Fit, given: np.ndarray) -> Iterator[Doubt]:
     share = given[few].sum() / max(1, given.sum())
     if share <= MAX_SPARSE:
         return
-    if _supported(posterior, few, NARROW * need / rows):
+    if supported(posterior, few, NARROW * need / rows):
         return
     sampled = any(site.family == "draws" for site in posterior.result.sites.values())
     prior = _questionable_prior(posterior) if sampled else "on the prior, or on chance where there is none"
@@ -195,18 +194,6 @@ def sparse_data(posterior: Fit, given: np.ndarray) -> Iterator[Doubt]:
             f"labels (median {median:.0f}), and {posterior.method} has {own} for each: its probabilities rest "
             f"{prior}. {remedy}, give annotators who are alike one id, or collect more labels",
         )
-
-
-def _supported(posterior: Fit, few: np.ndarray, worth: float) -> bool:
-    """Whether rows of the annotators ``few``, bool (A,), are as narrow as so many labels would make them."""
-    if posterior.result.draws is None:
-        return False
-    if any(site.conjugate is not None for site in posterior.result.sites.values()):
-        draws = mean_field_tables(posterior, NARROW_DRAWS)
-    else:
-        draws = posterior.result.draws().tables
-        draws = draws[:: len(draws) // NARROW_DRAWS + 1]
-    return bool(np.median(narrowness(draws[:, few])) >= worth)
 
 
 def _questionable_prior(posterior: Fit) -> str:
@@ -243,7 +230,11 @@ def _sparse_remedy(posterior: Fit, sampled: bool, very_sparse: bool, free: int) 
 
 def _diagonal(posterior: Fit, given: np.ndarray) -> Iterator[Doubt]:
     data, result = posterior.data, posterior.result
-    mean = np.einsum("a,akl->kl", given / max(1, given.sum()), result.table)[:, : data.n_classes]
+    weight, table = given / max(1, given.sum()), result.confusions
+    if isinstance(table, CoinTables):
+        mean = table.average(weight)[:, : data.n_classes]
+    else:
+        mean = np.einsum("a,akl->kl", weight, table)[:, : data.n_classes]
     # An update's items may be of few classes; then the prevalence says of how many classes all labels were.
     share = result.probabilities.mean(0) if posterior.memory is None else result.prevalence
     labels = np.maximum(given.sum() * share, 1e-9)
@@ -300,9 +291,11 @@ def _one_class(posterior: Fit, given: np.ndarray, sources: np.ndarray) -> Iterat
 
 
 def _unanimous(posterior: Fit) -> Iterator[Doubt]:
-    votes = posterior.data.votes()
-    several = votes.sum(1) > 1
-    if several.sum() >= MIN_UNANIMOUS and (votes.max(1) == votes.sum(1)).all():
+    item, _, answer = posterior.data.label_codes()
+    named = answer < posterior.data.n_classes
+    different = np.unique((item * np.int64(posterior.data.n_classes) + answer)[named]) // posterior.data.n_classes
+    several = np.bincount(item[named]) > 1
+    if several.sum() >= MIN_UNANIMOUS and np.bincount(different).max() == 1:
         yield Doubt(
             "unanimous",
             f"the labels of each of {several.sum()} items are all the same: they may be copies, or aggregated "
@@ -313,7 +306,7 @@ def _unanimous(posterior: Fit) -> Iterator[Doubt]:
 def _spammers(posterior: Fit, given: np.ndarray, sources: np.ndarray) -> Iterator[Doubt]:
     data, result = posterior.data, posterior.result
     even = np.full(data.n_classes, 1 / data.n_classes)
-    table = informative_part(posterior, result.table)
+    table = informative_part(posterior, result.confusions)
     bits = np.maximum(*(information(table, share) for share in (result.prevalence, even)))
     error = 1 / np.sqrt(2 * math.log(2) * np.maximum(given, 1))
     bad = np.flatnonzero(~sources & (bits < SPAMMER_BITS) & (bits**0.5 + 2 * error < (3 * SPAMMER_BITS) ** 0.5))
@@ -438,8 +431,8 @@ DEPENDENCE_LEVEL = 0.01
 MAX_REPEATED = 0.05
 """Share of repeats of an annotator's label of an item beyond which agreement cannot be tested."""
 QUICK_PAIRS = {"em": 20_000}
-MAX_PAIRS = 200_000
-"""Pairs of labels of one item up to which copying is looked for beside a fit, by em fewer."""
+MAX_PAIRS, MAX_SIZE = 200_000, 100_000_000
+"""Pairs of labels of one item up to which copying is looked for beside a fit, by em fewer; and times K squared."""
 HOW = "crowdppl.suspicious_annotators(posterior) has the figures, posterior.without([...]) fits without them"
 
 
@@ -483,7 +476,8 @@ def _testable(posterior: Fit, thorough: bool) -> bool:
     data = posterior.data
     sizes = labels_an_item(data).astype(np.int64)
     pairs = int((sizes * (sizes - 1)).sum()) // 2
-    if not pairs or (pairs > QUICK_PAIRS.get(posterior.inference, MAX_PAIRS) and not thorough):
+    most = min(QUICK_PAIRS.get(posterior.inference, MAX_PAIRS), MAX_SIZE // data.n_classes**2)
+    if not pairs or (pairs > most and not thorough):
         return False
     return count_repeats(data.blocks) <= MAX_REPEATED * data.n_labels
 
@@ -574,8 +568,8 @@ def overfitting(posterior: Fit) -> Iterator[Doubt]:
     posterior, data = posterior.uncorrected(), posterior.data
     if posterior.memory is not None or data.n_answers > data.n_classes or data.n_labels > MAX_QUICK_LABELS:
         return
-    sites, table = posterior.result.sites.values(), posterior.result.table
-    if {site.family for site in sites} != {"point"}:
+    sites, table = posterior.result.sites.values(), posterior.result.confusions
+    if isinstance(table, CoinTables) or {site.family for site in sites} != {"point"}:
         return
     if not any(x.mean.shape == table.shape and np.allclose(x.mean, table, atol=1e-6) for x in sites):
         return

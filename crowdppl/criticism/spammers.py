@@ -76,7 +76,7 @@ def suspicious_annotators(posterior: Fit, *, bits: float = 0.05, level: float = 
     p = collusion.p_values(excess)
     labels = labels_given(data) + (0 if posterior.memory is None else posterior.memory.labels)
     partners = _partners(data, excess, p)
-    found = information(informative_part(posterior, posterior.result.table), posterior.result.prevalence)
+    found = information(informative_part(posterior, posterior.result.confusions), posterior.result.prevalence)
     group = collusion.groups(excess, p <= level, n)
     columns = {
         "labels": labels,
@@ -222,10 +222,11 @@ def names_one_class(data: Annotations) -> np.ndarray:
 
     item, annotator, answer = data.label_codes()
     item, annotator, answer = (x[answer < data.n_classes] for x in (item, annotator, answer))
-    counts, votes = np.zeros((data.n_annotators, data.n_classes)), np.asarray(data.votes())
+    counts = np.zeros((data.n_annotators, data.n_classes))
     np.add.at(counts, (annotator, answer), 1)
+    _, pair, times = np.unique(item * np.int64(data.n_classes) + answer, return_inverse=True, return_counts=True)
     given, share = counts.sum(1), (counts.sum(0) / max(1, len(answer)))[counts.argmax(1)]
-    alike = np.bincount(annotator, votes[item, answer] - 1, data.n_annotators)
-    others = np.bincount(annotator, votes[item].sum(1) - 1, data.n_annotators)
+    alike = np.bincount(annotator, times[pair] - 1, data.n_annotators)
+    others = np.bincount(annotator, np.bincount(item)[item] - 1, data.n_annotators)
     often = binom.sf(alike - 1, others, share) < ONE_CLASS_LEVEL
     return np.asarray((counts.max(1) == given) & (share**given < ONE_CLASS_LEVEL) & often)

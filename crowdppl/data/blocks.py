@@ -22,6 +22,9 @@ BLOCK_LABELS = 500_000
 """Labels a block: few enough for the cache, enough to make the cost of tracing a model negligible."""
 
 
+MANY_CLASSES, FEW_NAMED = 32, 4
+"""Classes from which on truths that no label of an item names are summed out together, where the largest number of
+classes that an item's labels name is at most one in so many of them."""
 NUMBER = "label"
 """The label covariate that holds labels which are numbers; each is the only answer of its annotator."""
 OF_ITEMS = ("gold", "evidence", "features", "item_covariates")
@@ -51,6 +54,7 @@ class Block:
         informative: whether an abstention may depend on the class; if not, each annotator declines at one rate.
         has_labels: False for a design, whose labels are to be drawn.
         uses_power: whether labels count by the power that a model gives them.
+        sparse: whether truths that an item's labels do not name may be summed out together.
         entries: of a minibatch, int64 (S,): the place of each label in the block that it was taken from.
         dtype: precision of everything that has one entry an item or a label.
     """
@@ -73,6 +77,7 @@ class Block:
     informative: bool = False
     has_labels: bool = True
     uses_power: bool = True
+    sparse: bool = False
     entries: Tensor | None = None
     dtype: torch.dtype = torch.float64
     _views: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
@@ -161,6 +166,38 @@ class Block:
         given = torch.nonzero(self.named).squeeze(-1)
         row = (self.item * self.n_classes + self.answer)[given]
         pairs = (row.cpu().numpy(), given.cpu().numpy(), self.n_items * self.n_classes, self.n_labels)
+        return RaggedIndex.of_pairs(*pairs).to(self.device)
+
+    @cached_property
+    def named_classes(self) -> Tensor | None:
+        """The classes that labels and gold of each item name, int64 (M, n_items), -1 where there are fewer than M.
+
+        None where truths are not to be summed out together, or where this saves too little.
+        """
+        if not self.sparse or not self.has_labels or self.evidence is not None or self.n_classes < MANY_CLASSES:
+            return None
+        pairs = [(self.item * self.n_classes + self.answer)[self.named]]
+        if self.gold is not None:
+            known = torch.nonzero(self.gold >= 0).squeeze(-1)
+            pairs.append(known * self.n_classes + self.gold[known])
+        each = torch.cat(pairs).unique()
+        item, named = each // self.n_classes, each % self.n_classes
+        sizes = torch.bincount(item, minlength=self.n_items)
+        most = int(sizes.max())
+        if most > self.n_classes // FEW_NAMED:
+            return None
+        out = torch.full((most, self.n_items), -1, device=self.device)
+        out[torch.arange(len(item), device=self.device) - (sizes.cumsum(0) - sizes)[item], item] = named
+        return out
+
+    @cached_property
+    def by_named_class(self) -> RaggedIndex:
+        """Rows are (class among those named, or any other; item), cells are labels; abstentions have no row."""
+        assert self.named_classes is not None
+        given = torch.nonzero(self.named).squeeze(-1)
+        place = (self.named_classes[:, self.item[given]] == self.answer[given]).int().argmax(0)
+        row, rows = place * self.n_items + self.item[given], (len(self.named_classes) + 1) * self.n_items
+        pairs = (row.cpu().numpy(), given.cpu().numpy(), rows, self.n_labels)
         return RaggedIndex.of_pairs(*pairs).to(self.device)
 
     @cached_property

@@ -173,7 +173,7 @@ def _judged(data: Annotations, shares: np.ndarray, fold: np.ndarray, folds: int,
         result = fit_model(model, ANNOTATOR_MODEL, known, "vb", options, evidence=evidence).result
         if result.diagnostics["interrupted"]:
             raise KeyboardInterrupt
-        np.add.at(of_labels, item[out], np.log(result.table[annotator[out], :, answer[out]]))
+        np.add.at(of_labels, item[out], np.log(result.confusions[annotator[out], :, answer[out]]))
     return np.asarray(np.logaddexp.reduce(log + of_labels, axis=1))
 
 

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from crowdppl.core.devices import moved_to, pyro_state_kept
+from crowdppl.inference.coin_tables import CoinTables
 from crowdppl.inference.draws import crossed, draws_of, mean_of
 from crowdppl.inference.problem import Problem, without_validation
 from crowdppl.inference.result import (
@@ -32,10 +33,12 @@ from crowdppl.inference.tables import (
     MOST_DRAWS,
     affordable,
     are_linear,
+    draw_tables,
     numbers_over,
     site_dims,
     table_draws,
     tables_at,
+    tables_read,
     thinned,
     truth_at,
     truth_over,
@@ -73,9 +76,9 @@ def result_of_state(problem: Problem, order: np.ndarray, run: AscentRun, diagnos
         tables = _tables_at(problem, mean, None)
     else:
         # Draws of mean field are narrower than those of the widened sites: the same mean with less noise.
-        tables = _tables_over(table_draws(problem, _draws(problem, sites, order)))
+        tables = _tables_over(_drawn_tables(problem, sites, order))
     spread = _later(problem, lambda: _truth_spread(problem, widened, order))
-    tables = replace(tables, draws=_later(problem, lambda: table_draws(problem, _draws(problem, widened, order))))
+    tables = replace(tables, draws=_later(problem, lambda: _drawn_tables(problem, widened, order)))
     return FitResult(widened, replace(truth, spread=spread), tables, diagnostics)
 
 
@@ -87,18 +90,28 @@ def _number_truth(problem: Problem, draws: Mapping[str, Tensor], order: np.ndarr
 
 def _tables_at(problem: Problem, values: Mapping[str, Tensor], chains: int | None) -> Tables:
     """The annotators' tables and the prevalence at one value of the parameters."""
+    read = tables_read(problem, values, chains)
+    if read is not None:
+        return Tables(*read)
     table, prevalence = tables_at(problem, values, chains)
     return Tables(table.cpu().numpy(), prevalence.cpu().numpy())
 
 
 def _tables_over(drawn: TableDraws) -> Tables:
     """The means of draws of the annotators' tables and the prevalence."""
-    return Tables(drawn.tables.mean(0, dtype=np.float64), drawn.prevalence.mean(0))
+    tables = drawn.tables
+    if isinstance(tables, CoinTables):
+        return Tables(tables.each(lambda x: x.mean(0, dtype=np.float64)), drawn.prevalence.mean(0))
+    return Tables(tables.mean(0, dtype=np.float64), drawn.prevalence.mean(0))
 
 
 def _draws(problem: Problem, sites: Mapping[str, SiteResult], order: np.ndarray) -> dict[str, Tensor]:
     """The draws from vb's distributions over which its tables and truths are averaged, always the same."""
     return draws_of(problem, sites, order, affordable(problem), problem.options.generator(8))
+
+
+def _drawn_tables(problem: Problem, sites: Mapping[str, SiteResult], order: np.ndarray) -> TableDraws:
+    return draw_tables(problem, sites, order, affordable(problem), problem.options.generator(8))
 
 
 def _truth_spread(problem: Problem, sites: Mapping[str, SiteResult], order: np.ndarray) -> TruthSpread:

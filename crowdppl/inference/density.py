@@ -27,7 +27,7 @@ from torch import Tensor
 from crowdppl.data.blocks import Block
 from crowdppl.errors import MethodError, NumericalError
 from crowdppl.inference.replay import aside
-from crowdppl.primitives.distributions import Categorical
+from crowdppl.primitives.distributions import Categorical, SparseCategorical
 from crowdppl.primitives.statistics import handing
 from crowdppl.primitives.sums import Summing, logsumexp, summing
 
@@ -468,7 +468,8 @@ class Density:
         for name, factor in factors.items():
             if name in how.probes or name in tilt:
                 full = np.broadcast_shapes(factor.shape, sites[name].fn.batch_shape)
-                factor = factor + self._probe(name, factor.expand(full), how, tilt)
+                tilted = {name: _potential(sites[name].fn, tilt[name])} if name in tilt else {}
+                factor = factor + self._probe(name, factor.expand(full), how, tilted)
             factor = named(factor, dtype)
             sizes.update(zip(factor._pyro_dims, factor.shape, strict=True))
             terms.setdefault(frozenset(SYMBOLS[-plate.dim - 1] for plate in sites[name].plates), []).append(factor)
@@ -491,6 +492,7 @@ class Density:
         """(T, [C, groups,] n_items): sums other enumerated sites out; a named sum of the model stays as it is."""
         if site is None or site.enum_dim is None:
             return x
+        x = site.fn.dense(x) if isinstance(site.fn, SparseCategorical) else x
         many = self.chains is not None
         own = x.dim() + site.enum_dim
         others = [d for d in range(x.dim() - self.plates - many) if d != own]
@@ -518,6 +520,11 @@ class Density:
             )
         lead = (self.chains,) if self.chains is not None else ()
         return total.expand(*lead, total.shape[-1]) if lead else total
+
+
+def _potential(fn: Any, tilt: Tensor) -> Tensor:
+    """A tilt of all values of a site, (T, [C,] n_items), as one of those that are summed out."""
+    return fn.sparse(tilt) if isinstance(fn, SparseCategorical) else tilt
 
 
 def _require_finite(objective: Tensor, values: Mapping[str, Tensor], sites: Mapping[str, TraceSite]) -> None:

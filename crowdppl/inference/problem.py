@@ -216,9 +216,9 @@ class Problem:
         some = next(b for b in self.blocks if b.n_items)
         return typical_items(self.blocks, covariates_read(self.model, some, "item"))
 
-    @cached_property
+    @property
     def counts(self) -> Tensor:
-        """Votes (N, K) by position."""
+        """Votes (N, K) by position; not kept, for with many classes they are large."""
         return votes(self.blocks)
 
     def start_name(self, number: int) -> str:
@@ -258,6 +258,7 @@ def build_problem(
     """
     dtype = options.dtype or (torch.float64 if data.n_labels < LARGE else torch.float32)
     blocks = with_network_outputs(model, data, data.on(options.device, dtype))
+    blocks = [replace(b, sparse=True) for b in blocks]
     known = None if evidence is None else evidence.to(options.device, dtype)
     if known is not None:
         blocks = [replace(b, evidence=known[b.offset : b.offset + b.n_items]) for b in blocks]

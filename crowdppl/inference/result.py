@@ -13,6 +13,7 @@ from crowdppl.core.validation import kind_of
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.ids import Codebook
 from crowdppl.errors import DataError, MethodError
+from crowdppl.inference.coin_tables import CoinTables
 from crowdppl.inference.families import FAMILIES, Family
 from crowdppl.primitives.model import Model
 
@@ -168,7 +169,7 @@ class TableDraws:
         prevalence: (n, K), the same draws of the shares of the classes.
     """
 
-    tables: np.ndarray
+    tables: np.ndarray | CoinTables
     prevalence: np.ndarray
 
 
@@ -182,7 +183,7 @@ class Tables:
         draws: of both; None for points.
     """
 
-    mean: np.ndarray
+    mean: np.ndarray | CoinTables
     prevalence: np.ndarray
     draws: OnDemand[TableDraws] | None = None
 
@@ -234,7 +235,17 @@ class FitResult:
     @property
     def table(self) -> np.ndarray:
         """(A, K, L), as of ``Tables``; MethodError where labels are numbers."""
+        return np.asarray(self._tables.mean)
+
+    @property
+    def confusions(self) -> np.ndarray | CoinTables:
+        """The same, which may be the coins of a table that would be large."""
         return self._tables.mean
+
+    @property
+    def confusion_draws(self) -> np.ndarray | CoinTables | None:
+        """Draws of them, ``table_draws`` or coins; None for points."""
+        return None if self.draws is None else self.draws().tables
 
     @property
     def prevalence(self) -> np.ndarray:
@@ -259,7 +270,7 @@ class FitResult:
     @property
     def table_draws(self) -> np.ndarray | None:
         """(n, A, K, L) float32 draws of the table; None for points."""
-        return None if self.draws is None else self.draws().tables
+        return None if self.draws is None else np.asarray(self.draws().tables)
 
     @property
     def prevalence_draws(self) -> np.ndarray | None:

@@ -262,7 +262,7 @@ def read_model(model: Model, block: Block, known: bool) -> Reading:
     Raises:
         MethodError: when the model does not run, or has sites that no engine can treat.
     """
-    small = block.subset(np.arange(min(PROBE_ITEMS, block.n_items)), 1.0)
+    small = replace(block.subset(np.arange(min(PROBE_ITEMS, block.n_items)), 1.0), sparse=False)
     found = _checked_sites(model, small)  # not kept: they hold tables of all annotators
     sites = _sorted_sites(model, small, found)
     discrete = [n for n, x in found.items() if x.enum_dim is not None]

@@ -25,11 +25,11 @@ SMOOTHING = 0.01
 
 def votes(blocks: Sequence[Block]) -> Tensor:
     """Number of votes for each class, (N, K) by position; abstentions are no votes."""
-    first = blocks[0]
-    k = first.n_classes
-    answer = torch.arange(first.n_annotators * first.n_answers, device=first.device) % first.n_answers
-    table = torch.nn.functional.one_hot(answer.clamp(max=k), k + 1)[:, :k].double()
-    return torch.cat([ragged_sum(table, b.bags, torch.float32) for b in blocks]).double()
+    counts = []
+    for b in blocks:
+        cell = (b.item * b.n_classes + b.answer)[b.named]
+        counts.append(torch.bincount(cell, minlength=b.n_items * b.n_classes).reshape(b.n_items, b.n_classes))
+    return torch.cat(counts).double()
 
 
 def soft_truth(counts: Tensor, generator: torch.Generator | None = None) -> Tensor:
@@ -40,7 +40,7 @@ def soft_truth(counts: Tensor, generator: torch.Generator | None = None) -> Tens
     """
     if generator is None:
         smooth = counts + SMOOTHING
-        return smooth / smooth.sum(-1, keepdim=True)
+        return smooth.div_(smooth.sum(-1, keepdim=True))
     drawn = torch._standard_gamma(counts + 0.5, generator=generator) + 1e-6
     return drawn / drawn.sum(-1, keepdim=True)
 

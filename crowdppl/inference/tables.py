@@ -13,13 +13,16 @@ from torch import Tensor
 
 from crowdppl.data.blocks import Block
 from crowdppl.data.ragged import RaggedIndex
+from crowdppl.inference.coin_tables import CoinTables
 from crowdppl.inference.density import Density
+from crowdppl.inference.draws import draws_of
 from crowdppl.inference.problem import Problem
-from crowdppl.inference.result import TableDraws
+from crowdppl.inference.result import SiteResult, TableDraws
 from crowdppl.inference.sites import Site
 from crowdppl.inference.starts import Typical
 from crowdppl.inference.typical_labels import TypicalLabels
 from crowdppl.networks.outputs import networks_of
+from crowdppl.primitives.labels import CategoricalLabels, Coin, Coins, is_large
 from crowdppl.primitives.model import Model
 
 LOOKS = 8
@@ -69,6 +72,8 @@ SMALL_DRAWS, NUMBERS = 1_000, 500_000
 deviation, of 200 draws to a seventh."""
 FEWEST_DRAWS, HELD = 50, 200_000_000
 """Draws that vb makes of very large tables, at least, and the numbers that more than these may take."""
+AT_ONCE = 20_000_000
+"""Numbers in the draws of sites that are made together."""
 WIDTH = 2_000_000
 """Numbers in the largest array of a pass over several draws; ten times as many take memory, and no less time."""
 TOGETHER = 64
@@ -85,11 +90,16 @@ def thinned(draws: Draws, n: int) -> dict[str, Tensor]:
 
 def affordable(problem: Problem) -> int:
     """How many draws are made, or kept: by the size of sites and annotators' tables, which are to fit in memory."""
-    block = problem.blocks[0]
-    sites = sum(math.prod(site.shape(problem.n_items)) for site in problem.sites.values())
-    size = max(sites, block.n_annotators * block.n_classes * block.n_answers)
+    size = _size(problem)
     wanted = max(MOST_DRAWS, min(SMALL_DRAWS, NUMBERS // size))
     return max(FEWEST_DRAWS, min(wanted, HELD // size))
+
+
+def _size(problem: Problem) -> int:
+    """Numbers in a draw of all sites, or in the annotators' tables."""
+    block = problem.blocks[0]
+    sites = sum(math.prod(site.shape(problem.n_items)) for site in problem.sites.values())
+    return max(sites, block.n_annotators * block.n_classes * block.n_answers)
 
 
 @dataclass(frozen=True)
@@ -290,19 +300,115 @@ def probe_block(block: Block, labels: TypicalLabels) -> Block:
     return replace(probe, abstainers=None, uses_power=False, dtype=torch.float64)
 
 
+Read = tuple[np.ndarray | CoinTables, np.ndarray]
+"""Tables ([C,] A, K, L) and prevalence ([C,] K)."""
+
+
+def tables_read(problem: Problem, values: Mapping[str, Tensor], chains: int | None) -> Read | None:
+    """The same off the model's own labels, where tables are large and labels depend on truth and annotator alone.
+
+    Else None. Coins stay coins: one item an annotator tells all, and nothing grows with the square of the classes.
+    """
+    block, truth, model = problem.blocks[0], problem.truth, problem.model
+    covariates = block.item_covariates or block.label_covariates
+    if not is_large(block) or networks_of(model) or covariates is not None or truth is None:
+        return None
+    a, cells = block.n_annotators, np.arange(block.n_annotators) * block.n_answers
+    probe = block.with_items(RaggedIndex.of_pairs(np.arange(a), cells, a, a * block.n_answers).to(block.device))
+    local = [n for n, s in problem.sites.items() if s.local]
+    given = {n: x for n, x in values.items() if n not in local}
+    density, found = problem.density(chains), list[tuple[Tensor, ...]]()
+    for own in new_item_quantiles(density, probe, given, local):
+        sites = density.sites(probe, given | own)
+        labels = [x.fn for x in sites.values() if isinstance(x.fn, CategoricalLabels)]
+        if len(labels) != 1 or [n for n, x in sites.items() if x.enum_dim is not None] != [truth]:
+            return None
+        parts = _by_annotator(labels[0], sites[truth].value, block)
+        if parts is None:
+            return None
+        found.append(tuple(x.double().exp() for x in parts))
+    means = [sum(x) / len(found) for x in zip(*found, strict=True)]
+    share = _of_chains(sites[truth].fn.log_p.softmax(-1), 1, chains)
+    if len(means) == 1:
+        return _of_chains(means[0], 3, chains), share
+    right, wrong, other = (_of_chains(x.expand(*x.shape[:-2], a, x.shape[-1]), 2, chains) for x in means)
+    return CoinTables(right, wrong, other, block.n_classes), share
+
+
+def _of_chains(x: Tensor, dims: int, chains: int | None) -> np.ndarray:
+    """Numbers of ``dims`` dimensions, after that of the chains where there is one."""
+    lead, tail = x.shape[: x.dim() - dims], x.shape[x.dim() - dims :]
+    flat = x.reshape(math.prod(lead), *tail)
+    return (flat[0] if chains is None else flat.expand(chains, *tail)).cpu().numpy()
+
+
+def _by_annotator(labels: CategoricalLabels, truth: Tensor, block: Block) -> tuple[Tensor, ...] | None:
+    """Log-probabilities of a right, a wrong and another answer, ([C,] A, .), or all in one table.
+
+    None where labels depend on more than the truth.
+    """
+    log_p = labels.log_p
+    if isinstance(log_p, Coins):
+        right, wrong, other = log_p.log_right, log_p.log_wrong, log_p.log_other
+        none = right[..., :0].expand(*right.shape[:-2], block.n_annotators, 0)
+        return right, wrong, none if other is None else other
+    if isinstance(log_p, Coin):
+        right, wrong = (x.unsqueeze(-1) for x in (log_p.log_right, log_p.log_wrong))
+        return right, wrong - math.log(block.n_classes - 1), right[..., :0]
+    alone = isinstance(log_p, Tensor) and labels.state is truth and labels.groups is None and labels.context is None
+    return (log_p,) if isinstance(log_p, Tensor) and alone else None
+
+
 def table_draws(problem: Problem, draws: Draws, labels: TypicalLabels | None = None) -> TableDraws:
     """The annotators' tables and the prevalence at each draw of the parameters; ``labels`` as of ``tables_at``."""
-    labels = labels or problem.typical_labels
     n = next(iter(draws.values())).shape[0]
+    if labels is None and (read := _draws_read(problem, draws)) is not None:
+        return read
+    labels = labels or problem.typical_labels
     step = max(1, min(32, WIDTH // (len(labels.share) * problem.blocks[0].n_answers * problem.states)))
-    tables, prevalence = [], []
+    parts = []
     for start in range(0, n, step):
         some = {name: x[start : start + step] for name, x in draws.items()}
         table, share = tables_at(problem, some, len(next(iter(some.values()))), labels)
-        tables.append(table.float().cpu().numpy())
-        prevalence.append(share.cpu().numpy())
+        parts.append(TableDraws(table.float().cpu().numpy(), share.cpu().numpy()))
+    return _joined(parts)
+
+
+def _draws_read(problem: Problem, draws: Draws) -> TableDraws | None:
+    """The same off the model's own labels; None where this is not possible, or tables are small."""
+    parts = []
+    for start in range(len(next(iter(draws.values())))):
+        found = tables_read(problem, {name: x[start : start + 1] for name, x in draws.items()}, 1)
+        if found is None:
+            return None
+        tables, share = found
+        small = tables.each(_float32) if isinstance(tables, CoinTables) else _float32(tables)
+        parts.append(TableDraws(small, share))
+    return _joined(parts)
+
+
+def _float32(x: np.ndarray) -> np.ndarray:
+    return x.astype(np.float32)
+
+
+def _joined(parts: Sequence[TableDraws]) -> TableDraws:
+    """Draws one after another."""
+    tables, prevalence = [x.tables for x in parts], np.concatenate([x.prevalence for x in parts])
+    coins = [x for x in tables if isinstance(x, CoinTables)]
+    if coins:
+        return TableDraws(CoinTables.joined(coins), prevalence)
     # In C order, as a file has them: sums over them are then the same, to the last bit, after load.
-    return TableDraws(*(np.ascontiguousarray(np.concatenate(x)) for x in (tables, prevalence)))
+    return TableDraws(np.ascontiguousarray(np.concatenate(tables)), np.ascontiguousarray(prevalence))
+
+
+def draw_tables(
+    problem: Problem, sites: Mapping[str, SiteResult], order: np.ndarray, n: int, stream: torch.Generator
+) -> TableDraws:
+    """Tables at n draws from vb's distributions, made in parts where all would take much memory."""
+    parts, step = [], max(1, AT_ONCE // _size(problem))
+    for start in range(0, n, step):
+        parts.append(table_draws(problem, draws_of(problem, sites, order, min(step, n - start), stream)))
+    return parts[0] if len(parts) == 1 else _joined(parts)
 
 
 def are_linear(problem: Problem, crossed: Draws) -> bool:
@@ -313,6 +419,9 @@ def are_linear(problem: Problem, crossed: Draws) -> bool:
     if not len(next(iter(crossed.values()))):
         return True
     drawn = table_draws(problem, crossed)
-    joint = drawn.tables * drawn.prevalence[:, None, :, None]
+    if isinstance(drawn.tables, CoinTables):
+        joint = drawn.tables.along(drawn.prevalence)
+    else:
+        joint = drawn.tables * drawn.prevalence[:, None, :, None]
     one, other, middle = joint[::3], joint[1::3], joint[2::3]
     return bool(np.allclose(middle, (one + other) / 2, rtol=0, atol=LINEAR))

@@ -213,7 +213,7 @@ def _grid(n: int, answers: Collection[Any]) -> np.ndarray:
 
 def _draw_matrix(axes: Axes, posterior: Fit, code: int, name: str, interval: Estimate | None) -> None:
     """One confusion matrix under its annotator's name; shares are written in where there is room."""
-    data, table = posterior.data, posterior.result.table[code]
+    data, table = posterior.data, posterior.result.confusions[code]
     axes.imshow(table, cmap="Greys", vmin=0, vmax=1, aspect="auto")
     written = max(table.shape) <= MAX_WRITTEN
     for (row, column), share in np.ndenumerate(table if written else table[:0]):
@@ -308,7 +308,7 @@ def _information(posterior: Fit, level: float) -> Estimate:
     tables, shares = result.table_draws, result.prevalence_draws
     if tables is None or shares is None:
         return from_point(information(informative_part(posterior, result.table), result.prevalence))
-    pairs = zip(informative_part(posterior, tables), shares, strict=True)
+    pairs = zip(np.asarray(informative_part(posterior, tables)), shares, strict=True)
     return from_draws(np.stack([information(table, share) for table, share in pairs]), level)
 
 

@@ -9,7 +9,7 @@ from crowdppl.primitives.distributions import (
     NormalGamma,
     OneHot,
 )
-from crowdppl.primitives.labels import Coin, NumberLabels, each_label
+from crowdppl.primitives.labels import Coin, Coins, NumberLabels, each_label
 from crowdppl.primitives.likelihood import (
     annotate,
     annotate_numbers,
@@ -44,6 +44,7 @@ __all__ = [
     "Categorical",
     "ChosenDirichlet",
     "Coin",
+    "Coins",
     "Count",
     "Errors",
     "GaussianLabels",

@@ -78,6 +78,88 @@ class Categorical(TorchDistribution):
         return Categorical(self.log_p, torch.Size(batch_shape))
 
 
+class SparseCategorical(Categorical):
+    """The truths of items, of which few are told apart where they are summed out: those that labels name.
+
+    All others have the same probability of an item's labels. They are one value, K, so that what is summed out does
+    not grow with the classes.
+
+    Args:
+        log_p: (..., K), the same for all items, normalised or not.
+        named: (M, n_items) classes, -1 where an item has fewer.
+        gold: (n_items,) known classes, each of which is named, or -1; None without.
+        batch_shape: by default that of ``log_p``.
+    """
+
+    def __init__(
+        self, log_p: Tensor, named: Tensor, gold: Tensor | None = None, batch_shape: torch.Size | None = None
+    ) -> None:
+        self.named, self.gold = named, gold
+        super().__init__(log_p, batch_shape)
+
+    def expand(self, batch_shape: Any, _instance: Any = None) -> SparseCategorical:
+        """The same over a larger batch."""
+        return SparseCategorical(self.log_p, self.named, self.gold, torch.Size(batch_shape))
+
+    def enumerate_support(self, expand: bool = True) -> Tensor:
+        """The classes named for each item, then K for any other: (M + 1, ..., n_items)."""
+        values = torch.cat([self.named, torch.full_like(self.named[:1], self.log_p.shape[-1])])
+        return values.reshape(len(values), *(1,) * (len(self.batch_shape) - 1), -1)
+
+    def log_factor(self, value: Tensor) -> Tensor:
+        """(M + 1, ..., n_items) where all values are summed out, else that of the drawn ones."""
+        if value.dim() <= len(self.batch_shape):
+            return super().log_factor(value)
+        each, rest = self._parts()
+        every = torch.cat([each, rest.log().unsqueeze(0)]).masked_fill(self._impossible(), -torch.inf)
+        return every.reshape(*value.shape[: value.dim() - len(self.batch_shape)], *self._inner(), -1)
+
+    def dense(self, share: Tensor) -> Tensor:
+        """Probabilities of all classes (K, ..., n_items), from those of the values (M + 1, ..., n_items)."""
+        _, rest = self._parts()
+        p = self.log_p.exp().reshape(-1, self.log_p.shape[-1]).t().unsqueeze(-1)  # (K, chains or 1, 1)
+        flat = share.reshape(len(share), -1, share.shape[-1])
+        out = p * (flat[-1] / rest)
+        for classes, found in zip(self.named, flat, strict=False):
+            (at,) = torch.nonzero(classes >= 0, as_tuple=True)
+            out[classes[at], :, at] = found[:, at].t()
+        return out.reshape(-1, *share.shape[1:])
+
+    def sparse(self, potential: Tensor) -> Tensor:
+        """Log-potentials of the values, (M + 1, ..., n_items), from those of all classes (K, ..., n_items)."""
+        flat, n = potential.reshape(len(potential), -1, potential.shape[-1]), self.named.shape[-1]
+        p = self.log_p.detach().exp().reshape(-1, self.log_p.shape[-1]).mean(0).to(potential)
+        at = self.named.clamp(min=0)
+        each = flat.gather(0, at.unsqueeze(1).expand(-1, flat.shape[1], n))
+        own = p[at].masked_fill(self.named < 0, 0.0).unsqueeze(1)
+        top = flat.amax(0)
+        weighed = torch.tensordot(p, (flat - top).exp(), 1) - (own * (each - top).exp()).sum(0)
+        rest = (weighed / (p.sum() - own.sum(0))).clamp(min=torch.finfo(p.dtype).tiny).log() + top
+        return torch.cat([each, rest.unsqueeze(0)]).reshape(-1, *potential.shape[1:])
+
+    def _parts(self) -> tuple[Tensor, Tensor]:
+        """Log-weights of named classes (M, chains or 1, n_items), and the weight of all others, without the M."""
+        log_p = self.log_p.reshape(-1, self.log_p.shape[-1])
+        at = self.named.clamp(min=0).flatten()
+        each = log_p.index_select(1, at).reshape(-1, *self.named.shape).movedim(1, 0)
+        mine = each.exp().masked_fill((self.named < 0).unsqueeze(1), 0.0)
+        rest = log_p.exp().sum(-1, keepdim=True) - mine.sum(0)
+        return each, rest.clamp(min=torch.finfo(rest.dtype).tiny)
+
+    def _impossible(self) -> Tensor:
+        """Which values an item cannot have, (M + 1, 1, n_items)."""
+        empty = torch.cat([self.named < 0, torch.zeros_like(self.named[:1], dtype=torch.bool)])
+        if self.gold is not None:
+            known = torch.cat([self.named != self.gold, torch.ones_like(empty[:1])])
+            empty = empty | (known & (self.gold >= 0))
+        return empty.unsqueeze(1)
+
+    def _inner(self) -> tuple[int, ...]:
+        """Sizes of the batch left of the items, 1 where nothing varies."""
+        lead = self.log_p.shape[:-1]
+        return (1,) * (len(self.batch_shape) - max(len(lead), 1)) + tuple(lead[:-1])
+
+
 class OneHot(TorchDistribution):
     """A class drawn as a one-hot vector, for a latent that a model uses linearly.
 

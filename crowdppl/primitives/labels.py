@@ -13,7 +13,7 @@ from pyro.distributions import TorchDistribution, constraints
 from torch import Tensor
 
 from crowdppl.data.blocks import Block
-from crowdppl.data.ragged import RaggedIndex, flip, ragged_sum
+from crowdppl.data.ragged import RaggedIndex, flip, gather, ragged_sum
 from crowdppl.errors import MethodError
 from crowdppl.primitives.distributions import pick
 
@@ -55,8 +55,60 @@ class Coin:
     log_wrong: Tensor
 
 
+LARGE_TABLE = 500_000
+"""Numbers from which on the table of annotators with coins is not formed."""
+
+
+@dataclass(frozen=True)
+class Coins:
+    """Log-probabilities of annotators' answers, whose wrong ones do not depend on the truth.
+
+    They stand for a table, which grows with the square of the classes and is formed only where it is small.
+
+    Args:
+        log_right: (..., A, 1 or K), of each class where it is the truth.
+        log_wrong: the same, of each class where another is the truth.
+        log_other: (..., A, W), of abstentions; None without.
+
+    Examples:
+        >>> import torch
+        >>> p = torch.tensor([[0.8]])  # of one annotator
+        >>> crowdppl.primitives.Coins(p.log(), ((1 - p) / 2).log()).table(3).exp()
+        tensor([[[0.8000, 0.1000, 0.1000],
+                 [0.1000, 0.8000, 0.1000],
+                 [0.1000, 0.1000, 0.8000]]])
+    """
+
+    log_right: Tensor
+    log_wrong: Tensor
+    log_other: Tensor | None = None
+
+    def table(self, n_classes: int) -> Tensor:
+        """(..., A, K, L) log p(answer | annotator, truth)."""
+        same = torch.eye(n_classes, dtype=torch.bool, device=self.log_right.device)
+        classes = torch.where(same, self.log_right.unsqueeze(-2), self.log_wrong.unsqueeze(-2))
+        if self.log_other is None:
+            return classes
+        other = self.log_other.unsqueeze(-2)
+        lead = torch.broadcast_shapes(classes.shape[:-1], other.shape[:-1])
+        return torch.cat([classes.expand(*lead, -1), other.expand(*lead, -1)], -1)
+
+    def each(self, block: Block) -> tuple[Tensor, Tensor]:
+        """Of each label of a block, (..., S): as if right, and as if wrong."""
+        if self.log_other is None and self.log_right.shape[-1] == self.log_wrong.shape[-1] == 1:
+            return block.of_annotator(self.log_right[..., 0]), block.of_annotator(self.log_wrong[..., 0])
+        found = []
+        for x in (self.log_right, self.log_wrong):
+            every = x.expand(*x.shape[:-1], block.n_classes)
+            if self.log_other is not None:
+                lead = torch.broadcast_shapes(every.shape[:-1], self.log_other.shape[:-1])
+                every = torch.cat([every.expand(*lead, -1), self.log_other.expand(*lead, -1)], -1)
+            found.append(gather(every.flatten(-2), block.per_label))
+        return found[0], found[1]
+
+
 PerLabel = Callable[[Tensor], Tensor]
-Table = Tensor | Coin | PerLabel
+Table = Tensor | Coin | Coins | PerLabel
 
 
 class Labels(TorchDistribution):
@@ -147,6 +199,8 @@ class CategoricalLabels(Labels):
         context: Tensor | None = None,
         weight: Tensor | None = None,
     ) -> None:
+        if isinstance(log_p, Coins) and not is_large(block) and block.named_classes is None:
+            log_p = log_p.table(block.n_classes)
         self.log_p, self.state, self.power = log_p, state, power
         self.within, self.groups, self.context, self.weight = within, groups, context, weight
         self.n_contexts = 1 if context is None else _contexts_of(log_p, block)
@@ -163,10 +217,12 @@ class CategoricalLabels(Labels):
         if value is not self.block.bags.cells:
             cells = block.annotator * block.n_answers + value % block.n_answers
             block = block.recoded(cells, block.n_annotators, self.weight)
+        if self._sparse:
+            return self._of_named(block)
         if isinstance(self.log_p, Tensor):
             sums, lead = self._from_table(block, self._table(self.log_p))
-        elif isinstance(self.log_p, Coin):
-            sums, lead = self._from_coin(block, self.log_p)
+        elif isinstance(self.log_p, Coin | Coins):
+            sums, lead = self._from_coin(block, *self._each(block))
         else:
             sums, lead = self._from_callable(block, self.log_p(block.answer))
         if self.power != 1:
@@ -209,20 +265,48 @@ class CategoricalLabels(Labels):
             return wide.to(_precision(block, values)), lead
         return ragged_sum(wide, block.per_item, _precision(block, values)), lead
 
-    def _from_coin(self, block: Block, coin: Coin) -> tuple[Tensor, torch.Size]:
-        """Rows x (leading dims, class): two sums over labels, whose cost does not depend on K."""
-        n, k = block.n_items, block.n_classes
-        wrong = coin.log_wrong - torch.log(torch.tensor(k - 1.0, device=block.device))
-        lead = torch.broadcast_shapes(coin.log_right.shape, wrong.shape)[:-1]
+    @property
+    def _sparse(self) -> bool:
+        """Whether the state is summed out over the classes named of each item, and any other."""
+        named, summed = self.block.named_classes, self.state.dim() > len(self.batch_shape)
+        coins = isinstance(self.log_p, Coin | Coins)
+        return coins and named is not None and summed and len(self.state) == len(named) + 1
+
+    def _each(self, block: Block) -> tuple[Tensor, Tensor]:
+        """Log-probabilities of each label where it is right and where it is wrong, (..., S)."""
+        if isinstance(self.log_p, Coins):
+            return self.log_p.each(block)
+        assert isinstance(self.log_p, Coin)
+        return self.log_p.log_right, self.log_p.log_wrong - _log_others(block)
+
+    def _sums(
+        self, block: Block, right: Tensor, wrong: Tensor, rows: RaggedIndex
+    ) -> tuple[Tensor, Tensor, torch.Size]:
+        """Of each item as if all its labels were wrong, and what rows of right ones add, (., leading dims)."""
+        lead = torch.broadcast_shapes(right.shape, wrong.shape)[:-1]
         both = (
-            x.expand(*lead, block.n_labels).reshape(math.prod(lead), block.n_labels).t()
-            for x in (coin.log_right, wrong)
+            x.expand(*lead, block.n_labels).reshape(math.prod(lead), block.n_labels).t() for x in (right, wrong)
         )
-        right, base = (self._weighted(block.only_classes(x)) for x in both)
+        if isinstance(self.log_p, Coin):  # which says nothing of abstentions
+            both = (block.only_classes(x) for x in both)
+        given, base = (self._weighted(x) for x in both)
         dtype = _precision(block, base)
-        every = ragged_sum(base, block.per_item, dtype)
-        extra = ragged_sum(right - base, block.by_class, dtype).reshape(n, k, -1)
-        return (every.unsqueeze(-1) + extra.transpose(1, 2)).reshape(n, -1), lead
+        return ragged_sum(base, block.per_item, dtype), ragged_sum(given - base, rows, dtype), lead
+
+    def _from_coin(self, block: Block, right: Tensor, wrong: Tensor) -> tuple[Tensor, torch.Size]:
+        """Rows x (leading dims, class): two sums over labels, whose cost does not depend on K."""
+        every, extra, lead = self._sums(block, right, wrong, block.by_class)
+        extra = extra.reshape(block.n_items, block.n_classes, -1)
+        return (every.unsqueeze(-1) + extra.transpose(1, 2)).reshape(block.n_items, -1), lead
+
+    def _of_named(self, block: Block) -> Tensor:
+        """The same for a truth that is summed out over the classes named and any other: (M + 1, *batch)."""
+        every, extra, lead = self._sums(block, *self._each(block), block.by_named_class)
+        n, batch = block.n_items, len(self.batch_shape)
+        sums = every.unsqueeze(0) + extra.reshape(-1, n, every.shape[-1])
+        sums = self.power * sums if self.power != 1 else sums
+        outer = self.state.shape[: self.state.dim() - batch]
+        return sums.transpose(1, 2).reshape(*outer, *(1,) * (batch - len(lead) - 1), *lead, n)
 
     def _weighted(self, x: Tensor) -> Tensor:
         """Log-probabilities (S, width) of labels, times their weights."""
@@ -241,11 +325,22 @@ class CategoricalLabels(Labels):
         if isinstance(self.log_p, Tensor):
             table = self._table(self.log_p)
             logits = table.reshape(table.shape[-3:])[self.viewed.annotator, state]
+        elif isinstance(self.log_p, Coins):
+            logits = self._of_coins(self.log_p, state)
         else:
             one = (self._at_answer(block, answer, state) for answer in range(block.n_answers))
             logits = torch.stack(list(one), -1)
         answer: Tensor = torch.distributions.Categorical(logits=logits, validate_args=False).sample()
         return (block.annotator * block.n_answers + answer).int()
+
+    def _of_coins(self, coins: Coins, state: Tensor) -> Tensor:
+        """Log-probabilities of all answers of each label at its state, (S, L)."""
+        right, wrong, who = coins.log_right, coins.log_wrong, self.block.annotator
+        every = wrong.reshape(wrong.shape[-2:])[who].repeat(1, self.block.n_classes // wrong.shape[-1])
+        own = right.reshape(right.shape[-2:])[who].expand(-1, self.block.n_classes)
+        every = every.scatter(1, state.unsqueeze(1), own.gather(1, state.unsqueeze(1)))
+        other = coins.log_other
+        return every if other is None else torch.cat([every, other.reshape(other.shape[-2:])[who]], 1)
 
     def _state_of_label(self) -> Tensor:
         """Index (S,) of the state on which each label depends."""
@@ -260,12 +355,17 @@ class CategoricalLabels(Labels):
     def _at_answer(self, block: Block, answer: int, state: Tensor) -> Tensor:
         """Log-potential of one answer for every label, (S,)."""
         if isinstance(self.log_p, Coin):
-            wrong = self.log_p.log_wrong - torch.log(torch.tensor(block.n_classes - 1.0))
+            wrong = self.log_p.log_wrong - _log_others(block)
             given = torch.where(state == answer, self.log_p.log_right, wrong).reshape(-1)
             return given if answer < block.n_classes else torch.full_like(given, -torch.inf)
-        assert not isinstance(self.log_p, Tensor)
+        assert not isinstance(self.log_p, Tensor | Coins)
         values = self.log_p(torch.full_like(block.annotator, answer))
         return values.reshape(values.shape[-2:]).gather(-1, state.unsqueeze(-1)).squeeze(-1)
+
+
+def is_large(block: Block) -> bool:
+    """Whether a table of annotators' answers is too large to be formed where this can be spared."""
+    return block.n_annotators * block.n_classes * block.n_answers > LARGE_TABLE
 
 
 def _contexts_of(log_p: Table, block: Block) -> int:
@@ -285,6 +385,11 @@ def _contexts_of(log_p: Table, block: Block) -> int:
             f"{block.n_annotators}, contexts, states, answers={block.n_answers})"
         )
     return log_p.shape[-3]
+
+
+def _log_others(block: Block) -> Tensor:
+    """Log of the number of classes that a wrong label may be."""
+    return torch.log(torch.tensor(block.n_classes - 1.0, device=block.device))
 
 
 def _precision(block: Block, x: Tensor) -> torch.dtype:

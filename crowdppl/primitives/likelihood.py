@@ -16,10 +16,11 @@ from crowdppl.data.blocks import NUMBER, Block
 from crowdppl.data.covariates import CovariateColumns, no_covariates
 from crowdppl.errors import DataError, MethodError
 from crowdppl.primitives import plates
-from crowdppl.primitives.distributions import Categorical
-from crowdppl.primitives.labels import CategoricalLabels, Coin, NumberLabels, Table
+from crowdppl.primitives.distributions import Categorical, SparseCategorical
+from crowdppl.primitives.labels import CategoricalLabels, Coin, Coins, NumberLabels, Table, is_large
 from crowdppl.primitives.plates import Data, block_of
 from crowdppl.primitives.priors import default_prevalence
+from crowdppl.primitives.sums import drawing
 
 
 @overload
@@ -45,7 +46,7 @@ def with_abstentions(data: Data, log_p: Table, n_states: int | None = None, *, c
 
     Args:
         data: the model's argument.
-        log_p: over the K classes: a table (..., A, T, K), a ``Coin`` or a callable.
+        log_p: over the K classes: a table (..., A, T, K), ``Coins``, a ``Coin`` or a callable.
         n_states: T, for a ``Coin`` or callable with informative abstentions; by default K.
         contexts: whether the table has contexts, (..., A, X, T, K); annotators abstain alike in all of theirs.
 
@@ -80,6 +81,11 @@ def with_abstentions(data: Data, log_p: Table, n_states: int | None = None, *, c
     offered = torch.ones(block.n_annotators, dtype=torch.bool) if block.abstainers is None else block.abstainers
     floor = torch.zeros(1 + ways).index_fill(0, torch.arange(1, 1 + ways), -torch.inf)
     log_answer = torch.where(offered[:, None, None], site.log(), floor.to(site))  # (..., A, T, 1 + ways)
+    if isinstance(log_p, Coins):
+        if states == 1 and (is_large(block) or block.named_classes is not None):
+            given, other = log_answer[..., 0, :1], log_answer[..., 0, 1:]
+            return Coins(log_p.log_right + given, log_p.log_wrong + given, other)
+        log_p = log_p.table(block.n_classes)
     if isinstance(log_p, Tensor):
         log_answer = log_answer.unsqueeze(-3) if contexts else log_answer
         given = log_p + log_answer[..., :1]
@@ -129,8 +135,8 @@ def annotate(
 
     Args:
         data: the model's argument.
-        log_p: a table (..., A, T, L) of log p(label | annotator, state), or a ``Coin``, or a callable that
-            maps answers (S,) to log-potentials (..., S, T), for models in which items differ too.
+        log_p: a table (..., A, T, L) of log p(label | annotator, state), or ``Coins``, or a ``Coin``, or a
+            callable that maps answers (S,) to log-potentials (..., S, T), for models in which items differ too.
         state: whole numbers below T, such as the truth; a joint index (truth * M + subtype) of two latents.
         within: "item" sums a state out once for all labels of an item; "label" for each label alone.
         groups: the group of each annotator, (A,), where the state belongs to (group, item).
@@ -207,20 +213,27 @@ def _a_label(name: str, x: Tensor | None, block: Block) -> Tensor | None:
     return x.reshape(-1)
 
 
-def truth(data: Data, log_p: Tensor, name: str = "truth") -> Tensor:
+def truth(data: Data, log_p: Tensor, name: str = "truth", *, labels: Table | None = None) -> Tensor:
     """Draws the truth of each item; gold labels enter here.
 
     Args:
         data: the model's argument.
         log_p: (..., K), the same for all items, or (..., N, K).
         name: of the site.
+        labels: what ``annotate`` takes for ``log_p``, where nothing else depends on the truth. Where these are
+            coins and classes are many, those that no label of an item names are then summed out together.
 
     Returns:
         Whole numbers below K in the plate of items, summed out exactly by engines that enumerate.
     """
-    potential = block_of(data).potential
-    weights = log_p if potential is None else log_p + potential.to(log_p.dtype)
-    out: Tensor = pyro.sample(name, Categorical(weights), infer={"enumerate": "parallel"})
+    block, of_all = block_of(data), log_p.dim() == 1 or log_p.shape[-2] == 1
+    coins = of_all and isinstance(labels, Coin | Coins) and not drawing()
+    if coins and block.named_classes is not None:
+        prior: Categorical = SparseCategorical(log_p, block.named_classes, block.gold)
+    else:
+        potential = block.potential
+        prior = Categorical(log_p if potential is None else log_p + potential.to(log_p.dtype))
+    out: Tensor = pyro.sample(name, prior, infer={"enumerate": "parallel"})
     return out
 
 
@@ -253,7 +266,7 @@ def truth_and_labels(
     block = block_of(data)
     if likelihood == "joint" or not block.trains_networks:
         with plates.items(data):
-            annotate(data, table, truth(data, log_p), power=power)
+            annotate(data, table, truth(data, log_p, labels=table), power=power)
         return
     if block.potential is not None:  # gold is scored once an item
         both = log_p + block.potential.to(log_p.dtype)

@@ -26,6 +26,7 @@ from crowdppl.data.covariates import feature_table, label_columns, some_columns
 from crowdppl.data.features import StoredFeatures
 from crowdppl.data.ids import Codebook, LabelSet, place_in_rows
 from crowdppl.errors import CrowdpplError, CrowdpplWarning, MethodError, ResultError
+from crowdppl.inference.coin_tables import CoinTables
 from crowdppl.inference.problem import model_sites
 from crowdppl.inference.result import (
     CalibrationMap,
@@ -66,6 +67,7 @@ RECORDS = {
     for kind in (
         CalibrationMap,
         ClassProbabilities,
+        CoinTables,
         FitResult,
         NumberTruth,
         Record,

@@ -164,7 +164,8 @@ def truncated_evidence(probabilities: np.ndarray, labels: np.ndarray, rate: floa
 
 def labels_an_item(data: Annotations) -> np.ndarray:
     """Number of labels of each item that are classes, in codebook order, (N,)."""
-    return np.asarray(data.votes().sum(1))
+    item, _, answer = data.label_codes()
+    return np.bincount(item[answer < data.n_classes], minlength=data.n_items).astype(np.float64)
 
 
 def annotators_an_item(data: Annotations) -> float:

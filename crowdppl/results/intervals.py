@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from crowdppl.core.intervals import Estimate, check_level, from_draws, from_moments, from_point
+from crowdppl.inference.coin_tables import CoinTables
 from crowdppl.inference.result import FitResult, NumberTruth, SiteResult
 
 
@@ -71,16 +72,16 @@ def accuracy(result: FitResult, level: float) -> Estimate:
 
 def abstention(result: FitResult, level: float) -> Estimate:
     """Each annotator's probability of abstaining from a new item, (A,)."""
-    return _over_truths(result, lambda table: table[..., table.shape[-2] :].sum(-1), level)
+    return _over_truths(result, _abstaining, level)
 
 
-def _over_truths(result: FitResult, of: Callable[[np.ndarray], np.ndarray], level: float) -> Estimate:
+def _over_truths(result: FitResult, of: Callable[[np.ndarray | CoinTables], np.ndarray], level: float) -> Estimate:
     """Mean over the truths of new items of a function from tables (..., A, K, L) to (..., A, K): (A,)."""
     check_level(level)
-    at_mean = of(result.table) @ result.prevalence
-    if result.table_draws is None or result.prevalence_draws is None:
+    at_mean, draws = of(result.confusions) @ result.prevalence, result.confusion_draws
+    if draws is None or result.prevalence_draws is None:
         return from_point(at_mean)
-    draws = np.einsum("dak,dk->da", of(result.table_draws), result.prevalence_draws)
+    draws = np.einsum("dak,dk->da", of(draws), result.prevalence_draws)
     return _exact_mean(result, from_draws(draws, level), at_mean)
 
 
@@ -92,9 +93,9 @@ def _exact_mean(result: FitResult, estimate: Estimate, at_mean: np.ndarray) -> E
     """
     sites = result.sites.values()
     mean_field = any(site.conjugate is not None for site in sites) and not any(x.family == "draws" for x in sites)
-    if result.table_draws is None or not mean_field:
+    if result.prevalence_draws is None or not mean_field:
         return estimate
-    near = np.abs(estimate.mean - at_mean) <= 6 * estimate.sd / np.sqrt(len(result.table_draws)) + 1e-6
+    near = np.abs(estimate.mean - at_mean) <= 6 * estimate.sd / np.sqrt(len(result.prevalence_draws)) + 1e-6
     return replace(estimate, mean=np.where(near, at_mean, estimate.mean))
 
 
@@ -108,7 +109,15 @@ def among_named(table: np.ndarray) -> np.ndarray:
     return np.asarray(np.divide(classes, total, out=np.full_like(classes, np.nan), where=total > 0))
 
 
-def _right(table: np.ndarray) -> np.ndarray:
+def _abstaining(table: np.ndarray | CoinTables) -> np.ndarray:
+    if isinstance(table, CoinTables):
+        return np.asarray(np.broadcast_to(1 - table.naming, table.shape[:-1]))
+    return np.asarray(table[..., table.shape[-2] :].sum(-1))
+
+
+def _right(table: np.ndarray | CoinTables) -> np.ndarray:
+    if isinstance(table, CoinTables):
+        return table.diagonal()
     out: np.ndarray = among_named(table).diagonal(axis1=-2, axis2=-1)
     return out
 

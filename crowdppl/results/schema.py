@@ -16,6 +16,7 @@ from crowdppl.core.validation import counts_of, kind_of, shown
 from crowdppl.data.ids import KINDS
 from crowdppl.data.numbers import NUMBERS
 from crowdppl.errors import ResultError
+from crowdppl.inference.coin_tables import CoinTables
 from crowdppl.inference.engines import ENGINES
 from crowdppl.inference.families import FAMILIES
 from crowdppl.inference.options import FitOptions, options_from
@@ -325,9 +326,31 @@ DIAGNOSTICS = some_of(
     scores=each(dict, NUMBER),
 )
 SPREAD = parts(TruthSpread, sd=numbers("N K", low=0), entropies=numbers(["N", 2], low=0))
+
+
+def _tables(lead: str) -> Check:
+    """Annotators' tables, as an array or as coins."""
+    whole = numbers(f"{lead} A K L", low=0, shares=True)
+
+    def check(value: Any, place: str, sizes: Sizes) -> None:
+        if not isinstance(value, CoinTables):
+            return whole(value, place, sizes)
+        part = numbers(None, low=0, high=1 + ROUNDING)
+        parts(CoinTables, right=part, wrong=part, other=part, n_classes=plain(int))(value, place, sizes)
+        shape = [sizes.setdefault(word, len(value.other)) for word in f"{lead} A".split()]
+        wide = [(*shape, 1), (*shape, sizes["K"])]
+        other = (*shape, sizes["L"] - sizes["K"])
+        if value.right.shape not in wide or value.wrong.shape not in wide or value.other.shape != other:
+            raise refusal(place, f"of coins {value.right.shape}, {value.wrong.shape}", f"of {wide[-1]}")
+        if value.n_classes != sizes["K"] or not np.allclose(value.rows(), 1, atol=ROUNDING):
+            raise refusal(place, "an array whose rows do not add up to one", "one of shares")
+
+    return check
+
+
 DRAWS = parts(
     TableDraws,
-    tables=numbers("draws A K L", low=0, shares=True),
+    tables=_tables("draws"),
     prevalence=numbers("draws K", low=0, shares=True),
 )
 CLASSES = parts(
@@ -335,7 +358,7 @@ CLASSES = parts(
 )
 TABLES = parts(
     Tables,
-    mean=numbers("A K L", low=0, shares=True),
+    mean=_tables(""),
     prevalence=numbers("K", low=0, shares=True),
     draws=maybe(computed(DRAWS)),
 )

@@ -14,6 +14,7 @@ from crowdppl.core.validation import printable, switch
 from crowdppl.data.annotations import Annotations, labels_given
 from crowdppl.data.tables import arrow_table
 from crowdppl.errors import MethodError
+from crowdppl.inference.coin_tables import CoinTables
 from crowdppl.inference.predict.answers import confusion_at
 from crowdppl.inference.result import Fit, NumberTruth
 from crowdppl.primitives.model import card_of
@@ -183,13 +184,17 @@ def truth(posterior: Fit, level: float = 0.95) -> pd.DataFrame:
     return pd.DataFrame(columns, index=posterior.data.items)
 
 
-def informative_part(posterior: Fit, tables: np.ndarray) -> np.ndarray:
+def informative_part(posterior: Fit, tables: np.ndarray | CoinTables) -> np.ndarray | CoinTables:
     """Tables (..., A, K, L) of the answers that depend on the truth: classes, and abstentions if informative."""
+    if isinstance(tables, CoinTables):  # whose abstentions are never informative
+        return tables
     return tables if posterior.data.alphabet.informative else among_named(tables)
 
 
-def information(table: np.ndarray, prevalence: np.ndarray) -> np.ndarray:
+def information(table: np.ndarray | CoinTables, prevalence: np.ndarray) -> np.ndarray:
     """Mutual information of truth and answer in bits: (A, K, L) and (K,) to (A,)."""
+    if isinstance(table, CoinTables):
+        return table.information(prevalence)
     joint = prevalence[:, None] * table
     apart = prevalence[:, None] * joint.sum(1, keepdims=True)
     ratio = np.where(joint > 0, joint, 1) / np.where(joint > 0, apart, 1)

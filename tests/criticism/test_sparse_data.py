@@ -11,6 +11,7 @@ import crowdppl
 from crowdppl.criticism import doubts as module
 from crowdppl.criticism.collusion import pair_agreement
 from crowdppl.criticism.doubts import doubts
+from crowdppl.criticism.overfitting import narrowness
 from crowdppl.evaluation.metrics import log_score
 from crowdppl.fitting import fit
 from crowdppl.inference.result import OnDemand, SiteResult, TableDraws
@@ -61,7 +62,7 @@ def test_narrow_posteriors_are_spared() -> None:
     for worth, expected in ((8, ["thin"]), (20, [])):  # 12 labels a row are asked of two classes
         draws = rng.dirichlet([0.8 * worth, 0.2 * worth], (200, 6, 2))
         draws[:, :, 1] = draws[:, :, 1, ::-1]
-        np.testing.assert_allclose(module.narrowness(draws), worth, rtol=0.35)
+        np.testing.assert_allclose(narrowness(draws), worth, rtol=0.35)
         sites = {"confusion": site(CONFUSION, 6, 2, 2)}
         drawn = OnDemand.of(TableDraws(draws.astype(np.float32), np.full((200, 2), 0.5)))
         assert kinds(handmade([5] * 6, 2, sites=sites, draws=drawn)) == expected

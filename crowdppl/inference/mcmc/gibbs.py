@@ -299,7 +299,7 @@ def _truth_shares(problem: Problem, full_pass: FullPass, values: Mapping[str, Te
     if problem.truth is None:
         return None
     shares = full_pass(values, marginals=(problem.truth,)).marginals[problem.truth]
-    return shares if len(shares) == problem.counts.shape[1] else None
+    return shares if len(shares) == problem.blocks[0].n_classes else None
 
 
 def relabelled(shares: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:

@@ -14,13 +14,14 @@ from crowdppl.data.blocks import row_codes
 from crowdppl.data.covariates import CovariateColumns
 from crowdppl.data.ragged import RaggedIndex
 from crowdppl.errors import MethodError
+from crowdppl.inference.coin_tables import CoinTables
 from crowdppl.inference.draws import center_of, crossed, draws_of, mean_of
 from crowdppl.inference.predict.predictive import item_values, label_power, no_covariates_yet, one_item_sites
 from crowdppl.inference.predict.update import options_of, problem_of
 from crowdppl.inference.problem import Problem, build_problem, without_validation
 from crowdppl.inference.result import Fit, SiteResult
 from crowdppl.inference.sites import covariates_of_tables, covariates_read
-from crowdppl.inference.tables import affordable, are_linear, table_draws, tables_at
+from crowdppl.inference.tables import affordable, are_linear, draw_tables, table_draws, tables_at
 from crowdppl.inference.typical_labels import TypicalLabels
 from crowdppl.networks.outputs import networks_of
 from crowdppl.primitives.labels import Labels
@@ -60,13 +61,13 @@ def item_marginal(posterior: Fit, name: str) -> np.ndarray:
     return out
 
 
-def mean_field_tables(posterior: Fit, n: int) -> np.ndarray:
+def mean_field_tables(posterior: Fit, n: int) -> np.ndarray | CoinTables:
     """n draws of annotators' tables under vb's mean field, which costs no linear response: (n, A, K, L) float32."""
     options = options_of(posterior, device="cpu", dtype=None)
     with without_validation("cpu"):
         problem = problem_of(posterior, posterior.data, options)
         sites = posterior.result.mean_field().sites
-        return table_draws(problem, draws_of(problem, sites, posterior.data.order, n, options.generator(8))).tables
+        return draw_tables(problem, sites, posterior.data.order, n, options.generator(8)).tables
 
 
 class AnswerTables:
@@ -99,7 +100,7 @@ class AnswerTables:
             if not alone and covariates_read(posterior.model, self._problem.blocks[0], "label"):
                 raise no_covariates_yet(posterior)
             self._draws = {} if alone else _stored_values(self._problem, posterior)
-        table = posterior.result.table[annotators].transpose(1, 0, 2)[None]
+        table = posterior.result.confusions[annotators].transpose(1, 0, 2)[None]
         self._common: np.ndarray | None = table / table.sum(-1, keepdims=True) if alone else None
 
     def chunks(self, items: np.ndarray, width: int = 1) -> Iterator[np.ndarray]:
@@ -216,7 +217,7 @@ def confusion_at(posterior: Fit, at: Mapping[Hashable, float], draws: bool = Fal
 def label_tables(posterior: Fit, data: Annotations, rows: np.ndarray) -> np.ndarray:
     """p(label | truth) of labels in some rows of annotations of the same annotators, (n, K), by mean tables."""
     _, annotator, answer = data.label_codes()
-    mean, covariates = posterior.result.table[annotator[rows], :, answer[rows]], data.label_covariates
+    mean, covariates = posterior.result.confusions[annotator[rows], :, answer[rows]], data.label_covariates
     if covariates is None:
         return np.asarray(mean)
     with without_validation("cpu"):
@@ -242,7 +243,7 @@ def _tables_of(posterior: Fit, problem: Problem, labels: TypicalLabels, draws: b
     if posterior.result.draws is None:
         raise MethodError(f"{posterior.inference} found a point without draws; fit with vb, gibbs or nuts")
     values = draws_of(problem, sites, posterior.data.order, affordable(problem), stream)
-    found = table_draws(problem, values, labels).tables
+    found = np.asarray(table_draws(problem, values, labels).tables)
     return found if draws else found.mean(0, dtype=np.float64)
 
 

@@ -98,7 +98,7 @@ def _by_tables(posterior: Fit, cell: np.ndarray, mine: np.ndarray, at: np.ndarra
         )
     annotator, answer = np.divmod(cell, posterior.data.n_answers)
     start = np.log(np.clip(posterior.result.probabilities[mine], 1e-300, None))
-    each = np.log(np.clip(posterior.result.table[annotator, :, answer], 1e-300, None))
+    each = np.log(np.clip(posterior.result.confusions[annotator, :, answer], 1e-300, None))
     together = np.stack([np.bincount(at, x, len(mine)) for x in each.T], 1)
     items = np.logaddexp.reduce(start + together, axis=1)
     return np.logaddexp.reduce(start[at] + each, axis=1), items

@@ -30,7 +30,7 @@ Vectors = dict[str, Tensor]
 
 PROBES, FEWEST = 200, 8
 """Vectors solved for, of each site, at most and at least."""
-LABELS, FACTORS, NUMBERS = 1_000_000, 40_000_000, 100_000_000
+LABELS, FACTORS, NUMBERS = 1_000_000, 40_000_000, 25_000_000
 """Labels, log-factors and numbers that all vectors of a site may have, beyond ``FEWEST``."""
 STEPS, TOLERANCE = 20, 2e-2
 """Of conjugate gradients."""

@@ -1,0 +1,106 @@
+"""Tables of annotators whose wrong answers do not depend on the truth, without what they repeat."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+
+@dataclass(frozen=True, eq=False)
+class CoinTables:
+    """Tables p(answer | annotator, truth), (..., A, K, L), in the memory of their coins; ``np.asarray`` forms them.
+
+    Attributes:
+        right: (..., A, 1 or K), of each class where it is the truth.
+        wrong: the same, of each class where another is the truth.
+        other: (..., A, W), of abstentions.
+        n_classes: K.
+    """
+
+    right: np.ndarray
+    wrong: np.ndarray
+    other: np.ndarray
+    n_classes: int
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """That of the tables."""
+        return (*self.other.shape[:-1], self.n_classes, self.n_classes + self.other.shape[-1])
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        full: np.ndarray = np.empty(self.shape, dtype or self.right.dtype)
+        full[..., : self.n_classes] = self.wrong[..., None, :]
+        full[..., self.n_classes :] = self.other[..., None, :]
+        every = np.arange(self.n_classes)
+        full[..., every, every] = self.right
+        return full
+
+    def __getitem__(self, key: Any) -> np.ndarray:
+        """The tables of some annotators; or, by (annotators, :, answers), how probable a truth makes an answer."""
+        if not isinstance(key, tuple):
+            return np.asarray(self.each(lambda x: x[key]))
+        annotator, _, answer = key
+        right, wrong = (np.broadcast_to(x, self.shape[:-1]) for x in (self.right, self.wrong))
+        named, at = answer < self.n_classes, np.minimum(answer, self.n_classes - 1)
+        out: np.ndarray = np.repeat(wrong[annotator, at][:, None], self.n_classes, 1)
+        out[np.arange(len(at)), at] = right[annotator, at]
+        if not named.all():
+            out[~named] = self.other[annotator[~named], answer[~named] - self.n_classes][:, None]
+        return out
+
+    @property
+    def naming(self) -> np.ndarray:
+        """Probability of naming a class, (..., A, 1)."""
+        return np.asarray(1 - self.other.sum(-1, keepdims=True))
+
+    def diagonal(self) -> np.ndarray:
+        """Of the right class, among those that name one, (..., A, K); NaN where none is ever named."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            share = np.where(self.naming > 0, self.right / self.naming, np.nan)
+        return np.asarray(np.broadcast_to(share, self.shape[:-1]))
+
+    def average(self, weights: np.ndarray) -> np.ndarray:
+        """The table (K, L) that annotators (A,), so weighted, have on average."""
+        mean: np.ndarray = np.asarray(self.each(lambda x: (weights @ x)[None]))[0]
+        return mean
+
+    def each(self, of: Callable[[np.ndarray], np.ndarray]) -> CoinTables:
+        """The same function of each of the three arrays, such as the mean over draws, which come first."""
+        return replace(self, right=of(self.right), wrong=of(self.wrong), other=of(self.other))
+
+    def rows(self) -> np.ndarray:
+        """Sums over the answers, (..., A, K)."""
+        wrong = np.broadcast_to(self.wrong, self.shape[:-1])
+        return np.asarray(self.right - wrong + (wrong.sum(-1) + self.other.sum(-1))[..., None])
+
+    def information(self, prevalence: np.ndarray) -> np.ndarray:
+        """Mutual information in bits of truth, of these shares (K,), and the class that is named, (A,)."""
+        right, wrong = (
+            self.diagonal(),
+            np.broadcast_to(self.wrong / np.maximum(self.naming, 1e-300), self.shape[:-1]),
+        )
+        named = prevalence * right + (1 - prevalence) * wrong
+        gain = prevalence * _bits(right, named) + (1 - prevalence) * _bits(wrong, named)
+        return np.asarray(np.maximum(gain.sum(-1), 0))
+
+    def along(self, prevalence: np.ndarray) -> np.ndarray:
+        """Numbers that are linear in sites where truth and answer together are: (..., A, 2 K + W)."""
+        k, share = self.n_classes, prevalence[..., None, :]
+        right, wrong = (np.broadcast_to(x, (*x.shape[:-1], k)) for x in (self.right, self.wrong))
+        return np.concatenate([right * share, wrong * np.roll(share, 1, -1), self.other], -1)
+
+    @staticmethod
+    def joined(parts: Sequence[CoinTables]) -> CoinTables:
+        """Draws one after another."""
+        three = ([getattr(x, name) for x in parts] for name in ("right", "wrong", "other"))
+        right, wrong, other = map(np.concatenate, three)
+        return replace(parts[0], right=right, wrong=wrong, other=other)
+
+
+def _bits(p: np.ndarray, among: np.ndarray) -> np.ndarray:
+    """p log2(p / among), 0 where p is 0."""
+    some = p > 0
+    return np.asarray(np.where(some, p * np.log2(np.where(some, p, 1) / np.where(some, among, 1)), 0))

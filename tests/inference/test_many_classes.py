@@ -1,0 +1,83 @@
+"""Many classes: truths that no label names are summed out together, and tables of coins are not formed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import crowdppl
+from crowdppl import Annotations, Posterior
+from crowdppl.inference.coin_tables import CoinTables
+
+K = 7
+pytestmark = pytest.mark.filterwarnings("ignore")
+COINS = [("one_coin", "uniform"), ("one_coin", "learned"), ("mace", "learned"), ("majority_vote", "learned")]
+GRADIENTS = [("glad", "learned")]
+
+
+def crowd(abstentions: bool = False) -> Annotations:
+    """60 items of 7 classes, some known, with four labels each."""
+    rng = np.random.default_rng(0)
+    truth, item = rng.integers(0, K, 60), np.repeat(np.arange(60), 4)
+    annotator = np.tile(np.arange(8), 30)
+    label = np.where(rng.random(240) < 0.3 + 0.08 * annotator, truth[item], rng.integers(0, K, 240)).astype(object)
+    if abstentions:
+        label[::11] = "?"
+    known: dict[str, Any] = {"abstentions": ["?"]} if abstentions else {}
+    return Annotations.from_arrays(item, annotator, label, classes=range(K), gold={0: 6, 3: 2, 30: 0}, **known)
+
+
+def fitted(method: str, prevalence: str, data: Annotations, inference: str = "vb") -> Posterior:
+    settings = {"prevalence": prevalence}
+    return crowdppl.fit(method, data, inference=inference, settings=settings, seed=0, max_iterations=6)
+
+
+@pytest.mark.parametrize("inference", ["em", "vb"])
+@pytest.mark.parametrize("abstentions", [False, True])
+@pytest.mark.parametrize(("method", "prevalence"), COINS + GRADIENTS)
+def test_classes_that_no_label_names_may_be_summed_out_together(
+    method: str, prevalence: str, abstentions: bool, inference: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = crowd(abstentions)
+    one = fitted(method, prevalence, data, inference)
+    monkeypatch.setattr("crowdppl.data.blocks.MANY_CLASSES", 3)
+    monkeypatch.setattr("crowdppl.data.blocks.FEW_NAMED", 1)
+    other = fitted(method, prevalence, data, inference)
+    np.testing.assert_allclose(other.probabilities(), one.probabilities(), atol=1e-9)
+    assert other.diagnostics()["objective"] == pytest.approx(one.diagnostics()["objective"], rel=1e-10)
+    for name, site in one.result.sites.items():
+        np.testing.assert_allclose(other.result.sites[name].mean, site.mean, atol=1e-8)
+
+
+@pytest.mark.parametrize("abstentions", [False, True])
+@pytest.mark.parametrize(("method", "prevalence"), COINS + GRADIENTS)
+def test_coins_are_the_tables_that_they_stand_for(
+    method: str, prevalence: str, abstentions: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    data = crowd(abstentions)
+    one = fitted(method, prevalence, data)
+    monkeypatch.setattr("crowdppl.primitives.labels.LARGE_TABLE", 0)
+    other = fitted(method, prevalence, data)
+    coins = other.result.confusions
+    assert isinstance(coins, CoinTables) or (abstentions and method in ("majority_vote", "glad"))
+    np.testing.assert_allclose(other.result.table, one.result.table, atol=1e-9)
+    np.testing.assert_allclose(other.annotators(), one.annotators(), atol=1e-5)
+    who, said = np.array([0, 3, 7]), np.array([1, 6, data.n_answers - 1])
+    np.testing.assert_allclose(coins[who, :, said], one.result.table[who, :, said], atol=1e-9)
+    assert [str(x) for x in other.doubts()] == [str(x) for x in one.doubts()]
+    other.save(tmp_path / "kept")
+    again = crowdppl.load(tmp_path / "kept")
+    np.testing.assert_array_equal(again.confusion(draws=True), other.confusion(draws=True))
+
+
+def test_a_thousand_classes_cost_no_table_of_their_pairs() -> None:
+    """Of 400 annotators it would have 3 GB."""
+    item, annotator = np.repeat(np.arange(100), 4), np.arange(400)
+    data = Annotations.from_arrays(item, annotator, item * 7 % 1000, classes=range(1000))
+    found = fitted("one_coin", "uniform", data)
+    assert isinstance(found.result.confusions, CoinTables)
+    np.testing.assert_array_equal(found.labels()["label"], np.arange(100) * 7 % 1000)
+    assert (found.annotators()["accuracy"] > 0.5).all()
