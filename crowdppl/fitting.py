@@ -67,8 +67,8 @@ def fit(
         settings: of a method given by name, such as ``{"prevalence": "uniform"}``.
         gold: known truths by item id (series or mapping), which inform the fit. They replace the gold of ``data``.
         start: values of sites to start from, by site name.
-        calibrate: whether to correct overconfident probabilities by held-out labels and gold, which takes five
-            further fits; "auto" always does. ``posterior.uncorrected()`` has the method's own probabilities.
+        calibrate: whether to correct overconfident probabilities by held-out labels and gold, which takes one to
+            five further fits; "auto" always does. ``posterior.uncorrected()`` has the method's own probabilities.
         options: of the engine, see ``crowdppl.inference.options.Options``. The commonest: seed (0), device ("cpu",
             "cuda", "auto"), tolerance and max_iterations of em and vb, restarts, chains (4; up to 32 for gibbs on
             small data), draws (500) and warmup (250) of gibbs and nuts, batch_size, progress, callback.

@@ -56,6 +56,7 @@ class Block:
         uses_power: whether labels count by the power that a model gives them.
         sparse: whether truths that an item's labels do not name may be summed out together.
         entries: of a minibatch, int64 (S,): the place of each label in the block that it was taken from.
+        copies: float64 (n_items,), items with the same labels that each stands for (``distinct``); None for one.
         dtype: precision of everything that has one entry an item or a label.
     """
 
@@ -79,6 +80,7 @@ class Block:
     uses_power: bool = True
     sparse: bool = False
     entries: Tensor | None = None
+    copies: Tensor | None = None
     dtype: torch.dtype = torch.float64
     _views: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
@@ -208,6 +210,26 @@ class Block:
         possible = torch.nn.functional.one_hot(self.gold.clamp(min=0), self.n_classes).bool()
         known = torch.zeros_like(possible, dtype=self.dtype) if self.evidence is None else self.evidence
         return known.masked_fill(~possible & (self.gold >= 0).unsqueeze(-1), -torch.inf)
+
+    @cached_property
+    def distinct(self) -> tuple[Block, Tensor] | None:
+        """One item for all that have the same labels, and which of them each item is, int64 (n_items,).
+
+        None for a minibatch, where more is known of items than their labels, and where fewer than half would go.
+        """
+        known = any(getattr(self, name) is not None for name in (*OF_ITEMS, *OF_LABELS, "seen", "copies"))
+        if known or self.scale != 1 or self.bags.n_cells > self.n_items:
+            return None
+        # Items with the same sum of the cells' random numbers have the same cells (Zobrist hashing).
+        numbers = np.random.default_rng(0).integers(2**64, size=self.bags.n_cells, dtype=np.uint64)
+        sums = np.append(np.uint64(0), np.cumsum(numbers[self.bags.cells.cpu().numpy()]))  # modulo 2**64
+        place, keys = pd.factorize(sums[row_starts(self) + row_sizes(self)] - sums[row_starts(self)])
+        if 2 * len(keys) > self.n_items:
+            return None
+        first = np.empty(len(keys), np.int64)
+        first[place[::-1]] = np.arange(self.n_items)[::-1]
+        copies = torch.from_numpy(np.bincount(place).astype(np.float64)).to(self.device)
+        return replace(self.subset(first, 1.0), copies=copies), torch.from_numpy(place).to(self.device)
 
     def only_classes(self, x: Tensor) -> Tensor:
         """Sets what abstentions would contribute to zero: (S, width) -> (S, width)."""

@@ -47,8 +47,8 @@ MIN_DRAWS, MAX_DRAWS = 20, 100
 """Draws over which predictions are averaged: the logarithm of a mean over few is biased downwards."""
 WORK = 400_000
 """Draws times labels beyond which there are the fewest draws."""
-MAX_LABELS = 50_000
-"""Labels that are left out in all; more would cost further refits."""
+LABELS, MAX_LABELS = 5_000, 20_000
+"""Labels that are left out in whole folds, about, as each fold costs a refit; and at most, of a larger fold."""
 BIAS, FEW, FEW_ANNOTATORS, MANY_CLASSES, JOINT = 0.5, 0.6, 30.0, 0.55, 0.01
 """Of the temperature for a bias that annotators share (``shared_bias``): its logarithm where annotators are many,
 what few add, how many are few, the power of the number of classes, and the joint errors that show it."""
@@ -65,8 +65,9 @@ def calibrated(
 
     Each member is discounted (``design_effect``) by the smallest correlation of an item's labels under which it
     predicts held-out labels within a standard error of the best, and members are averaged under the weights for
-    which the average predicts them best (stacking); at most 50,000 labels are held out. With ten known truths or
-    more, a map is fitted on top, to probabilities of items whose truth was withheld from the fit (cross-fitting).
+    which the average predicts them best (stacking). Of five folds of the labels, as many are held out in turn as
+    have about 5,000 labels. With ten known truths or more, a map is fitted on top, to probabilities of items whose
+    truth was withheld from the fit (cross-fitting).
 
     Args:
         members: fits of the data without gold, by name; the first stands alone where labels are too few.
@@ -128,7 +129,7 @@ def stacked(members: Mapping[str, Fit], data: Annotations, models: Mapping[str, 
     logs, owner = heldout_logs(members, data, models)
     told = f"{{}} takes no part: labels contradict it on {{}} of {data.n_classes} classes"
     notes = tuple(told.format(name, n) for name, n in lost.items())
-    if data.n_labels > MAX_LABELS:
+    if data.n_labels > LABELS:
         notes += (f"weights and discounts are from {len(owner):,} of {data.n_labels:,} labels, left out in turn",)
     best = {name: smallest_discount(x, owner) for name, x in logs.items()}
     rows = np.stack([logs[name][best[name]] for name in members], 1)
@@ -159,7 +160,9 @@ def heldout_logs(
     """
     seed = next(iter(members.values())).options["seed"]
     item = data.label_codes()[0]
-    fold = first_folds(MAX_LABELS, label_folds(data, FOLDS, seed), item, seed)
+    fold = label_folds(data, FOLDS, seed)
+    fold[fold >= max(1, round(LABELS / np.count_nonzero(fold == 0)))] = -1
+    fold = first_folds(MAX_LABELS, fold, item, seed)
     logs: dict[str, list[np.ndarray]] = {name: [] for name in members}
     draws = min(MAX_DRAWS, max(MIN_DRAWS, WORK // max(data.n_labels, 1)))
     used = range(int(fold.max()) + 1)
@@ -168,7 +171,7 @@ def heldout_logs(
         part = keep(data, ~out)
         for name, member in members.items():
             again = _quietly(member, part, (models or {}).get(name))
-            own = left_out(again, data, out, draws=draws)[0]
+            own = left_out(again, data, out, together=False, draws=draws)[0]
             logs[name].append(np.concatenate([own[None], _tried(again, data, out)]))
     _, owner = np.unique(np.concatenate([item[fold == number] for number in used]), return_inverse=True)
     return {name: np.concatenate(parts, 1) for name, parts in logs.items()}, owner

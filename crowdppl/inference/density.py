@@ -28,6 +28,7 @@ from crowdppl.data.blocks import Block
 from crowdppl.errors import MethodError, NumericalError
 from crowdppl.inference.replay import aside
 from crowdppl.primitives.distributions import Categorical, SparseCategorical
+from crowdppl.primitives.labels import Labels
 from crowdppl.primitives.statistics import handing
 from crowdppl.primitives.sums import Summing, logsumexp, summing
 
@@ -444,7 +445,11 @@ class Density:
         sites = traced(self.model, block, at, self.plates, self.chains)
         terms, sums, sizes, scale, below = self._factors(sites, at, how, tilt, block.dtype)
         per_item = self._per_item(contract(terms, sums, sizes))
-        objective = per_item.double().sum(-1)
+        each = per_item.double()
+        if block.copies is not None:
+            apart = any(isinstance(site.fn, Labels) and site.fn.within == "label" for site in sites.values())
+            each = each * (block.copies[block.item] if apart else block.copies)
+        objective = each.sum(-1)
         objective = objective if scale == 1.0 else objective * scale
         return objective if extra is None else objective + extra(sites, at), per_item, sites, below
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -20,6 +21,12 @@ KEPT = 4
 CLIFF = 1e20
 PAIRS = ("old_dirs", "old_stps", "ro")
 """torch's names of what L-BFGS remembers: changes of the gradient, steps, and the inverses of their products."""
+
+
+class _LBFGS(torch.optim.LBFGS):
+    """torch's own, which would import torch's compiler before its first step: seconds, and 100 MiB."""
+
+    add_param_group = inspect.unwrap(torch.optim.LBFGS.add_param_group)
 
 
 class LBFGSAscent:
@@ -55,7 +62,7 @@ class LBFGSAscent:
             )
 
     def _fresh(self) -> None:
-        self.search = torch.optim.LBFGS(
+        self.search: torch.optim.Optimizer = _LBFGS(
             self.leaves, history_size=20, line_search_fn="strong_wolfe", tolerance_change=0
         )
 

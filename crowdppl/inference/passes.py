@@ -65,6 +65,8 @@ class FullPass:
     ) -> Total:
         """Evaluates every block, forward and backward, and adds up.
 
+        Items with the same labels are evaluated once, where nothing of each item is asked for or given.
+
         Args:
             values: a tensor for every site; local ones for all items, by position.
             gradient, marginals: as in ``Density``.
@@ -79,13 +81,14 @@ class FullPass:
         objective: Tensor | None = None
         sums = dict[str, Tensor]()
         per_item, slopes, shares = list[Tensor](), dict[str, list[Tensor]](), dict[str, list[Tensor]]()
+        alike = not (marginals or tilt or how or evidence or any(s.local for s in self.sites.values()))
         for block in (b for b in self.blocks if b.n_items):
             terms = None if extra is None else extra(first is None)
             if extra is None and onehot and first is None:
                 terms = one_hot_terms(onehot, self.density.chains)
             span = slice(block.offset, block.offset + block.n_items)
             one = self.density(
-                block,
+                block.distinct[0] if alike and block.distinct is not None else block,
                 self.cut(values, block),
                 gradient=gradient,
                 marginals=marginals,

@@ -129,7 +129,7 @@ def test_of_many_labels_some_decide_on_the_weights_and_the_result_says_so(monkey
     data = crowd(n_items=60, labels_each=5)
     found = {name: crowdppl.fit(name, data, inference="em") for name in ("one_coin", "class_coin")}
     every, _ = calibration.heldout_logs(found, data)
-    monkeypatch.setattr(calibration, "MAX_LABELS", 120)
+    monkeypatch.setattr(calibration, "LABELS", 120)
     some, _ = calibration.heldout_logs(found, data)
     for name, logs in every.items():
         assert logs.shape[1] == 300

@@ -32,7 +32,12 @@ PIECE = 10_000_000
 
 
 def left_out(
-    posterior: Fit, full: Annotations, out: np.ndarray, alone: bool = True, draws: int = DRAWS
+    posterior: Fit,
+    full: Annotations,
+    out: np.ndarray,
+    alone: bool = True,
+    together: bool = True,
+    draws: int = DRAWS,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Log-probabilities of left-out labels under a fit to the others; by vb, under its mean field.
 
@@ -40,12 +45,13 @@ def left_out(
         posterior: a fit to the labels that were kept.
         full: all labels.
         out: bool (S,), the labels that were left out, in the order of ``full.frame()``.
-        alone: whether to score labels one at a time, too.
+        alone: whether to score labels one at a time.
+        together: whether to score all of an item at once.
         draws: of the posterior, over which predictions are averaged.
 
     Returns:
         log p(label | kept labels) of each label left out, in their order (empty unless ``alone``); the codes of
-        items with labels left out; and log p(all their labels left out | kept labels).
+        items with labels left out; and log p(all their labels left out | kept labels) (empty unless ``together``).
     """
     posterior = replace(posterior, result=posterior.result.mean_field())  # widths would cost more than the fit
     given = GivenLabels.of(full)
@@ -54,24 +60,23 @@ def left_out(
     row_of = np.full(full.n_items, -1)
     row_of[mine] = np.arange(len(mine))
     kept = np.flatnonzero(~out & (row_of[item] >= 0))
-    n, kept_row = len(mine), row_of[item[kept]]
-    both = given.bags(
-        np.concatenate([mine, mine]),
-        np.concatenate([kept_row, kept_row + n, at + n]),
-        np.concatenate([kept, kept, gone]),
-    )
+    n, kept_row, none = len(mine), row_of[item[kept]], np.empty(0)
+    bag, rows = [kept_row], [kept]
+    if together:
+        bag, rows = [kept_row, kept_row + n, at + n], [kept, kept, gone]
+    of_items = given.bags(np.tile(mine, 1 + together), np.concatenate(bag), np.concatenate(rows))
     try:
-        logs = predictive(posterior, both, draws)
+        logs = predictive(posterior, of_items, draws)
     except TemperedError:
         each, items = _by_tables(posterior, given.cell[gone], mine, at)
-        return each if alone else np.empty(0), mine, items
-    before, after = logs[:, :n], logs[:, n:]
-    items = _log_mean_exp(after - before)
+        return each if alone else none, mine, items if together else none
+    before = logs[:, :n]
+    items = _log_mean_exp(logs[:, n:] - before) if together else none
     if not alone:
-        return np.empty(0), mine, items
-    bag, copied = copies(kept_row, at, n)
-    bag, rows = np.concatenate([bag, np.arange(len(at))]), np.concatenate([kept[copied], gone])
-    with_one = predictive(posterior, given.bags(item[gone], bag, rows), draws)
+        return none, mine, items
+    place, copied = copies(kept_row, at, n)
+    with_label = np.concatenate([place, np.arange(len(at))]), np.concatenate([kept[copied], gone])
+    with_one = predictive(posterior, given.bags(item[gone], *with_label), draws)
     return _log_mean_exp(with_one - before[:, at]), mine, items
 
 

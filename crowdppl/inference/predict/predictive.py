@@ -163,10 +163,12 @@ def predictive_each(posterior: Fit, portions: Iterable[LabelBags], n_draws: int)
             if bags.covariates is not None:  # in the order of the index
                 known["label_covariates"] = bags.covariates.at(torch.from_numpy(np.lexsort((bags.cell, bags.bag))))
             block = first.with_items(index, **known)
-            position = positions(data, bags.item)
-            parts = _chunks(draws, len(bags.item) * problem.states) if draws else [{}]
+            position, place = positions(data, bags.item), torch.arange(block.n_items)
+            if block.distinct is not None and not any(site.local for site in problem.sites.values()):
+                block, place = block.distinct
+            parts = _chunks(draws, block.n_items * problem.states) if draws else [{}]
             logs = np.concatenate([_evidence(problem, block, values, position) for values in parts])
-        yield logs
+        yield logs[:, place.numpy()]
 
 
 def one_item_sites(problem: Problem) -> dict[str, TraceSite]:

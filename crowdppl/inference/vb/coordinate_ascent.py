@@ -167,8 +167,9 @@ class Evaluated:
                 return self.prior_sites(self.gaussians.values())
         return self.density.priors(self.full_pass.blocks[0], {**self.leaves(), **gaussians})
 
-    def prior_parameters(self, sites: TraceSites) -> Tensors:
-        """Prior parameters of the conjugate sites, averaged over particles."""
+    def prior_parameters(self, sites: TraceSites | None = None) -> Tensors:
+        """Prior parameters of the conjugate sites, averaged over particles; at the Gaussians by default."""
+        sites = self.prior_sites() if sites is None else sites
         return prior_parameters(sites, self.state.parameters, self.full_pass, self.density.chains)
 
     def evaluate(self, marginals: Sequence[str] = ()) -> tuple[Tensor, Total, Tensors]:
@@ -353,8 +354,7 @@ class CoordinateAscent:
         state = replace(state, memory=search.memory)
         if in_labels:
             return state
-        current = self.at(problem, state)
-        after = current.prior_parameters(current.prior_sites())
+        after = self._replay(problem, state, "priors", Evaluated.prior_parameters)
         return replace(state, parameters=state.parameters | {n: x + counts[n] for n, x in after.items()})
 
     def _replay(

@@ -1,0 +1,44 @@
+"""Items with the same labels are evaluated once, and nothing of a result shows it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import crowdppl
+from crowdppl.data.annotations import Annotations
+from tests.crowd import crowd
+
+pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
+
+
+@pytest.fixture(scope="module")
+def panel() -> tuple[Annotations, Annotations]:
+    """Three annotators, and the same with a covariate that no method reads: of such items none are the same."""
+    rows = crowd(n_items=120, labels_each=3, n_annotators=3).frame()
+    plain = Annotations.from_frame(rows)
+    apart = Annotations.from_frame(rows, item_covariates=pd.DataFrame({"x": 0.0}, index=plain.items))
+    return plain, apart
+
+
+def test_a_block_counts_items_with_the_same_labels(panel: tuple[Annotations, Annotations]) -> None:
+    (block,), (apart,) = (data.blocks for data in panel)
+    assert block.distinct is not None and apart.distinct is None
+    few, place = block.distinct
+    labels = [tuple(cells.tolist()) for cells in block.bags.cells.reshape(-1, 3)]
+    rows = [tuple(cells.tolist()) for cells in few.bags.cells.reshape(-1, 3)]
+    assert [rows[n] for n in place] == labels and len(set(rows)) == len(rows)
+    assert few.copies is not None and few.copies.tolist() == [labels.count(row) for row in rows]
+
+
+@pytest.mark.parametrize(("method", "engine"), [("dawid_skene", "em"), ("mace", "vb"), ("ebcc", "vb")])
+def test_a_fit_is_that_of_all_items(panel: tuple[Annotations, Annotations], method: str, engine: str) -> None:
+    one, other = (crowdppl.fit(method, data, inference=engine, max_iterations=15, seed=0) for data in panel)
+    np.testing.assert_allclose(one.probabilities(), other.probabilities(), atol=1e-8)
+    np.testing.assert_allclose(one.diagnostics()["objectives"], other.diagnostics()["objectives"], rtol=1e-10)
+
+
+def test_labels_left_out_have_the_same_scores(panel: tuple[Annotations, Annotations]) -> None:
+    one, other = (crowdppl.heldout_score("one_coin", data, inference="em", folds=2, seed=0) for data in panel)
+    np.testing.assert_allclose(one.labels["log_p"], other.labels["log_p"], atol=1e-6)
