@@ -41,11 +41,13 @@ class FullPass:
         density: the model's density.
         blocks: the data.
         sites: the model's continuous and one-hot sites.
+        alike: whether items with the same labels may be evaluated once.
     """
 
     density: Density
     blocks: Sequence[Block]
     sites: Mapping[str, Site]
+    alike: bool = False
 
     @property
     def n_items(self) -> int:
@@ -65,7 +67,7 @@ class FullPass:
     ) -> Total:
         """Evaluates every block, forward and backward, and adds up.
 
-        Items with the same labels are evaluated once, where nothing of each item is asked for or given.
+        Items with the same labels are evaluated once, where they may be and nothing of one item is asked or given.
 
         Args:
             values: a tensor for every site; local ones for all items, by position.
@@ -81,7 +83,7 @@ class FullPass:
         objective: Tensor | None = None
         sums = dict[str, Tensor]()
         per_item, slopes, shares = list[Tensor](), dict[str, list[Tensor]](), dict[str, list[Tensor]]()
-        alike = not (marginals or tilt or how or evidence or any(s.local for s in self.sites.values()))
+        alike = self.alike and not (marginals or tilt or how or evidence)
         for block in (b for b in self.blocks if b.n_items):
             terms = None if extra is None else extra(first is None)
             if extra is None and onehot and first is None:

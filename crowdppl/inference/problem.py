@@ -187,7 +187,12 @@ class Problem:
 
     def full_pass(self, chains: int | None = None) -> FullPass:
         """The same density on all blocks."""
-        return FullPass(self.density(chains), self.blocks, self.sites)
+        return FullPass(self.density(chains), self.blocks, self.sites, self.alike)
+
+    @property
+    def alike(self) -> bool:
+        """Whether items differ by their labels alone; a user's model might compare those of several items."""
+        return self._own and not any(site.local for site in self.sites.values())
 
     def typical(self, generator: torch.Generator) -> dict[str, Tensor]:
         """A first value for each site: the model's own start where it has one, else the prior mean."""

@@ -164,7 +164,7 @@ def predictive_each(posterior: Fit, portions: Iterable[LabelBags], n_draws: int)
                 known["label_covariates"] = bags.covariates.at(torch.from_numpy(np.lexsort((bags.cell, bags.bag))))
             block = first.with_items(index, **known)
             position, place = positions(data, bags.item), torch.arange(block.n_items)
-            if block.distinct is not None and not any(site.local for site in problem.sites.values()):
+            if problem.alike and block.distinct is not None:
                 block, place = block.distinct
             parts = _chunks(draws, block.n_items * problem.states) if draws else [{}]
             logs = np.concatenate([_evidence(problem, block, values, position) for values in parts])
