@@ -16,6 +16,8 @@ from crowdppl.errors import DataError
 
 WIDE = 16
 """Width from which copying column by column no longer pays."""
+FEW = 10_000
+"""Numbers up to which it does not either."""
 
 
 def flip(x: Tensor) -> Tensor:
@@ -51,14 +53,14 @@ class _Unflip(torch.autograd.Function):
 
 def _flipped(x: Tensor) -> Tensor:
     """The transpose of a tall matrix."""
-    if x.shape[1] > WIDE or not x.is_contiguous():
+    if x.shape[1] > WIDE or x.numel() <= FEW or not x.is_contiguous():
         return x.t().contiguous()
     return torch.stack(x.unbind(1))
 
 
 def _unflipped(x: Tensor) -> Tensor:
     """The transpose of a flat matrix."""
-    if x.shape[0] > WIDE or not x.is_contiguous():
+    if x.shape[0] > WIDE or x.numel() <= FEW or not x.is_contiguous():
         return x.t().contiguous()
     out = x.new_empty(x.shape[1], x.shape[0])
     for column, row in zip(out.t(), x, strict=True):
@@ -66,8 +68,8 @@ def _unflipped(x: Tensor) -> Tensor:
     return out
 
 
-NARROW = 8
-"""Columns up to which torch's own product is the quickest."""
+NARROW, SHORT = 8, 1_000_000
+"""Columns, and products of two numbers, up to which torch's own product is the quickest."""
 
 
 def matrix_of(columns: Tensor, starts: Tensor, width: int, weights: Tensor | None) -> Tensor:
@@ -84,7 +86,7 @@ def product(matrix: Tensor, dense: Tensor) -> Tensor:
 
     Wide tables go through scipy, whose cost an entry does not grow with the width, and which uses one thread.
     """
-    if dense.shape[1] <= NARROW:
+    if dense.shape[1] <= NARROW or matrix.values().numel() * dense.shape[1] <= SHORT:
         return matrix @ dense.contiguous()
     out: Tensor = torch.ops.crowdppl.wide_product(
         matrix.crow_indices(), matrix.col_indices(), matrix.values(), dense.contiguous()

@@ -26,7 +26,6 @@ from torch import Tensor
 
 from crowdppl.data.blocks import Block
 from crowdppl.errors import MethodError, NumericalError
-from crowdppl.inference.replay import aside
 from crowdppl.primitives.distributions import Categorical, SparseCategorical
 from crowdppl.primitives.labels import Labels
 from crowdppl.primitives.statistics import handing
@@ -406,8 +405,7 @@ class Density:
         at |= leaves | self._given(handed)
         with summing(how), handing(handed):
             objective, per_item, sites, below = self._evaluated(block, at, how, tilt or {}, extra)
-            with aside():
-                _require_finite(objective, values, sites)
+            _require_finite(objective, values, sites)
             probes = {n: x for n, x in how.probes.items() if x is not None}
             wanted = {**leaves, **{f"probe {n}": x for n, x in probes.items()}}
             slopes: Sequence[Tensor | None] = [None] * len(wanted)

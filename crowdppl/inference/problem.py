@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pyro
@@ -140,19 +140,8 @@ class Problem:
         if not self.steady:
             return function(inputs)
         if name not in self._replayed:
-            self._replayed[name] = Replayed(function, 0 if often else None, self.kind and (self.kind, name))
+            self._replayed[name] = Replayed(function, 0 if often else None)
         return self._replayed[name](inputs)
-
-    @property
-    def kind(self) -> Hashable:
-        """The model, if it comes with crowdppl and can be compared with another; else None."""
-        if not self._own:  # a class of the same name may be defined again in a notebook
-            return None
-        try:
-            hash(self.model)
-        except TypeError:
-            return None
-        return cast(Hashable, self.model)
 
     @property
     def _own(self) -> bool:

@@ -169,13 +169,8 @@ class _DrawGaussian(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         h, p = ctx.saved_tensors
         how: Summing = ctx.how
-        used = _whole(grads[0], ctx.name)
+        used = torch.ops.crowdppl.whole(grads[0], ctx.name, how.kind == "draw")
         if how.kind != "replay":
-            if used.numel() and float(used.max()) > 1:
-                raise MethodError(
-                    f"the integral {ctx.name or 'over an unnamed variable'} is used {float(used.max()):g} times; "
-                    "call log_gaussian for each use, which draws once"
-                )
             noise = torch.randn(h.shape, generator=how.generator, dtype=h.dtype, device=h.device)
             how.tape[ctx.index] = h / p + noise / p.sqrt()
         x = how.tape[ctx.index].to(h.dtype)
@@ -239,7 +234,8 @@ class _Draw(torch.autograd.Function):
         how: Summing = ctx.how
         if how.kind == "replay":
             return how.tape[ctx.index].to(share.dtype), None, None, None
-        drawn = draw_counts(_whole(grads[0], ctx.name), share, how.generator)
+        whole = torch.ops.crowdppl.whole(grads[0], ctx.name, False)
+        drawn: Tensor = torch.ops.crowdppl.draw_counts(whole, share, how.generator)
         how.tape[ctx.index] = drawn
         return drawn, None, None, None
 
@@ -263,14 +259,19 @@ def _total_and_shares(x: Tensor) -> tuple[Tensor, Tensor]:
     return out, share
 
 
-def _whole(counts: Tensor, name: str | None) -> Tensor:
-    """The counts, rounded where float32 blurs them."""
+def _whole(counts: Tensor, name: str | None, once: bool) -> Tensor:
+    """The counts, rounded where float32 blurs them; of an integral that is drawn ``once``, at most 1."""
     rounded = counts.round()
-    off = (counts - rounded).abs().max() if counts.numel() else counts.sum()
-    if float(off) > 1e-3 * (1 + float(rounded.abs().max() if counts.numel() else 0)):
+    off = 0.0 if torch.equal(counts, rounded) else float((counts - rounded).abs().max())
+    if off and off > 1e-3 * (1 + float(rounded.abs().max())):
         raise MethodError(
             f"the sum {name or 'over unnamed variables'} receives counts that are not whole (off by "
-            f"{float(off):.3g}): draws need a likelihood without powers, weights or minibatch scale; use vb or em"
+            f"{off:.3g}): draws need a likelihood without powers, weights or minibatch scale; use vb or em"
+        )
+    if once and counts.numel() and float(rounded.max()) > 1:
+        raise MethodError(
+            f"the integral {name or 'over an unnamed variable'} is used {float(rounded.max()):g} times; "
+            "call log_gaussian for each use, which draws once"
         )
     return rounded
 
@@ -286,8 +287,8 @@ def draw_counts(counts: Tensor, share: Tensor, generator: torch.Generator | None
     Returns:
         (K, ...) whole numbers that add up to ``counts``.
     """
-    rows = counts.reshape(-1).nonzero().squeeze(-1) if share.dim() > 2 else None
-    if rows is not None and len(rows) < 0.6 * counts.numel():
+    if share.dim() > 2 and int(counts.count_nonzero()) < 0.6 * counts.numel():
+        rows = counts.reshape(-1).nonzero().squeeze(-1)
         flat = share.reshape(len(share), -1)
         out = torch.zeros_like(flat)
         out[:, rows] = draw_counts(counts.reshape(-1)[rows], flat[:, rows], generator)
@@ -311,3 +312,12 @@ def _one_each(counts: Tensor, share: Tensor, generator: torch.Generator | None) 
     # "<=", because a strict "<" could pick an alternative of probability zero when u is 0.
     pick = (steps[:-1] <= u).sum(0, keepdim=True)
     return torch.zeros_like(share).scatter_(0, pick, counts.unsqueeze(0))
+
+
+# Operations of torch, because they look at numbers: a recording of a pass has each as one step.
+_LIBRARY = torch.library.Library("crowdppl", "FRAGMENT")
+_LIBRARY.define("whole(Tensor counts, str? name, bool once) -> Tensor")
+_LIBRARY.impl("whole", _whole, "CompositeExplicitAutograd")
+_SCHEMA = "draw_counts(Tensor counts, Tensor share, Generator? generator) -> Tensor"
+_LIBRARY.define(_SCHEMA, tags=(torch.Tag.nondeterministic_seeded,))
+_LIBRARY.impl("draw_counts", draw_counts, "CompositeExplicitAutograd")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -131,19 +132,16 @@ def step(problem: Problem, state: GibbsState) -> tuple[GibbsState, float]:
         state = relabel(problem, state)
     stream = options.generator(6, t)
     for number, name in enumerate(state.onehot, 1):  # in turn: each is drawn given the current others
-        total = _drawing_pass(problem, state, [name], number)
-        logits = total.gradient[name] + _mixture_gradient(problem, state, name)
+        logits = _replay(problem, state, f"logits of {name}", partial(_logits, name=name), number)["logits"]
         state = replace(state, onehot={**state.onehot, name: _draw_onehot(logits, stream)})
-    total = _drawing_pass(problem, state, list(state.leaves), 0)
-    counts = {n: g.round() if problem.sites[n].conjugate.counts else g for n, g in total.gradient.items()}
-    sites = total.trace_sites
+    found = _replay(problem, state, "counts", _counts, 0)
+    value, counts, priors = found["objective"], with_prefix(found, "count"), with_prefix(found, "prior")
     if state.hyper.at:
         log_density = partial(_hyper_log_density, problem, state, counts)
-        hyper = moved(state.hyper, log_density, stream, adapting=t < options.warmup)
-        state = replace(state, hyper=hyper)
-        sites = problem.density(options.chains).sites(problem.blocks[0], values(problem, state))
-    leaves = _draw_leaves(problem, state, sites, counts, stream)
-    return replace(state, leaves=leaves, sweeps=state.sweeps + 1), float(total.objective.mean())
+        state = replace(state, hyper=moved(state.hyper, log_density, stream, adapting=t < options.warmup))
+        priors = with_prefix(_replay(problem, state, "priors", _priors), "prior")
+    leaves = _draw_leaves(problem, priors, counts, stream)
+    return replace(state, leaves=leaves, sweeps=state.sweeps + 1), float(value.mean())
 
 
 def _first_values(problem: Problem, stream: torch.Generator) -> tuple[Tensors, Tensors, Tensors]:
@@ -168,37 +166,65 @@ def _leaves_around(
         return {}
     full_pass = problem.full_pass(problem.options.chains)
     total = full_pass(values(problem, state), gradient=list(state.leaves), tilt=tilt)
-    return _draw_leaves(problem, state, total.trace_sites, total.gradient, stream)
+    priors = _priors_like(problem, total.trace_sites, state.leaves)
+    return _draw_leaves(problem, with_prefix(priors, "prior"), total.gradient, stream)
 
 
 def _draw_leaves(
-    problem: Problem, state: GibbsState, sites: TraceSites, counts: Mapping[str, Tensor], stream: torch.Generator
+    problem: Problem, priors: Mapping[str, Tensor], counts: Mapping[str, Tensor], stream: torch.Generator
 ) -> Tensors:
-    out = {}
-    for name, leaf in state.leaves.items():
-        site = problem.sites[name]
-        prior = _prior_like(site, sites, leaf)
-        out[name] = site.conjugate.draw((prior + counts[name]).contiguous(), stream)
-    return out
+    draw = {name: problem.sites[name].conjugate.draw for name in priors}
+    return {name: draw[name]((prior + counts[name]).contiguous(), stream) for name, prior in priors.items()}
 
 
-def _drawing_pass(problem: Problem, state: GibbsState, names: list[str], number: int) -> Total:
-    """A pass that draws every enumerated site; its gradients are the drawn counts."""
-    stream = partial(problem.options.generator, 7, number, int(state.sweeps))
-    full_pass = problem.full_pass(problem.options.chains)
-    return full_pass(values(problem, state), gradient=names, how=lambda offset: Summing("draw", stream(offset)))
+def _replay(
+    problem: Problem, state: GibbsState, name: str, function: Callable[..., Tensors], number: int | None = None
+) -> Tensors:
+    """A function of the sites' values, and, numbered, of a stream a block; replayed where that is right."""
+    inputs: dict[str, Any] = {f"site.{n}": x for n, x in values(problem, state).items()}
+    if number is not None:
+        stream = partial(problem.options.generator, 7, number, int(state.sweeps))
+        inputs |= {f"stream.{block.offset}": stream(block.offset) for block in problem.blocks}
+    return problem.replay(name, partial(function, problem), inputs)
 
 
-def _mixture_gradient(problem: Problem, state: GibbsState, name: str) -> Tensor | float:
-    """Gradient of conjugate sites' log-priors by a one-hot site on which they depend."""
-    given = values(problem, state)
-    given[name] = given[name].detach().requires_grad_()
-    sites = problem.density(problem.options.chains).sites(problem.blocks[0], given)
+def _counts(problem: Problem, given: Mapping[str, Any]) -> Tensors:
+    """A pass that draws every enumerated site: log-likelihood, and drawn counts and priors of conjugate sites."""
+    total = _drawing_pass(problem, given, [s.name for s in problem.of_kind("conjugate")])
+    whole = {n: g.round() if problem.sites[n].conjugate.counts else g for n, g in total.gradient.items()}
+    priors = _priors_like(problem, total.trace_sites, with_prefix(given, "site"))
+    return {"objective": total.objective, **{f"count.{n}": x for n, x in whole.items()}, **priors}
+
+
+def _priors(problem: Problem, given: Mapping[str, Any]) -> Tensors:
+    """Prior parameters of conjugate sites."""
+    at = with_prefix(given, "site")
+    return _priors_like(problem, problem.density(problem.options.chains).sites(problem.blocks[0], at), at)
+
+
+def _priors_like(problem: Problem, sites: TraceSites, leaves: Mapping[str, Tensor]) -> Tensors:
+    conjugate = problem.of_kind("conjugate")
+    return {f"prior.{site.name}": _prior_like(site, sites, leaves[site.name]) for site in conjugate}
+
+
+def _logits(problem: Problem, given: Mapping[str, Any], name: str) -> Tensors:
+    """Of a one-hot site given all others, the enumerated ones drawn."""
+    logits = _drawing_pass(problem, given, [name]).gradient[name]
+    at = with_prefix(given, "site")
+    at[name] = at[name].detach().requires_grad_()
+    sites = problem.density(problem.options.chains).sites(problem.blocks[0], at)
     total = torch.zeros((), dtype=torch.float64)
-    for site, leaf in state.leaves.items():
-        total = total + problem.sites[site].conjugate.full_log_prior(sites[site].fn, leaf).double().sum()
-    found = torch.autograd.grad(total, given[name], allow_unused=True)[0] if total.requires_grad else None
-    return 0.0 if found is None else found
+    for site in problem.of_kind("conjugate"):  # whose priors may depend on it
+        total = total + site.conjugate.full_log_prior(sites[site.name].fn, at[site.name]).double().sum()
+    slope = torch.autograd.grad(total, at[name], allow_unused=True)[0] if total.requires_grad else None
+    return {"logits": logits if slope is None else logits + slope}
+
+
+def _drawing_pass(problem: Problem, given: Mapping[str, Any], names: list[str]) -> Total:
+    """A pass that draws every enumerated site; its gradients are the drawn counts."""
+    full_pass = problem.full_pass(problem.options.chains)
+    at = with_prefix(given, "site")
+    return full_pass(at, gradient=names, how=lambda offset: Summing("draw", given[f"stream.{offset}"]))
 
 
 def relabel(problem: Problem, state: GibbsState) -> GibbsState:
