@@ -201,7 +201,7 @@ JOINT_PAIRS = 500_000
 """Pairs of labels of one item from which joint errors are taken; with more, those of random items."""
 
 
-def joint_errors(posterior: Fit) -> float:
+def joint_errors(posterior: Fit, most: int = JOINT_PAIRS) -> tuple[float, float]:
     """Joint errors beyond those of independent annotators: the share of expected disagreements that are none.
 
     Whether two labels of an item agree is predicted from its other labels, by the fitted mean confusions. About 0,
@@ -209,25 +209,33 @@ def joint_errors(posterior: Fit) -> float:
 
     Args:
         posterior: of a method whose labels are independent given the truth, with smooth confusions (by vb).
+        most: pairs of labels; with more, those of random items are taken.
+
+    Returns:
+        The share, and its standard error with items as the units.
 
     Raises:
         DataError: when no item has two labels.
     """
-    design = _some_items(Design.of(posterior.data, named=True), posterior.options["seed"])
-    probable, agreed, expected, pairs = independent(posterior, design, even=0.0), 0, 0.0, 0
+    design = _some_items(Design.of(posterior.data, named=True), posterior.options["seed"], most)
+    probable, parts = independent(posterior, design, even=0.0), [np.empty((3, 0))]
     for one, other, _ in design.meetings():
-        agreed += int((design.answer[one] == design.answer[other]).sum())
-        expected += float(probable(one, other)[0].sum())
-        pairs += len(one)
-    return (agreed - expected) / max(pairs - expected, 1e-9)
+        agreed = design.answer[one] == design.answer[other]
+        parts.append(np.stack([agreed, probable(one, other)[0].sum(0), design.item[one]]))
+    agreed, expected, item = np.concatenate(parts, 1)
+    if not len(item):
+        raise DataError("no item has labels of two annotators; have some items labelled twice")
+    differ = max(1 - expected.mean(), 1e-9)
+    excess, owner = agreed - expected, np.unique(item, return_inverse=True)[1]
+    return float(excess.mean() / differ), standard_error(excess, owner) / differ
 
 
-def _some_items(design: Design, seed: int) -> Design:
-    """The labels of items in random order, up to ``JOINT_PAIRS`` pairs of labels of one item."""
+def _some_items(design: Design, seed: int, most: int) -> Design:
+    """The labels of items in random order, up to ``most`` pairs of labels of one item."""
     order = np.random.default_rng(seed).permutation(len(design.labels))
     pairs = np.cumsum((design.labels * (design.labels - 1) // 2)[order])
     kept = np.zeros(len(order), bool)
-    kept[order[pairs - pairs[0] < JOINT_PAIRS]] = True
+    kept[order[pairs - pairs[0] < most]] = True
     some = kept[design.item]
     columns = {name: getattr(design, name)[some] for name in ("item", "annotator", "answer", "place")}
     return replace(design, **columns, labels=np.where(kept, design.labels, 0))

@@ -36,7 +36,7 @@ from crowdppl.inference.result import Fit
 from crowdppl.networks.outputs import networks_of
 from crowdppl.primitives.model import card_of
 from crowdppl.primitives.priors import default_prevalence
-from crowdppl.results.correction import MIN_GOLD, labels_an_item
+from crowdppl.results.correction import MIN_GOLD, labels_an_item, members
 from crowdppl.results.leave_one_out import standard_error
 from crowdppl.results.tables import information, informative_part
 
@@ -85,6 +85,8 @@ def doubts(posterior: Fit, thorough: bool = False) -> tuple[Doubt, ...]:
     - copying, colluding: pairs and groups of ``crowdppl.suspicious_annotators`` at level .01, unless most pairs
       stand out, as where items are hard for all. Without ``thorough`` up to 200,000 pairs of labels (fewer
       with over 22 classes), by em 20,000.
+    - together: over .05 of the disagreements that the fit expects among labels of an item are none, beyond chance,
+      where the method's labels are independent given the truth, as of one member of ``auto``.
     - what the method itself offers: a model may have ``doubts(fit)``, which returns pairs of a kind and a text.
     - misfit, with ``thorough`` alone: labels drawn from the fit differ from those given, at level .01 of
       ``crowdppl.predictive_check``. Not for corrected posteriors.
@@ -121,6 +123,7 @@ def doubts(posterior: Fit, thorough: bool = False) -> tuple[Doubt, ...]:
         *_permuted(posterior),
         *_abstained(posterior),
         *dependence(posterior, thorough),
+        *_together(posterior, thorough),
         *doubts_of_model(posterior),
         *(misfit(posterior) if thorough else ()),
         *(worse_than_votes(posterior) if thorough else overfitting(posterior)),
@@ -428,6 +431,8 @@ def _abstained(posterior: Fit) -> Iterator[Doubt]:
 
 DEPENDENCE_LEVEL = 0.01
 """Chance that some pair of honest annotators is taken for copiers, under the fitted model."""
+TOGETHER, TOGETHER_ERRORS, TOGETHER_PAIRS = 0.05, 1.96, 100_000
+"""Joint errors that are doubted, in standard errors too, and the pairs of labels of an item that are looked at."""
 MAX_REPEATED = 0.05
 """Share of repeats of an annotator's label of an item beyond which agreement cannot be tested."""
 QUICK_PAIRS = {"em": 20_000}
@@ -468,6 +473,22 @@ def dependence(posterior: Fit, thorough: bool) -> Iterator[Doubt]:
             "colluding",
             f"{len(members)} annotators agree among themselves more than the fit expects: "
             f"{_ids(posterior, members)}{most}. {HOW}",
+        )
+
+
+def _together(posterior: Fit, thorough: bool) -> Iterator[Doubt]:
+    """Errors that meet on the same items, whoever makes them."""
+    alone = next((fit for fit in members(posterior).values() if not shares_more(fit.model)), None)
+    if alone is None or not _testable(alone, thorough):
+        return
+    share, error = collusion.joint_errors(alone, TOGETHER_PAIRS)
+    if share > TOGETHER and share > TOGETHER_ERRORS * error:
+        yield Doubt(
+            "together",
+            f"labels of an item agree more than the fit expects: {share:.0%} of the disagreements expected "
+            "are none. Annotators copy one source, are models of one family or are misled by the same items, or "
+            "the method is too coarse for them; probabilities are then too sure. Give known truths (gold=), take "
+            "fit('auto', data), or leave some annotators out (posterior.without([...]))",
         )
 
 

@@ -105,7 +105,7 @@ def shared_bias(members: Mapping[str, Fit]) -> float:
         return 1.0
     n_annotators = len(np.unique(alone.data.label_codes()[1]))
     size = (BIAS + FEW * np.exp(-n_annotators / FEW_ANNOTATORS)) * (2 / alone.data.n_classes) ** MANY_CLASSES
-    return float(np.exp(size * (1 - np.exp(-max(joint_errors(alone), 0.0) / JOINT))))
+    return float(np.exp(size * (1 - np.exp(-max(joint_errors(alone)[0], 0.0) / JOINT))))
 
 
 def stacked(members: Mapping[str, Fit], data: Annotations, models: Mapping[str, Model] | None = None) -> Correction:

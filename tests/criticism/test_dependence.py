@@ -258,3 +258,24 @@ def test_repeats_are_no_copies() -> None:
     posterior = crowdppl.fit("bayesian_dawid_skene", data, inference="vb")
     assert collusion.p_values(excess_agreement(posterior)).min() < 0.01, "as if they were independent"
     assert not {doubt.kind for doubt in posterior.doubts()} & {"copying", "colluding"}
+
+
+def systems(seed: int, repeat: float) -> Annotations:
+    """Ten systems that are right in .75 of 300 items on their own, and read one crowd, right in .7, in the rest."""
+    rng = np.random.default_rng(seed)
+
+    def noisy(x: np.ndarray, right: float) -> np.ndarray:
+        return np.where(rng.random(x.shape) < right, x, (x + rng.integers(1, 3, x.shape)) % 3)
+
+    truth = rng.integers(3, size=(300, 1))
+    crowd_says, own = noisy(truth, 0.7), noisy(np.repeat(truth, 10, 1), 0.75)
+    labels = np.where(rng.random(own.shape) < repeat, crowd_says, own)
+    item, annotator = np.indices(labels.shape).reshape(2, -1)
+    return Annotations.from_arrays(item, annotator, labels.ravel(), classes=range(3))
+
+
+@pytest.mark.parametrize("method", ["hierarchical_dawid_skene", "bayesian_dawid_skene"])
+def test_systems_that_read_one_crowd_err_together(method: str) -> None:
+    for seed in range(2):
+        assert "together" in kinds(fit(method, systems(seed, 0.6), inference="vb", seed=0))
+        assert "together" not in kinds(fit(method, systems(seed, 0.0), inference="vb", seed=0))

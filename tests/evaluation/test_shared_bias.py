@@ -52,12 +52,12 @@ def by_loops(fit: Fit) -> float:
 
 def test_joint_errors_are_agreements_beyond_what_an_items_other_labels_predict(members: dict[str, Fit]) -> None:
     for fit in members.values():
-        assert joint_errors(fit) == pytest.approx(by_loops(fit), abs=1e-5)
+        assert joint_errors(fit)[0] == pytest.approx(by_loops(fit), abs=1e-5)
 
 
 def test_the_size_is_that_of_the_formula(members: dict[str, Fit], monkeypatch: pytest.MonkeyPatch) -> None:
     for errors in (-0.1, 0.0, 0.004, 0.2):
-        monkeypatch.setattr("crowdppl.evaluation.calibration.joint_errors", lambda fit, r=errors: r)
+        monkeypatch.setattr("crowdppl.evaluation.calibration.joint_errors", lambda fit, r=errors: (r, 0.0))
         full = 1 - math.exp(-max(errors, 0) / 0.01)
         wanted = full * (0.5 + 0.6 * math.exp(-6 / 30)) * (2 / 3) ** 0.55
         assert math.log(shared_bias(members)) == pytest.approx(wanted)
@@ -105,9 +105,9 @@ def test_independent_errors_leave_nothing_to_assume() -> None:
             crowdppl.random_design(600, 20, 5, classes=3, seed=seed),
             seed=seed,
         )
-        plain.append(joint_errors(crowdppl.fit(model, one.data, inference="vb", seed=0)))
+        plain.append(joint_errors(crowdppl.fit(model, one.data, inference="vb", seed=0))[0])
         rows = one.data.frame().sort_values(["item", "annotator"])
         rows["label"] = rows["label"].where(rows["item"] % 4 > 0, rows.groupby("item")["label"].transform("first"))
         data = crowdppl.Annotations.from_frame(rows, classes=range(3))
-        copied.append(joint_errors(crowdppl.fit(model, data, inference="vb", seed=0)))
+        copied.append(joint_errors(crowdppl.fit(model, data, inference="vb", seed=0))[0])
     assert max(plain) < 0.011 < min(copied), (plain, copied)
