@@ -21,7 +21,7 @@ from tests.networks.test_networks import clouds
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
 
-STORY: dict[str, Any] = {"crowd_prior_strength": 10.0, "likelihood_power": 0.5}
+STORY: dict[str, Any] = {"crowd_prior_strength": 10.0, "likelihood_power": 0.3}
 TRAINING: dict[str, Any] = {"mixup": 1.0, "balance": 2.0, "volume": 0.05}
 ALL = {*STORY, *TRAINING}
 
@@ -81,11 +81,9 @@ def test_a_part_that_is_taken_changes_the_fit(name: str, part: str) -> None:
     assert ("crowd" in found.result.sites) == (part == "crowd_prior_strength")
 
 
-@pytest.mark.parametrize("name", [name for name, taken in PARTS.items() if "likelihood_power" in taken])
+@pytest.mark.parametrize("name", [name for name in PARTS if name != "meta_em"])  # whose default power is .5
 def test_at_their_defaults_they_say_nothing(name: str) -> None:
     data, _ = clouds(30, 20)
-    if name == "meta_em":
-        data = crowdppl.Annotations.from_frame(data.frame())
     model: Any = crowdppl.method(name, **settings(name))
     trace = poutine.trace(poutine.seed(model.setup(data).model, 0)).get_trace(data)
     assert "crowd" not in trace.nodes
