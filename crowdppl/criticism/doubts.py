@@ -14,23 +14,21 @@ from crowdppl.core.validation import switch
 from crowdppl.criticism import collusion
 from crowdppl.criticism.checks import predictive_check
 from crowdppl.criticism.collapse import collapse
-from crowdppl.criticism.collusion import ExcessAgreement, excess_agreement, pair_agreement, shares_more
+from crowdppl.criticism.collusion import ExcessAgreement, excess_agreement, shares_more
 from crowdppl.criticism.overfitting import (
     MIN_PROBABILITY,
     log_p_by_vote,
     log_p_without_label,
-    parameters,
-    supported,
 )
 from crowdppl.criticism.spammers import names_one_class
+from crowdppl.criticism.sparse_data import sparse_data
 from crowdppl.data.blocks import count_repeats, row_sizes
 from crowdppl.data.checks import cell_counts
 from crowdppl.data.ids import native, ranked
-from crowdppl.data.split import keep
 from crowdppl.errors import CrowdpplError, CrowdpplWarning, DataError
 from crowdppl.evaluation.heldout import heldout_score
 from crowdppl.inference.coin_tables import CoinTables
-from crowdppl.inference.engines import engine_support, fit_model
+from crowdppl.inference.engines import fit_model
 from crowdppl.inference.options import Options
 from crowdppl.inference.result import Fit
 from crowdppl.networks.outputs import networks_of
@@ -86,7 +84,7 @@ def doubts(posterior: Fit, thorough: bool = False) -> tuple[Doubt, ...]:
       stand out, as where items are hard for all. Without ``thorough`` up to 200,000 pairs of labels (fewer
       with over 22 classes), by em 20,000.
     - together: over .05 of the disagreements that the fit expects among labels of an item are none, beyond chance,
-      where the method's labels are independent given the truth, as of one member of ``auto``.
+      where the method's labels are independent given the truth, as of one member of ``auto``; not where thin.
     - what the method itself offers: a model may have ``doubts(fit)``, which returns pairs of a kind and a text.
     - misfit, with ``thorough`` alone: labels drawn from the fit differ from those given, at level .01 of
       ``crowdppl.predictive_check``. Not for corrected posteriors.
@@ -110,8 +108,9 @@ def doubts(posterior: Fit, thorough: bool = False) -> tuple[Doubt, ...]:
     counts = cell_counts(posterior.data.blocks)[:, : posterior.data.n_classes]
     # Labels of each annotator that name a class, and all those before an update, abstentions included.
     given = counts.sum(1) + (0 if posterior.memory is None else posterior.memory.labels)
+    thin = [Doubt("thin", text) for text in sparse_data(posterior, given)]
     return (
-        *sparse_data(posterior, given),
+        *thin,
         *_diagonal(posterior, given),
         *(Doubt("collapse", text) for text in collapse(posterior)),
         *_spammers(posterior, given, sources := names_one_class(posterior.data)),
@@ -123,7 +122,7 @@ def doubts(posterior: Fit, thorough: bool = False) -> tuple[Doubt, ...]:
         *_permuted(posterior),
         *_abstained(posterior),
         *dependence(posterior, thorough),
-        *_together(posterior, thorough),
+        *(() if thin else _together(posterior, thorough)),  # where a prior decides what is expected
         *doubts_of_model(posterior),
         *(misfit(posterior) if thorough else ()),
         *(worse_than_votes(posterior) if thorough else overfitting(posterior)),
@@ -160,75 +159,8 @@ def _ids(posterior: Fit, codes: Sequence[int] | np.ndarray) -> str:
     return _listed([repr(native(posterior.data.annotators[code])) for code in codes])
 
 
-PER_PARAMETER, PER_ROW = 2, 8
-"""Labels that an annotator has to give for each free parameter, and for each row of a table."""
-NARROW = 1.5
-"""A posterior as narrow as so many times the labels needed would make it is supported."""
-MAX_SPARSE = 0.25
-"""Share of all labels that may come from annotators who gave too few."""
-VERY_SPARSE = 0.1
-"""Labels for each free parameter below which a method with fewer parameters is advised first."""
 ERRORS = 2
 """Standard errors beyond which a difference is no chance."""
-UNINFORMATIVE = 0.2
-"""Share of the agreement beyond chance below which drawn tables say next to nothing."""
-PROBE_LABELS = 100
-"""Labels on which an engine's support of a model is tried."""
-
-
-def sparse_data(posterior: Fit, given: np.ndarray) -> Iterator[Doubt]:
-    """Too few labels for each annotator's parameters, given labels of each annotator, (A,)."""
-    free, rows = parameters(posterior)
-    need = max(PER_PARAMETER * free, PER_ROW * rows)
-    few = given < need
-    share = given[few].sum() / max(1, given.sum())
-    if share <= MAX_SPARSE:
-        return
-    if supported(posterior, few, NARROW * need / rows):
-        return
-    sampled = any(site.family == "draws" for site in posterior.result.sites.values())
-    prior = _questionable_prior(posterior) if sampled else "on the prior, or on chance where there is none"
-    if prior:
-        median, own = np.median(given[few]), f"{free} free parameter{'s' * (free > 1)}"
-        remedy = _sparse_remedy(posterior, sampled, not sampled and median < VERY_SPARSE * free, free)
-        yield Doubt(
-            "thin",
-            f"{few.sum()} of {len(given)} annotators, with {share:.0%} of all labels, gave fewer than {need} "
-            f"labels (median {median:.0f}), and {posterior.method} has {own} for each: its probabilities rest "
-            f"{prior}. {remedy}, give annotators who are alike one id, or collect more labels",
-        )
-
-
-def _questionable_prior(posterior: Fit) -> str:
-    """The prior on which drawn tables rest, where it is questionable; empty where annotators agree as expected."""
-    try:
-        observed, expected, chance, error = pair_agreement(posterior)
-    except DataError:  # nobody shares an item with somebody else
-        return "on the prior, which no agreement of annotators confirms"
-    apart = observed - expected
-    silent = expected - chance < UNINFORMATIVE * (observed - chance)
-    if apart > -ERRORS * error and not (silent and apart > ERRORS * error):
-        return ""
-    says = "next to nothing" if apart > 0 else "too much"
-    return (
-        f"on a prior that says {says} of the annotators, who agree in {observed:.0%} of pairs of labels where the "
-        f"fit expects {expected:.0%}"
-    )
-
-
-def _sparse_remedy(posterior: Fit, sampled: bool, very_sparse: bool, free: int) -> str:
-    data = posterior.data
-    fewer = f"with fewer, such as {'majority_vote or one_coin' if free > 1 else 'majority_vote'}"
-    if very_sparse and free > data.n_classes:
-        return f"Take a method with fewer, such as one_coin (1 for each) or class_coin ({data.n_classes} for each)"
-    if very_sparse:
-        return f"Take a method {fewer}"
-    if sampled:
-        return f"Choose another prior, take a method {fewer}"
-    some = keep(data, np.arange(data.n_labels) < PROBE_LABELS)
-    if not networks_of(posterior.model) and engine_support(posterior.model, some, "gibbs") == "exact":
-        return f'Fit it with inference="gibbs", which averages over all tables, or take a method {fewer}'
-    return f'Take a method that inference="gibbs" fits (crowdppl.zoo() lists them), or one {fewer}'
 
 
 def _diagonal(posterior: Fit, given: np.ndarray) -> Iterator[Doubt]:

@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 import crowdppl
-from crowdppl.criticism import doubts as module
 from crowdppl.criticism.collusion import pair_agreement
 from crowdppl.criticism.doubts import doubts
-from crowdppl.criticism.overfitting import narrowness
+from crowdppl.criticism.overfitting import narrowness, parameters
 from crowdppl.evaluation.metrics import log_score
 from crowdppl.fitting import fit
 from crowdppl.inference.result import OnDemand, SiteResult, TableDraws
@@ -36,11 +35,11 @@ def test_free_parameters_by_hand() -> None:
         "shared": (site(("truth", "label"), 4, 4), (0, 0)),
     }
     for name, (one, expected) in sites.items():
-        assert module.parameters(handmade([5] * a, 4, sites={name: one})) == expected, name
+        assert parameters(handmade([5] * a, 4, sites={name: one})) == expected, name
     two = {"coin": sites["coin"][0], "confusion": sites["confusion"][0]}
-    assert module.parameters(handmade([5] * a, 4, sites=two)) == (13, 5)
+    assert parameters(handmade([5] * a, 4, sites=two)) == (13, 5)
     scores = SiteResult("site", ("annotator", "class"), "normal", {"mean": np.ones((a, 4))})
-    assert module.parameters(handmade([5] * a, 4, sites={"scores": scores})) == (4, 4)
+    assert parameters(handmade([5] * a, 4, sites={"scores": scores})) == (4, 4)
 
 
 @pytest.mark.parametrize(("n_classes", "need"), [(2, 16), (3, 24), (5, 40), (6, 60)])
