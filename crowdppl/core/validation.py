@@ -185,10 +185,11 @@ def _declared(cls: type[Any]) -> dict[str, tuple[Any, ...]]:
 
 
 def counts_of(model: object) -> dict[str, int]:
-    """The settings that are declared as a ``Count``, by name; of several, the largest."""
+    """The settings that are declared as a ``Count`` and have one, by name; of several, the largest."""
     cls: Any = type(model)
     given = {name: getattr(model, name) for name, kinds in _declared(cls).items() if _counts(kinds)}
-    return {name: max(x, default=0) if isinstance(x, Sequence) else x for name, x in given.items()}
+    found = {name: max(x, default=0) if isinstance(x, Sequence) else x for name, x in given.items()}
+    return {name: x for name, x in found.items() if x is not None}
 
 
 def _counts(kinds: Sequence[Any]) -> bool:
