@@ -37,8 +37,9 @@ $(VENV)/bench-ready: $(VENV)/ready
 demo: setup
 	$(BIN)/crowdppl demo
 
+# A file stays with one worker, as its tests share fits.
 test: setup
-	$(PYTEST) -n $(WORKERS) -m "not slow and not bench"
+	$(PYTEST) -n $(WORKERS) --dist loadfile -m "not slow and not bench"
 
 check: style types test slow
 

@@ -217,7 +217,7 @@ def joint_errors(posterior: Fit, most: int = JOINT_PAIRS) -> tuple[float, float]
     Raises:
         DataError: when no item has two labels.
     """
-    design = _some_items(Design.of(posterior.data, named=True), posterior.options["seed"], most)
+    design = _some_items(Design.of(posterior.data, named=True), posterior.options.get("seed", 0), most)
     probable, parts = independent(posterior, design, even=0.0), [np.empty((3, 0))]
     for one, other, _ in design.meetings():
         agreed = design.answer[one] == design.answer[other]

@@ -85,6 +85,7 @@ def test_the_wheel_holds_the_library_and_the_zoo(source: Path, tmp_path: Path) -
     assert any(name.endswith("licenses/LICENSE") for name in wheel.namelist())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["install", "editable", "not installed"])
 def test_the_zoo_is_there_however_installed(source: Path, python: Path, tmp_path: Path, how: str) -> None:
     elsewhere = tmp_path / "elsewhere"

@@ -53,7 +53,9 @@ def test_classes_that_no_label_names_may_be_summed_out_together(
 
 
 @pytest.mark.parametrize("abstentions", [False, True])
-@pytest.mark.parametrize(("method", "prevalence"), COINS + GRADIENTS)
+@pytest.mark.parametrize(
+    ("method", "prevalence"), [*COINS, *(pytest.param(*case, marks=pytest.mark.slow) for case in GRADIENTS)]
+)
 def test_coins_are_the_tables_that_they_stand_for(
     method: str, prevalence: str, abstentions: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
