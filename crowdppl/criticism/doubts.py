@@ -84,7 +84,8 @@ def doubts(posterior: Fit, thorough: bool = False) -> tuple[Doubt, ...]:
       stand out, as where items are hard for all. Without ``thorough`` up to 200,000 pairs of labels (fewer
       with over 22 classes), by em 20,000.
     - together: over .05 of the disagreements that the fit expects among labels of an item are none, beyond chance,
-      where the method's labels are independent given the truth, as of one member of ``auto``; not where thin.
+      where the method's labels are independent given the truth, as of one member of ``auto``; by em or vb, and
+      not where thin.
     - what the method itself offers: a model may have ``doubts(fit)``, which returns pairs of a kind and a text.
     - misfit, with ``thorough`` alone: labels drawn from the fit differ from those given, at level .01 of
       ``crowdppl.predictive_check``. Not for corrected posteriors.
@@ -411,7 +412,7 @@ def dependence(posterior: Fit, thorough: bool) -> Iterator[Doubt]:
 def _together(posterior: Fit, thorough: bool) -> Iterator[Doubt]:
     """Errors that meet on the same items, whoever makes them."""
     alone = next((fit for fit in members(posterior).values() if not shares_more(fit.model)), None)
-    if alone is None or not _testable(alone, thorough):
+    if alone is None or alone.inference not in ("em", "vb") or not _testable(alone, thorough):
         return
     share, error = collusion.joint_errors(alone, TOGETHER_PAIRS)
     if share > TOGETHER and share > TOGETHER_ERRORS * error:
