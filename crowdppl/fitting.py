@@ -32,7 +32,7 @@ COIN = ("one_coin",)
 """Member of auto with one parameter an annotator, for crowds with too few labels for rows."""
 ORDINAL = ("ordinal",)
 """Further member of auto where classes have an order."""
-NUMBERS = ("gain_annotators", "gaussian_annotators", "label_mean")
+NUMBER_METHODS = ("gain_annotators", "gaussian_annotators", "label_mean")
 """The methods of which auto takes one where labels are numbers."""
 CLASSES, LABELS = 20, 5
 """With more classes, methods with rows take part only if there are so many labels a row on average."""
@@ -163,9 +163,9 @@ def fit_numbers(data: Annotations, options: FitOptions) -> Fit:
     """
     began, scores = time.perf_counter(), {}
     if not too_sparse(data):
-        found = {name: heldout_score(name, data, inference="vb", **options) for name in NUMBERS}
+        found = {name: heldout_score(name, data, inference="vb", **options) for name in NUMBER_METHODS}
         scores = {name: score.per_label for name, score in found.items()}
-    fit = fit_method(max(scores, key=scores.__getitem__, default=NUMBERS[-1]), data, "vb", None, options)
+    fit = fit_method(max(scores, key=scores.__getitem__, default=NUMBER_METHODS[-1]), data, "vb", None, options)
     fit.result.diagnostics.update(scores=scores, seconds=time.perf_counter() - began)
     return fit
 

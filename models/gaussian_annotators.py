@@ -31,8 +31,8 @@ class GaussianAnnotators:
     Args:
         bias_strength: labels that the prior of a bias, around 0, is worth.
         strength: half the labels that the prior of a precision is worth.
-        shared: correlation of the errors of an item's labels, which widens intervals. Labels cannot tell it; with
-            0.5, intervals of 90 % hold 82 and 96 % of the truths of two public sets of ratings.
+        shared: correlation of the errors of an item's labels, which widens intervals. Labels cannot tell it: it is
+            an assumption, to be checked by known truths.
         covariates: names of item covariates on which the truth depends linearly.
         units: mean and standard deviation of the labels, then of each covariate; by default found in the data.
     """

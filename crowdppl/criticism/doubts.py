@@ -410,7 +410,7 @@ def dependence(posterior: Fit, thorough: bool) -> Iterator[Doubt]:
 
 
 def _together(posterior: Fit, thorough: bool) -> Iterator[Doubt]:
-    """Errors that meet on the same items, whoever makes them."""
+    """Errors that meet on the same items, whoever makes them; tried beside em and vb alone."""
     alone = next((fit for fit in members(posterior).values() if not shares_more(fit.model)), None)
     if alone is None or alone.inference not in ("em", "vb") or not _testable(alone, thorough):
         return
