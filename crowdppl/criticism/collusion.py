@@ -218,16 +218,20 @@ def joint_errors(posterior: Fit, most: int = JOINT_PAIRS) -> tuple[float, float]
         DataError: when no item has two labels.
     """
     design = _some_items(Design.of(posterior.data, named=True), posterior.options.get("seed", 0), most)
-    probable, parts = independent(posterior, design, even=0.0), [np.empty((3, 0))]
+    probable, parts = independent(posterior, design, even=0.0), [np.empty((2, 0))]
+    agreed, total = 0, 0.0
     for one, other, _ in design.meetings():
-        agreed = design.answer[one] == design.answer[other]
-        parts.append(np.stack([agreed, probable(one, other)[0].sum(0), design.item[one]]))
-    agreed, expected, item = np.concatenate(parts, 1)
+        agree = probable(one, other)[0]
+        total += float(agree.sum())
+        same = design.answer[one] == design.answer[other]
+        agreed += int(same.sum())
+        parts.append(np.stack([same - agree.sum(0), design.item[one]]))
+    excess, item = np.concatenate(parts, 1)
     if not len(item):
         raise DataError("no item has labels of two annotators; have some items labelled twice")
-    differ = max(1 - expected.mean(), 1e-9)
-    excess, owner = agreed - expected, np.unique(item, return_inverse=True)[1]
-    return float(excess.mean() / differ), standard_error(excess, owner) / differ
+    differ = max(len(item) - total, 1e-9)
+    error = standard_error(excess, np.unique(item, return_inverse=True)[1]) * len(item)
+    return (agreed - total) / differ, error / differ
 
 
 def _some_items(design: Design, seed: int, most: int) -> Design:
