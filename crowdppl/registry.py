@@ -202,12 +202,12 @@ def _loaded(names: Iterable[str]) -> Iterator[tuple[str, Model]]:
 
 
 def _engine_columns() -> dict[str, Callable[[Model], str]]:
-    from crowdppl.datasets import anaesthetists
+    from crowdppl.datasets import example
     from crowdppl.inference.engines import ENGINES, engine_support
 
     def support(model: Model, engine: str) -> str:
         card = _card_of(model)
-        return engine_support(model, anaesthetists(card.kind if card else "nominal"), engine)
+        return engine_support(model, example(card.kind if card else "nominal"), engine)
 
     return {engine: partial(support, engine=engine) for engine in ENGINES}
 

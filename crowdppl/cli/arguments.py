@@ -98,7 +98,7 @@ READING: Mapping[str, tuple[Any, Any]] = {
     "encoding": _encoding("the file"),
     "wide": _flag("--wide", "A row is an item, a column an annotator, an empty cell no label."),
     "annotators": _text("All annotators; in a wide table, the columns that are theirs: 'ann,bob'.", "NAMES"),
-    "item": _column("items"),
+    "item": _column("items, or 'left,right' where two name one"),
     "annotator": _column("annotators"),
     "label": _column("labels"),
     "classes": _text("All classes in order: 'no,yes,\"well, maybe\"'; by default those in the file.", "NAMES"),
@@ -112,7 +112,7 @@ READING: Mapping[str, tuple[Any, Any]] = {
     "informative_abstentions": _flag(
         "--informative-abstentions", "Abstaining may depend on the class, and is evidence of it."
     ),
-    "kind": _text("nominal, the default; ordinal if the order of the classes matters; real for numbers.", "NAME"),
+    "kind": _text("nominal, the default; ordinal if classes have an order; real, pair, sequence ...", "NAME"),
     "repeats": (
         Annotated[str, Option(help="If an annotator labels an item again: keep, first, last or error.")],
         "keep",

@@ -207,13 +207,13 @@ def zoo(name: Annotated[str | None, typer.Argument(help="A method; by default al
             print(f"{method:{width}}  {about}")
         print("\ncrowdppl zoo NAME shows more about one.")
         return
-    from crowdppl.datasets import anaesthetists
+    from crowdppl.datasets import example
     from crowdppl.inference.engines import ENGINES, engine_support
     from crowdppl.primitives.model import card_of
 
     model = registry.method(name)
     card = card_of(model)
-    data = anaesthetists("nominal" if card is None else card.kind)
+    data = example("nominal" if card is None else card.kind)
     parts: dict[str, Any] = {
         "method": name,
         **registry.zoo(engines=False).loc[name],
@@ -275,9 +275,12 @@ def list_datasets(
 def read_answers(answers: Path, given: Mapping[str, Any]) -> Annotations:
     """The annotations of a file, by the options ``arguments.READING``."""
     from crowdppl.data import files  # imports torch
+    from crowdppl.data.parts import PARTS
 
     given = {name: default for name, (_, default) in arguments.READING.items()} | dict(given)
     found: Any = {name: given[name] for name in (*PASSED_ON, "informative_abstentions")}
+    if given["kind"] in PARTS and given["item"] is not None:
+        found["item"] = arguments.names(given["item"], "--item")
     found |= {"classes": arguments.names(given["classes"], "--classes"), "abstentions": given["abstain"] or ()}
     found["annotators"] = arguments.names(given["annotators"], "--annotators")
     found["label_covariates"] = given["label_covariate"] or ()

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, cast
 
 import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor
 
-from crowdppl.core.validation import no_annotations, require_data, switch, warn
+from crowdppl.core.validation import no_annotations, switch, warn
 from crowdppl.data.blocks import (
     NUMBER,
     Block,
@@ -33,7 +33,7 @@ from crowdppl.data.checks import (
     unused_warning,
 )
 from crowdppl.data.coded import Coded, code_ids, who_abstains, without_repeats
-from crowdppl.data.columns import with_gold
+from crowdppl.data.columns import label_roles
 from crowdppl.data.covariates import (
     covariate_table,
     feature_table,
@@ -41,7 +41,7 @@ from crowdppl.data.covariates import (
     label_columns,
     some_columns,
 )
-from crowdppl.data.features import Features, StoredFeatures, numbers_of, rows_taken
+from crowdppl.data.features import StoredFeatures, placed_features
 from crowdppl.data.gold import given_truths, gold_codes
 from crowdppl.data.ids import (
     KINDS,
@@ -54,6 +54,7 @@ from crowdppl.data.ids import (
 )
 from crowdppl.data.kinds import require_categories
 from crowdppl.data.numbers import NUMBERS, label_set_of, spread, with_numbers
+from crowdppl.data.parts import PARTS, with_parts
 from crowdppl.data.tables import (
     Rows,
     coded_table,
@@ -83,9 +84,11 @@ class Options(TypedDict, total=False):
         informative_abstentions: whether declining may depend on the class, so that an abstention is evidence of it.
             By default each annotator declines at a rate of their own, whatever the class.
         kind: "nominal", or "ordinal" where the order of classes means something: that of ``classes``, else
-            that of labels as numbers; "real" where labels are numbers and no classes. By default nominal, and
-            labels that seem to be measurements, sets of classes or JSON are refused; ``kind`` or ``classes`` says
-            that they are categories all the same.
+            that of labels as numbers; "real" where labels are numbers and no classes. Two columns name an item
+            together, and are item covariates, where it is "pair" (left and right are compared; the label is the id
+            of the winner, "left", "right" or "tie"), "similarity" (left and right are the same or not), or
+            "sequence" (sequence and position). By default nominal, and labels that seem to be measurements, sets
+            of classes or JSON are refused; ``kind`` or ``classes`` says that they are categories all the same.
         gold: series or mapping from item id to known class, for some or all items.
         features: DataFrame by item id, or array (N, ...) or torch Dataset whose rows belong to ``items``; rows of a
             dataset are read when a network asks for them.
@@ -129,7 +132,7 @@ def check_options(options: Options) -> None:
     switch("grow", options.get("grow", False), error=DataError)
     require_one_of("repeats", options.get("repeats", "keep"), REPEATS)
     if options.get("kind") is not None:
-        require_one_of("kind", options.get("kind"), (*KINDS, *NUMBERS))
+        require_one_of("kind", options.get("kind"), (*KINDS, *NUMBERS, *PARTS))
 
 
 def code_rows(rows: Rows, options: Options) -> Coded:
@@ -150,6 +153,13 @@ def _kind(options: Options) -> str:
     """The kind of labels."""
     like = options.get("like")
     return options.get("kind") or "nominal" if like is None else like.kind
+
+
+def parts_of_items(options: Options) -> tuple[str, ...]:
+    """What the two columns are called that name an item together; none where one does."""
+    check_options(options)
+    kind = PARTS.get(_kind(options))
+    return () if kind is None else kind.parts
 
 
 def _answers(rows: Rows, options: Options) -> tuple[LabelSet, np.ndarray | None]:
@@ -178,20 +188,6 @@ def _said_to_be_classes(labels: Any, options: Options) -> bool:
     """Whether somebody said that labels are categories: by an option, or by a categorical of pandas."""
     said = any(options.get(name) is not None for name in ("kind", "classes", "like"))
     return said or isinstance(getattr(labels, "dtype", None), pd.CategoricalDtype)
-
-
-def feature_tensor(data: Annotations) -> Features | None:
-    """Features in codebook order, float32 (N, ...); None where the data have none."""
-    given = require_data(data).features
-    if given is None or isinstance(given, StoredFeatures):
-        return given
-    return torch.from_numpy(np.array(numbers_of(given), np.float32))
-
-
-def placed_features(data: Annotations) -> Features | None:
-    """Features by position, as blocks hold items; None where the data have none."""
-    found = feature_tensor(data)
-    return None if found is None else rows_taken(found, torch.from_numpy(data.order.astype(np.int64)))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -246,7 +242,7 @@ class Annotations:
     def from_frame(
         cls,
         frame: Any,
-        item: Hashable | None = None,
+        item: Hashable | tuple[Hashable, Hashable] | None = None,
         annotator: Hashable | None = None,
         label: Hashable | None = None,
         *,
@@ -259,21 +255,24 @@ class Annotations:
         Args:
             frame: the table: a DataFrame of pandas or polars, a table of pyarrow or duckdb, or whatever else offers
                 ``__arrow_c_stream__``. Further columns of a long one travel with its rows.
-            item, annotator, label: columns, where they are not recognised by name.
+            item, annotator, label: columns, where they are not recognised by name; of items with two parts, a pair
+                of columns.
             wide: whether columns are annotators; items are the index, unless ``item`` is given or recognised. An
                 empty cell, or one of blanks, is no label; a row of a long table without a label is refused. A
                 column that looks like something else is refused, unless ``annotators`` names those of annotators.
             gold_column: column of known truths: blank where unknown, repeated where known.
         """
-        given = with_gold({"item": item, "annotator": annotator, "label": label}, gold_column)
         if wide:
+            given = label_roles(item, annotator, label, gold_column)
             return cls.of_rows(rows_of_wide(frame, given, options.get("annotators")), options)
+        given = label_roles(item, annotator, label, gold_column, parts_of_items(options))
         return cls.of_rows(rows_of_frame(frame, given, "the table"), options)
 
     @classmethod
     def from_arrays(cls, item: Any, annotator: Any, label: Any, **options: Unpack[Options]) -> Annotations:
         """Reads three arrays, tensors or lists of one length: item ids, annotator ids, labels."""
-        return cls.of_rows(Rows.of_arrays(item, annotator, label, _given_columns(options)), options)
+        parts = bool(parts_of_items(options))
+        return cls.of_rows(Rows.of_arrays(item, annotator, label, _given_columns(options), parts), options)
 
     @classmethod
     def from_matrix(cls, matrix: Any, missing: Any = None, **options: Unpack[Options]) -> Annotations:
@@ -295,7 +294,8 @@ class Annotations:
     @classmethod
     def design(cls, item: Any, annotator: Any, **options: Unpack[Options]) -> Annotations:
         """Who is to label what, without labels: for simulation; needs ``classes`` or ``like``."""
-        return cls.of_rows(Rows.of_arrays(item, annotator, None, _given_columns(options)), options)
+        parts = bool(parts_of_items(options))
+        return cls.of_rows(Rows.of_arrays(item, annotator, None, _given_columns(options), parts), options)
 
     @classmethod
     def of_rows(cls, rows: Rows, options: Options) -> Annotations:
@@ -308,6 +308,9 @@ class Annotations:
         check_options(options)
         kind = NUMBERS.get(_kind(options))
         rows = rows if kind is None else with_numbers(rows, kind)
+        if _kind(options) in PARTS:
+            rows, changed = with_parts(rows, options, PARTS[_kind(options)])
+            options = cast(Options, changed)
         coded = code_rows(rows, options)
         if coded.answer is not None and not _said_to_be_classes(rows.label, options):
             require_categories(coded.alphabet.classes.ids, coded.item, coded.answer, rows.place)
@@ -411,7 +414,7 @@ class Annotations:
 
     @property
     def kind(self) -> str:
-        """ "nominal" or "ordinal"; "real" where labels are numbers."""
+        """What ``kind=`` said: "nominal", "ordinal", "real", "pair", ..."""
         return self.alphabet.kind
 
     @property

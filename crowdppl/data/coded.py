@@ -66,11 +66,13 @@ def code_ids(
         name: "item" or "annotator".
         column: an id for each of ``rows``.
         rows: the whole table.
-        own: ids that the table has, whether or not a row does; None without.
+        own: ids that the table has, whether or not a row does, a codebook if these are all; None without.
         known: ids that options name; a codebook among them fixes which there are.
         grow: whether unknown ids are appended to a codebook.
     """
     given = encode(column, name, rows.place)
+    if isinstance(own, Codebook):
+        known, own = [*known, own], None
     book = next((ids for ids in known if isinstance(ids, Codebook)), None)
     others = [ids for ids in known if ids is not None and not isinstance(ids, Codebook)]
     named = [encode(ids, name, lambda n: f"{name}s=[{n}]").values for ids in others]

@@ -28,14 +28,23 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
     "label": (
         "label answer rating response accept",
         "class category annotation judgment judgement grade score choice vote value",
+        "winner preferred preference",
     ),
     "class": ("label class truth gold answer", "category true rating target"),
+    "left": ("left lefta objecta optiona responsea modela itema a",),
+    "right": ("right rightb objectb optionb responseb modelb itemb b",),
+    "sequence": ("sequence sentence", "document doc text"),
+    "position": ("position", "token index order"),
 }
 """Names of each role. Later ones count only where no earlier one is there: tables of labels carry the text or image
 along, beside an id. Prodigy writes choices to "accept", beside an "answer" that says whether the task was done."""
 IDENTIFIED = frozenset(["item", "annotator"])
 """Roles whose columns may end in "id"; one of labels never does."""
-ARGUMENT: Mapping[str, str] = {"class": "label", "gold": "gold_column"}
+ARGUMENT: Mapping[str, str] = {
+    "class": "label",
+    "gold": "gold_column",
+    **dict.fromkeys(("left", "right", "sequence", "position"), "item"),
+}
 """The argument that names the column of a role, where it is not called like the role."""
 NO_ANNOTATOR = "gold golden truth groundtruth gt true target majority consensus adjudicated"
 """Words in the name of a column of a wide table that holds truths."""
@@ -48,8 +57,24 @@ Roles = Mapping[str, Hashable | None]
 """The column of each role, or None to recognise it by name."""
 
 
-def with_gold(roles: Roles, gold: Hashable | None) -> Roles:
-    """The roles of labels and, where it is given, of gold, which is never recognised: it informs a fit."""
+def label_roles(
+    item: Any, annotator: Hashable | None, label: Hashable | None, gold: Hashable | None, parts: Sequence[str] = ()
+) -> Roles:
+    """The roles of a table of labels and, where it is given, of gold, which is never recognised: it informs a fit.
+
+    Args:
+        item, annotator, label, gold: their columns, or None.
+        parts: the roles of two columns that name an item together; ``item`` is then a pair of columns.
+
+    Raises:
+        DataError: where ``item`` is one column, and two are needed.
+    """
+    if parts and item is not None and (isinstance(item, str) or np.size(item) != 2):
+        raise DataError(
+            f"item={item!r} must name two columns, of {' and '.join(parts)}: item=({', '.join(map(repr, parts))})"
+        )
+    of_item = dict(zip(parts, item or (None, None), strict=False)) if parts else {"item": item}
+    roles = {**of_item, "annotator": annotator, "label": label}
     return roles if gold is None else {**roles, "gold": gold}
 
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from crowdppl.core.devices import default_dtype
-from crowdppl.core.validation import kind_of, warn
+from crowdppl.core.validation import kind_of, require_data, warn
 from crowdppl.data.ids import native, tensor_to_numpy
 from crowdppl.errors import CrowdpplWarning, DataError, ResultError
 
@@ -340,3 +340,17 @@ def _column(column: pd.Series[Any]) -> np.ndarray:
         if column.isna().any():
             return column.to_numpy(np.float64, na_value=np.nan)
         return np.asarray(column.to_numpy(_held(target)))
+
+
+def feature_tensor(data: Any) -> Features | None:
+    """Features in codebook order, float32 (N, ...); None where the data have none."""
+    given = require_data(data).features
+    if given is None or isinstance(given, StoredFeatures):
+        return given
+    return torch.from_numpy(np.array(numbers_of(given), np.float32))
+
+
+def placed_features(data: Any) -> Features | None:
+    """Features by position, as blocks hold items; None where the data have none."""
+    found = feature_tensor(data)
+    return None if found is None else rows_taken(found, torch.from_numpy(data.order.astype(np.int64)))

@@ -17,8 +17,8 @@ import numpy as np
 import pandas as pd
 
 from crowdppl.core.validation import require_path, require_text, shown, switch
-from crowdppl.data.annotations import Annotations, Options
-from crowdppl.data.columns import Roles, recognise, refuse_twins, with_gold
+from crowdppl.data.annotations import Annotations, Options, parts_of_items
+from crowdppl.data.columns import Roles, label_roles, recognise, refuse_twins
 from crowdppl.data.gold import by_item, without_blanks
 from crowdppl.data.ids import Place, encode, place_in_rows, refuse_missing_text
 from crowdppl.data.tables import Rows, as_pandas, rows_of_frame, rows_of_wide
@@ -236,7 +236,7 @@ def _parquet(path: Path) -> Table:
 
 def read_annotations(
     path: str | Path,
-    item: Hashable | None = None,
+    item: Hashable | tuple[Hashable, Hashable] | None = None,
     annotator: Hashable | None = None,
     label: Hashable | None = None,
     *,
@@ -254,7 +254,8 @@ def read_annotations(
 
     Args:
         path: the file; a CSV or TSV begins with a line of column names.
-        item, annotator, label: columns, where they are not recognised by name.
+        item, annotator, label: columns, where they are not recognised by name; of items with two parts, a pair
+            of columns.
         format: "csv", "tsv", "jsonl" or "parquet", where the name does not end so.
         delimiter: what separates the fields of CSV and TSV; by default a comma (tab), or the semicolon, tab or bar
             that stands in the first line instead.
@@ -278,9 +279,9 @@ def read_annotations(
         2  008       ann    no
         3  008       bob   yes
     """
-    roles = with_gold({"item": item, "annotator": annotator, "label": label}, gold_column)
-    people = options.get("annotators")
-    rows = _rows(path, roles, format, delimiter, encoding, switch("wide", wide), people)
+    parts = () if switch("wide", wide) else parts_of_items(options)
+    roles = label_roles(item, annotator, label, gold_column, parts)
+    rows = _rows(path, roles, format, delimiter, encoding, wide, options.get("annotators"))
     return Annotations.of_rows(rows, options)
 
 

@@ -486,8 +486,6 @@ def read_label_set(
         DataError: when there are fewer than two classes, one is listed twice, ordinal classes have no order, or
             abstentions are said to be informative and there are none.
     """
-    if kind not in KINDS:
-        raise DataError(f"kind={kind!r} is not supported; use 'nominal' or 'ordinal'")
     away = listed_answers(abstentions, "abstentions")
     if switch("informative_abstentions", informative, error=DataError) and not away:
         raise DataError("informative_abstentions=True, and abstentions= names none; name them")

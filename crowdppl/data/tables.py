@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
+WHOLE = ("item", "annotator", "label", "gold")
+"""Roles of columns; others hold the parts of items."""
 NESTED = 100
 """Rows in which nested records are looked for."""
 
@@ -48,7 +50,7 @@ class Rows:
     """Who gave which item which label, one row a label.
 
     Attributes:
-        item, annotator: columns of ids, (S,).
+        item, annotator: columns of ids, (S,); of items with two parts, a table (S, 2), pairs or text.
         label: column of labels; None for a design without labels.
         columns: further columns that travel with the rows.
         place: where a row stands, for messages.
@@ -70,10 +72,13 @@ class Rows:
     roles: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of_arrays(cls, item: Any, annotator: Any, label: Any | None, columns: pd.DataFrame | None = None) -> Rows:
-        """Rows of lists, arrays or tensors; ``label`` is None for a design."""
+    def of_arrays(
+        cls, item: Any, annotator: Any, label: Any | None, columns: pd.DataFrame | None = None, parts: bool = False
+    ) -> Rows:
+        """Rows of lists, arrays or tensors; ``label`` is None for a design; items may have two ``parts``."""
         labels = None if label is None else as_column(label, "label")
-        return cls(as_column(item, "item"), as_column(annotator, "annotator"), labels, columns)
+        items = item if parts else as_column(item, "item")
+        return cls(items, as_column(annotator, "annotator"), labels, columns)
 
     def __post_init__(self) -> None:
         columns = {"item": self.item, "annotator": self.annotator, "label": self.label}
@@ -96,8 +101,8 @@ def rows_of_frame(
     place: Place = place_in_rows,
     text: bool = False,
 ) -> Rows:
-    """A table with one label a row; ``given`` are the columns of "item", "annotator" and "label", or None, and
-    that of "gold", if there is one.
+    """A table with one label a row; ``given`` are the columns of "item" (or of its two parts), "annotator" and
+    "label", or None, and that of "gold", if there is one.
 
     A further column that bears the name of one of the three is kept as "other_label", say.
 
@@ -113,13 +118,21 @@ def rows_of_frame(
         raise
     rest = [name for name in names if name not in roles.values()]
     columns = _selected(frame, rest, origin).rename(columns=apart_from_roles(rest, roles)) if rest else None
-    item, annotator, label = (encode_text(frame[roles[r]], r, place) for r in ("item", "annotator", "label"))
-    if given["item"] is None and letters(roles["item"]) in UNSPECIFIC:
-        _refuse_row_numbers(item, roles["item"], origin)
+    annotator, label = (encode_text(frame[roles[r]], r, place) for r in ("annotator", "label"))
+    item: Any
+    if "item" in roles:
+        item = encode_text(frame[roles["item"]], "item", place)
+        if given["item"] is None and letters(roles["item"]) in UNSPECIFIC:
+            _refuse_row_numbers(item, roles["item"], origin)
+    else:
+        item = _selected(frame, [column for r, column in roles.items() if r not in WHOLE], origin)
     gold = None
     if "gold" in roles:
         known = _selected(frame, [roles["gold"]], origin).iloc[:, 0]
-        gold = known.set_axis(item.values.take(item.codes) if isinstance(item, Encoding) else as_index(item))
+        if isinstance(item, pd.DataFrame):
+            gold = known.set_axis(pd.MultiIndex.from_frame(item))
+        else:
+            gold = known.set_axis(item.values.take(item.codes) if isinstance(item, Encoding) else as_index(item))
     said = {role: str(column) for role, column in roles.items()}
     return Rows(item, annotator, label, columns, place, text, gold=gold, roles=said)
 

@@ -9,6 +9,7 @@ import warnings
 import zlib
 from collections.abc import Mapping, Sequence
 from importlib.resources import files as resources
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,9 @@ import pandas as pd
 
 from crowdppl.core.validation import is_whole
 from crowdppl.data.annotations import Annotations
+from crowdppl.data.parts import PARTS, SIDES
 from crowdppl.datasets.public import SOURCES, Dataset
-from crowdppl.errors import DataError, FetchError, RepeatsWarning
+from crowdppl.errors import CrowdpplWarning, DataError, FetchError, RepeatsWarning
 from crowdppl.simulation.annotators import streams
 from crowdppl.simulation.crowd import Density, SimulatedCrowd, simulate_annotators
 
@@ -68,6 +70,34 @@ def anaesthetists(kind: str = "nominal") -> Annotations:
         warnings.simplefilter("ignore", RepeatsWarning)
         return Annotations.from_arrays(
             np.repeat(patients, len(OBSERVERS)), np.tile(OBSERVERS, len(patients)), labels.reshape(-1), kind=kind
+        )
+
+
+def example(kind: str = "nominal") -> Annotations:
+    """A small data set of a kind of labels, on which a method can be tried.
+
+    Args:
+        kind: what ``kind=`` of annotations says; those that grades can have are ``anaesthetists``.
+
+    Examples:
+        >>> crowdppl.datasets.example("pair").frame().head(2)
+                  item annotator label
+        0  apple | fig       ann  left
+        1  apple | fig       bob  left
+    """
+    if kind not in PARTS:
+        return anaesthetists(kind)
+    if kind == "sequence":
+        items: list[Any] = [(text, place) for text in ("first", "second", "third") for place in range(4)]
+    else:
+        items = list(combinations(("apple", "fig", "kiwi", "pear", "plum"), 2))
+    words = {"pair": SIDES, "similarity": ("different", "same"), "sequence": ("O", "B", "I")}[kind]
+    item, annotator = np.divmod(np.arange(3 * len(items)), 3)
+    label = np.where(np.arange(len(item)) % 7 == 6, item + 1, item // 2) % len(words)  # one in seven errs
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CrowdpplWarning)
+        return Annotations.from_arrays(
+            [items[n] for n in item], np.array(["ann", "bob", "cid"])[annotator], np.array(words)[label], kind=kind
         )
 
 

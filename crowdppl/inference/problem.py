@@ -15,9 +15,10 @@ from torch import Tensor
 
 from crowdppl.core.devices import default_dtype
 from crowdppl.core.validation import kind_of
-from crowdppl.data.annotations import Annotations, feature_tensor, placed_features
+from crowdppl.data.annotations import Annotations
 from crowdppl.data.blocks import Block
 from crowdppl.data.covariates import CovariateColumns
+from crowdppl.data.features import feature_tensor, placed_features
 from crowdppl.errors import DataError, MethodError, NumericalError
 from crowdppl.inference.chains import refuse_misread_chains
 from crowdppl.inference.density import Density

@@ -15,8 +15,8 @@ from torch.nn.parameter import is_lazy
 
 from crowdppl.core.devices import default_dtype, device_of, moved_to, seeded
 from crowdppl.core.validation import kind_of, warn
-from crowdppl.data.annotations import Annotations, feature_tensor
-from crowdppl.data.features import Features, warn_of_rounding, whole_numbers
+from crowdppl.data.annotations import Annotations
+from crowdppl.data.features import Features, feature_tensor, warn_of_rounding, whole_numbers
 from crowdppl.errors import DataError, LogitsWarning, MethodError
 from crowdppl.networks.training import Training, training_of
 

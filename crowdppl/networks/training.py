@@ -12,8 +12,9 @@ import torch
 from torch import Tensor
 
 from crowdppl.core.validation import Count, NotNegative, Positive, Whole, check_settings, is_whole, number_within
-from crowdppl.data.annotations import Annotations, feature_tensor
+from crowdppl.data.annotations import Annotations
 from crowdppl.data.blocks import has_informative_label
+from crowdppl.data.features import feature_tensor
 from crowdppl.errors import MethodError
 
 VOLUMES = (0.003, 0.02, 0.05)

@@ -17,6 +17,8 @@ from crowdppl import registry
 from crowdppl.data.annotations import Annotations, require_annotations
 from crowdppl.data.features import read_stored
 from crowdppl.data.numbers import NUMBERS
+from crowdppl.data.parts import PARTS
+from crowdppl.datasets.builtin import example
 from crowdppl.errors import CrowdpplWarning, MethodError
 from crowdppl.networks.outputs import networks_of
 from crowdppl.plots.axes import DARK, LIGHT, MIDDLE, axes_or_new
@@ -323,7 +325,10 @@ def plot_model(model: str | Model, data: Annotations | None = None, *, ax: Axes 
     """
     ready = registry.resolve(model)
     card = card_of(ready)
-    few = a_few_labels() if card is None or card.takes("ordinal") else a_few_labels(card.kind)
+    if card is not None and card.kind in PARTS:
+        few = example(card.kind)
+    else:
+        few = a_few_labels() if card is None or card.takes("ordinal") else a_few_labels(card.kind)
     graph = graph_of(ready, few if data is None else require_annotations(data))
     layout = arrange(graph)
     left, top, right, bottom = layout.extent()

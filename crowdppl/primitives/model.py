@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from crowdppl.core.validation import is_whole
+from crowdppl.data.ids import KINDS
 from crowdppl.data.numbers import NUMBERS
 from crowdppl.errors import MethodError
 
@@ -75,7 +76,7 @@ class Card:
 
     def takes(self, kind: str) -> bool:
         """Whether the method takes labels of a kind: of its own, or any classes where it is for classes."""
-        return kind == self.kind or NUMBERS.keys().isdisjoint((kind, self.kind))
+        return kind == self.kind or (self.kind in KINDS and kind not in NUMBERS)
 
     def refusal(self, engine: str) -> str | None:
         """Why an engine is refused; None where it is not."""

@@ -15,6 +15,7 @@ from torch import Tensor
 from crowdppl.core.validation import counts_of, kind_of, shown
 from crowdppl.data.ids import KINDS
 from crowdppl.data.numbers import NUMBERS
+from crowdppl.data.parts import PARTS
 from crowdppl.errors import ResultError
 from crowdppl.inference.coin_tables import CoinTables
 from crowdppl.inference.engines import ENGINES
@@ -241,7 +242,7 @@ def by_type(kinds: Mapping[type, Check]) -> Check:
 
 def _kind(value: Any, place: str, sizes: Sizes) -> None:
     """A kind of labels that are classes, two or more, or numbers."""
-    one_of(NUMBERS if sizes["K"] == 0 else KINDS if sizes["K"] > 1 else ())(value, place, sizes)
+    one_of(NUMBERS if sizes["K"] == 0 else (*KINDS, *PARTS) if sizes["K"] > 1 else ())(value, place, sizes)
 
 
 def _permutation(value: Any, place: str, sizes: Sizes) -> None:

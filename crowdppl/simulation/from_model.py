@@ -14,8 +14,9 @@ from pyro import poutine
 from crowdppl import registry
 from crowdppl.core.devices import seeded
 from crowdppl.core.validation import is_whole, seed_number, whole_number
-from crowdppl.data.annotations import Annotations, Options, placed_features, require_annotations
+from crowdppl.data.annotations import Annotations, Options, require_annotations
 from crowdppl.data.blocks import Block
+from crowdppl.data.features import placed_features
 from crowdppl.errors import DataError, MethodError
 from crowdppl.inference.problem import without_validation
 from crowdppl.inference.sequential import draw_in_order, with_derived

@@ -91,7 +91,6 @@ def test_a_class_that_only_repeats_left_out_named_is_warned_of(away: list[str]) 
         (["a"], {"classes": ["a", None]}, "missing"),
         (["a", "b"], {"abstentions": "b"}, r"abstentions=\['b'\]"),
         (["a", "b"], {"classes": "ab"}, r"classes=\['ab'\]"),
-        (["a", "b"], {"kind": "pairwise"}, "kind='pairwise'"),
         (["low", "high"], {"kind": "ordinal"}, "'(low|high)' .*classes="),
         (["1", "1.0", "2"], {"kind": "ordinal"}, "'1' and '1.0'"),
         ([1, "b", "?"], {"abstentions": ["?"]}, r"1 \(int\) at row 0 .* 'b' \(str\) at row 1"),

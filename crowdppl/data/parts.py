@@ -1,0 +1,243 @@
+"""Items that are named by two columns: comparisons of two objects, positions in a sequence."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from crowdppl.data.gold import by_item
+from crowdppl.data.ids import Codebook, Encoding, Place, encode, native
+from crowdppl.data.tables import Rows
+from crowdppl.errors import DataError
+
+SEPARATOR = " | "
+"""What stands between the parts of an item's id."""
+SIDES = ("left", "right")
+TIE = "tie"
+TIES = ("tie", "draw", "equal")
+"""How labels that prefer neither begin."""
+
+
+@dataclass(frozen=True)
+class PartsKind:
+    """A kind of labels whose items are named by two columns.
+
+    Attributes:
+        name: what ``kind=`` says.
+        parts: what the columns are called, and the item covariates that models read.
+        shared: whether both hold ids of the same objects.
+        ordered: whether the second counts positions, whole numbers.
+    """
+
+    name: str
+    parts: tuple[str, str]
+    shared: bool = False
+    ordered: bool = False
+
+
+PARTS = {
+    kind.name: kind
+    for kind in (
+        PartsKind("pair", SIDES, shared=True),
+        PartsKind("similarity", SIDES, shared=True),
+        PartsKind("sequence", ("sequence", "position"), ordered=True),
+    )
+}
+"""The kinds whose items have parts; their labels are classes."""
+
+
+def with_parts(rows: Rows, options: Mapping[str, Any], kind: PartsKind) -> tuple[Rows, dict[str, Any]]:
+    """The same rows with one id an item, "left | right", and its parts as item covariates.
+
+    Ids of items in options may be pairs or such text. Labels of pairs become "left", "right" or "tie".
+
+    Raises:
+        DataError: for an id that is no pair, or holds the separator, a position that is no whole number, an object
+            that is compared with itself, and a label that names neither object.
+    """
+    features = options.get("features")
+    named = [options.get("items"), features.index if isinstance(features, pd.DataFrame) else None]
+    own = _parts(rows.item, kind, rows.place)
+    every = [own, *(_parts(ids, kind, _of_options) for ids in named if ids is not None)]
+    first, second = _books(every, kind)
+    place = first.codes(own[0].values)[own[0].codes] * len(second) + second.codes(own[1].values)[own[1].codes]
+    listed = [first.codes(a.values)[a.codes] * len(second) + second.codes(b.values)[b.codes] for a, b in every]
+    distinct = np.unique(np.concatenate(listed))
+    one, other = np.divmod(distinct, len(second))
+    if kind.shared and (one == other).any():
+        row = int(np.argmax(np.isin(place, distinct[one == other])))
+        raise DataError(
+            f"{native(first.ids[place[row] // len(second)])!r} is compared with itself at {rows.place(row)}"
+        )
+    names = pd.Index([f"{a}{SEPARATOR}{b}" for a, b in zip(first.ids[one], second.ids[other], strict=True)])
+    parts = pd.DataFrame(
+        {
+            kind.parts[0]: pd.Categorical.from_codes(one, categories=first.ids),
+            kind.parts[1]: second.ids[other]
+            if kind.ordered
+            else pd.Categorical.from_codes(other, categories=second.ids),
+        },
+        index=names,
+    )
+    changed = {**options, "item_covariates": _joined(options.get("item_covariates"), parts, kind)}
+    if isinstance(features, pd.DataFrame):
+        changed["features"] = features.set_axis(_ids(features.index, kind))
+    if options.get("items") is not None and not isinstance(options.get("items"), Codebook):
+        changed["items"] = _ids(options["items"], kind)
+    gold = None if rows.gold is None else rows.gold.set_axis(_ids(rows.gold.index, kind))
+    if options.get("gold") is not None:
+        truths = by_item(options["gold"])
+        changed["gold"] = truths.set_axis(_ids(truths.index, kind))
+    item = Encoding(names, np.searchsorted(distinct, place).astype(np.int32))
+    rows = replace(rows, item=item, items=Codebook("item", names), gold=gold)
+    return _with_sides(rows, changed, parts) if kind.name == "pair" else (rows, changed)
+
+
+def _of_options(row: int) -> str:
+    """Where an id of an option stands."""
+    return f"place {row} of items="
+
+
+def _parts(ids: Any, kind: PartsKind, place: Place) -> tuple[Encoding, Encoding]:
+    """The two parts of each id, of a table of two columns, of pairs, or of text with the separator."""
+    if isinstance(ids, Encoding):
+        parts = _parts(ids.values, kind, lambda n: place(ids.first_row(n)))
+        one, other = (Encoding(part.values, part.codes[ids.codes]) for part in parts)
+        return one, other
+    if isinstance(ids, pd.MultiIndex):
+        ids = ids.to_frame(index=False)
+    if not isinstance(ids, pd.DataFrame):
+        values = list(ids.ids if isinstance(ids, Codebook) else ids)
+        cells = [tuple(x.split(SEPARATOR)) if isinstance(x, str) else x for x in values]
+        wrong = next((n for n, x in enumerate(cells) if not isinstance(x, tuple | list) or len(x) != 2), None)
+        if wrong is not None:
+            raise DataError(
+                f"the item {values[wrong]!r} at {place(wrong)} is no {' and '.join(kind.parts)}, as "
+                f"kind={kind.name!r} asks; give item={kind.parts!r}, two columns, or ids such as 'a{SEPARATOR}b'"
+            )
+        ids = pd.DataFrame(cells, columns=list(kind.parts)) if cells else pd.DataFrame(columns=list(kind.parts))
+    if ids.shape[1] != 2:
+        raise DataError(
+            f"items of kind={kind.name!r} have two parts, {' and '.join(kind.parts)}; there are {ids.shape[1]}"
+        )
+    found = [encode(ids.iloc[:, n], part, place) for n, part in enumerate(kind.parts)]
+    for part, given in zip(kind.parts, found, strict=True):
+        bad = [n for n, x in enumerate(given.values) if SEPARATOR in str(x)]
+        if bad:
+            raise DataError(
+                f"the {part} {given.values[bad[0]]!r} at {place(given.first_row(bad[0]))} holds {SEPARATOR!r}, "
+                "which separates the parts of an item's id; rename it"
+            )
+    if kind.ordered:
+        found[1] = _positions(found[1], place)
+    return found[0], found[1]
+
+
+def _positions(given: Encoding, place: Place) -> Encoding:
+    """Positions as whole numbers."""
+    numbers = pd.to_numeric(pd.Series(given.values), errors="coerce").to_numpy(np.float64)
+    wrong = ~(numbers % 1 == 0)
+    if wrong.any():
+        n = int(np.argmax(wrong))
+        raise DataError(
+            f"the position {native(given.values[n])!r} at {place(given.first_row(n))} is no whole number; "
+            "count the positions of a sequence"
+        )
+    values, codes = np.unique(numbers.astype(np.int64), return_inverse=True)
+    return Encoding(pd.Index(values), codes[given.codes].astype(np.int32))
+
+
+def _books(every: list[tuple[Encoding, Encoding]], kind: PartsKind) -> tuple[Codebook, Codebook]:
+    """The ids of either part, sorted; one book for both where they are the same objects."""
+
+    def book(name: str, columns: Iterable[Encoding]) -> Codebook:
+        values = [column.values for column in columns]
+        return encode(values[0].append(values[1:]).unique(), name).codebook(name)[0]
+
+    if kind.shared:
+        both = book("object", (part for parts in every for part in parts))
+        return both, both
+    return book(kind.parts[0], (one for one, _ in every)), book(kind.parts[1], (other for _, other in every))
+
+
+def _ids(given: Any, kind: PartsKind) -> pd.Index[Any]:
+    """Ids of items as text."""
+    one, other = _parts(given, kind, _of_options)
+    pairs = zip(one.values[one.codes], other.values[other.codes], strict=True)
+    return pd.Index([f"{a}{SEPARATOR}{b}" for a, b in pairs], dtype=object)
+
+
+def _joined(given: Any, parts: pd.DataFrame, kind: PartsKind) -> Any:
+    """Covariates of items with their parts as the first columns; a column of the same name must say the same."""
+    if not isinstance(given, pd.DataFrame):
+        return parts if given is None else given  # what is no table is refused where covariates are read
+    given = given.set_axis(_ids(given.index, kind))
+    for part in kind.parts:
+        if part in given.columns:
+            same = given[part].astype(str) == parts[part].astype(str).reindex(given.index)
+            if not same.all():
+                raise DataError(
+                    f"the column {part!r} of item_covariates differs from the {part} of its item; rename it"
+                )
+            given = given.drop(columns=part)
+    lost = given.index[~given.index.isin(parts.index)]
+    if len(lost):
+        raise DataError(f"item_covariates has a row for {lost[0]!r}, which is no item; leave the row out")
+    return parts.join(given)
+
+
+def _with_sides(rows: Rows, options: dict[str, Any], parts: pd.DataFrame) -> tuple[Rows, dict[str, Any]]:
+    """Labels and truths of pairs as sides."""
+    away = [*options.get("abstentions", ())]
+    changed = {**options}
+    if options.get("gold") is not None:
+        changed["gold"] = _sides_of_truths(options["gold"], rows.roles, parts)
+    gold = None if rows.gold is None else _sides_of_truths(rows.gold, rows.roles, parts)
+    label = None
+    if rows.label is not None:
+        item: Any = rows.item
+        objects = [parts[side].astype(str).to_numpy()[item.codes] for side in SIDES]
+        label = _sides(encode(rows.label, "label", rows.place, mixed=True), objects, rows.roles, away, rows.place)
+    if options.get("classes") is None and options.get("like") is None:
+        ties = label is not None and TIE in label.values
+        changed["classes"] = [*SIDES, *([TIE] if ties else [])]
+    return replace(rows, label=label, gold=gold), changed
+
+
+def _sides_of_truths(gold: pd.Series[Any], roles: Mapping[str, str], parts: pd.DataFrame) -> pd.Series[Any]:
+    """Known truths of pairs, by item, as sides; unknown ones stay away."""
+    known = gold[gold.notna() & (gold.astype(str).str.strip() != "") & gold.index.isin(parts.index)]
+    objects = [parts[side].astype(str).reindex(known.index).to_numpy() for side in SIDES]
+    found = _sides(encode(known, "gold", mixed=True), objects, roles, (), lambda n: f"the item {known.index[n]!r}")
+    rest = gold[~gold.index.isin(parts.index)]
+    out: pd.Series[Any] = pd.concat(
+        [pd.Series(found.values.take(found.codes), index=known.index, dtype=object), rest]
+    )
+    return out
+
+
+def _sides(
+    given: Encoding, objects: list[np.ndarray], roles: Mapping[str, str], away: Iterable[Hashable], place: Place
+) -> Encoding:
+    """Which object each label names: "left", "right" or "tie"; abstentions stay as they are."""
+    texts = [str(native(value)) for value in given.values]
+    said = {TIE: TIE} | {word: side for side in SIDES for word in (side, roles.get(side, side))}
+    ties = {text: TIE for text in texts if text.lower().startswith(TIES)}
+    answers = [*SIDES, TIE, *dict.fromkeys(map(str, away))]
+    words = ties | said | {word: word for word in answers[3:]}
+    by_word = np.array([answers.index(words[text]) if text in words else -1 for text in texts])
+    code, spelled = by_word[given.codes], np.array(texts, object)[given.codes]
+    for side, ids in enumerate(objects):
+        code = np.where(spelled == ids, side, code)
+    if (code < 0).any():
+        row = int(np.argmax(code < 0))
+        raise DataError(
+            f"the label {spelled[row]!r} at {place(row)} names neither {objects[0][row]!r} nor "
+            f"{objects[1][row]!r}; give the id of the winner, 'left', 'right' or 'tie', or name it in abstentions="
+        )
+    used, codes = np.unique(code, return_inverse=True)
+    return Encoding(pd.Index([answers[n] for n in used], dtype=object), codes.astype(np.int32))

@@ -1,0 +1,125 @@
+"""Items that two columns name: comparisons of objects, positions in a sequence."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import crowdppl
+from crowdppl import Annotations
+from crowdppl.errors import DataError
+
+pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
+
+ARENA = pd.DataFrame(
+    {
+        "model_a": ["m1", "m1", "m2", "m3"],
+        "model_b": ["m2", "m3", "m3", "m1"],
+        "judge": ["x", "y", "x", "y"],
+        "winner": ["model_a", "m3", "tie (both bad)", "m1"],
+    }
+)
+TOKENS = pd.DataFrame(
+    {
+        "sentence": ["a", "a", "a", "b", "b", "a", "a", "a"],
+        "index": [0, 1, 10, 0, 1, 0, 1, 10],
+        "annotator": ["x"] * 5 + ["y"] * 3,
+        "label": list("OBIOOOBI"),
+    }
+)
+
+
+def arena(**changed: list[str]) -> Annotations:
+    return Annotations.from_frame(ARENA.assign(**changed), kind="pair")
+
+
+def test_a_winner_is_named_by_side_column_or_id() -> None:
+    data = arena()
+    assert data.kind == "pair" and list(data.classes) == ["left", "right", "tie"]
+    assert data.frame()["label"].tolist() == ["left", "right", "tie", "right"]
+    assert data.items.tolist() == ["m1 | m2", "m1 | m3", "m2 | m3", "m3 | m1"]
+
+
+def test_both_sides_code_the_same_objects() -> None:
+    held = arena().item_covariates
+    assert held is not None
+    assert held["left"].cat.categories.tolist() == held["right"].cat.categories.tolist() == ["m1", "m2", "m3"]
+    assert [*zip(held["left"], held["right"], strict=True)] == [*zip(ARENA.model_a, ARENA.model_b, strict=True)]
+
+
+def test_rows_read_again_are_the_same(tmp_path: Path) -> None:
+    data = arena()
+    again = data.frame()
+    arrays = Annotations.from_arrays(again["item"], again["annotator"], again["label"], kind="pair")
+    ARENA.to_csv(tmp_path / "arena.csv", index=False)
+    read = crowdppl.read_annotations(tmp_path / "arena.csv", kind="pair")
+    named = crowdppl.read_annotations(tmp_path / "arena.csv", item=("model_a", "model_b"), kind="pair")
+    for other in (arrays, read, named, Annotations.from_frame(ARENA, like=data)):
+        pd.testing.assert_frame_equal(other.frame(), again)
+        pd.testing.assert_frame_equal(other.item_covariates, data.item_covariates)  # type: ignore[arg-type]
+
+
+def test_truths_and_covariates_are_named_by_both_parts() -> None:
+    far = pd.DataFrame({"far": [1.0, 2.0]}, index=pd.MultiIndex.from_tuples([("m1", "m2"), ("m3", "m1")]))
+    data = Annotations.from_frame(ARENA, kind="pair", gold={("m1", "m2"): "m2"}, item_covariates=far)
+    assert data.gold is not None and data.gold.to_dict() == {"m1 | m2": "right"}
+    assert data.item_covariates is not None and data.item_covariates["far"].dropna().tolist() == [1.0, 2.0]
+    with_column = Annotations.from_frame(
+        ARENA.assign(best=["m2", None, None, None]), kind="pair", gold_column="best"
+    )
+    assert with_column.gold is not None and with_column.gold.to_dict() == {"m1 | m2": "right"}
+
+
+def test_positions_are_numbers_in_their_order(tmp_path: Path) -> None:
+    data = Annotations.from_frame(TOKENS, kind="sequence")
+    assert data.items.tolist() == ["a | 0", "a | 1", "a | 10", "b | 0", "b | 1"]
+    assert data.item_covariates is not None and data.item_covariates["position"].tolist() == [0, 1, 10, 0, 1]
+    TOKENS.to_csv(tmp_path / "tokens.csv", index=False)
+    read = crowdppl.read_annotations(tmp_path / "tokens.csv", kind="sequence")
+    pd.testing.assert_frame_equal(read.frame(), data.frame())
+    more = Annotations.from_frame(TOKENS, kind="sequence", items=[("c", 2)])
+    assert more.n_items == 6 and more.items[-1] == "c | 2"
+
+
+def test_parts_are_kept_by_a_fit_and_its_archive(tmp_path: Path) -> None:
+    posterior = crowdppl.fit("majority_vote", Annotations.from_frame(TOKENS, kind="sequence"))
+    assert posterior.labels()["label"].tolist() == list("OBIOO")
+    posterior.save(tmp_path / "kept")
+    kept = crowdppl.load(tmp_path / "kept").data
+    assert kept.kind == "sequence"
+    pd.testing.assert_frame_equal(kept.item_covariates, posterior.data.item_covariates)
+
+
+@pytest.mark.parametrize(
+    "changed, told",
+    [
+        ({"winner": ["m9", "m3", "tie", "m1"]}, "m9"),
+        ({"model_b": ["m1", "m3", "m3", "m1"]}, "itself"),
+        ({"model_a": ["m | 1", "m1", "m2", "m3"]}, r"'m \| 1'"),
+    ],
+)
+def test_faults_are_refused_by_value(changed: dict[str, list[str]], told: str) -> None:
+    with pytest.raises(DataError, match=told):
+        arena(**changed)
+
+
+def test_one_column_or_a_position_that_is_no_number_is_refused() -> None:
+    with pytest.raises(DataError, match="two columns"):
+        Annotations.from_frame(ARENA, item="model_a", kind="pair")
+    with pytest.raises(DataError, match="'last'"):
+        Annotations.from_frame(TOKENS.assign(index=["last"] * 8), kind="sequence")
+    with pytest.raises(DataError, match="'m1'"):
+        Annotations.from_arrays(["m1", "m2"], ["x", "y"], ["left", "right"], kind="pair")
+    wrong = pd.DataFrame({"left": ["m2"]}, index=["m1 | m2"])
+    with pytest.raises(DataError, match="'left'"):
+        Annotations.from_frame(ARENA, kind="pair", item_covariates=wrong)
+
+
+@pytest.mark.parametrize("kind", ["nominal", "real", "pair", "similarity", "sequence"])
+def test_there_is_an_example_of_each_kind(kind: str) -> None:
+    data = crowdppl.datasets.example(kind)
+    assert data.kind == kind and data.n_labels > 20
+    assert np.bincount(data.label_codes()[0]).min() > 1
