@@ -112,7 +112,9 @@ def _plates(
 
 
 def a_few_labels(kind: str = "ordinal") -> Annotations:
-    """Twelve items with two features, labelled by four annotators with one of three grades, or numbers."""
+    """Twelve items with two features and 48 labels, one of three grades or numbers; of other kinds, the example."""
+    if kind in PARTS:
+        return example(kind)
     rng = np.random.default_rng(1)
     item, annotator = np.divmod(np.arange(48), 4)
     label, features = rng.integers(3, size=48), rng.normal(size=(12, 2))
@@ -325,10 +327,7 @@ def plot_model(model: str | Model, data: Annotations | None = None, *, ax: Axes 
     """
     ready = registry.resolve(model)
     card = card_of(ready)
-    if card is not None and card.kind in PARTS:
-        few = example(card.kind)
-    else:
-        few = a_few_labels() if card is None or card.takes("ordinal") else a_few_labels(card.kind)
+    few = a_few_labels() if card is None or card.takes("ordinal") else a_few_labels(card.kind)
     graph = graph_of(ready, few if data is None else require_annotations(data))
     layout = arrange(graph)
     left, top, right, bottom = layout.extent()

@@ -12,7 +12,7 @@ import sys
 import textwrap
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,9 @@ import torch
 
 import crowdppl
 from crowdppl.data.annotations import Annotations
+from crowdppl.data.ids import KINDS
 from crowdppl.data.numbers import NUMBERS
+from crowdppl.data.parts import PARTS
 from crowdppl.inference.engines import ENGINES, engine_support
 from crowdppl.networks.embedding import embedding_for
 from crowdppl.plots.model_graph import FEATURES, ModelGraph, a_few_labels, graph_of
@@ -73,6 +75,15 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     "Numbers: ratings and measurements": ("label_mean", "gaussian_annotators", "gain_annotators"),
 }
 """The methods by what they need and what they are for."""
+LABELS: Mapping[str, str] = {
+    "nominal": "classes, such as spam or ham",
+    "ordinal": "grades, whose order matters",
+    "real": "numbers: ratings, measurements",
+    "pair": "comparisons: left, right, winner",
+    "similarity": "two items, same or different",
+    "sequence": "tags of tokens: sequence, position",
+}
+"""What labels of each kind are."""
 
 MEANING = (
     "exact: every update has a closed form, and nothing is approximated. mean-field: closed-form updates of a "
@@ -87,7 +98,7 @@ BASELINES = ("vote shares", "majority_vote")
 def files() -> dict[Path, str]:
     """All generated files by path."""
     text = README.read_text(encoding="utf-8")
-    for part, make in {"zoo": lambda: zoo("docs/methods/"), "results": main_results}.items():
+    for part, make in README_PARTS.items():
         text = filled(text, part, make())
     out = {
         README: text,
@@ -125,11 +136,30 @@ ABOUT = (
 )
 
 
-def zoo(folder: str = "") -> str:
-    """The table of methods by group: link and name, what it is, the engines that fit it."""
+def kinds() -> str:
+    """The table of kinds of labels: what they are, what to say, the methods."""
+    rows = []
+    for kind, labels in LABELS.items():
+        own = [f"[`{name}`](docs/methods/{name}.md)" for name in names() if card_with(name).kind == kind]
+        methods = ", ".join(own) or "those for classes"
+        if kind == "nominal":
+            methods = "the default; all in the table below but `ordinal`"
+        rows.append([labels, f'`kind="{kind}"`', methods])
+    return left_table(["labels", "say", "methods"], rows)
+
+
+def zoo(folder: str = "", short: bool = False) -> str:
+    """The table of methods by group: link and name, what it is, the engines that fit it.
+
+    The ``short`` one has methods for classes alone, and says of a group what it needs.
+    """
     rows = []
     for group, members in GROUPS.items():
-        rows.append([f"**{group}**", "", ""])
+        needs = group.partition(":")[0]
+        if short and card_with(members[0]).kind not in KINDS:
+            continue
+        heading = [f"**{needs if short else group}**", "", ""]
+        rows += [heading] if heading not in rows else []
         for name in members:
             fitting = ", ".join(e for e, text in support()[name].items() if not text.startswith("refused"))
             rows.append([f"[`{name}`]({folder}{name}.md)", sentence(lead_and_story(name)[0]), fitting])
@@ -142,6 +172,7 @@ def support() -> dict[str, dict[str, str]]:
     drawn = draw(60, 4, 8, 3, seed=1)
     columns = drawn.item, drawn.annotator, drawn.label
     data = {kind: Annotations.from_arrays(*columns, kind=kind) for kind in ("ordinal", *NUMBERS)}
+    data |= {kind: crowdppl.datasets.example(kind) for kind in PARTS}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return {
@@ -154,9 +185,9 @@ def support() -> dict[str, dict[str, str]]:
 
 
 def drawn_kind(name: str) -> str:
-    """The kind of labels on which a method is shown: its own numbers, or grades."""
+    """The kind of labels on which a method is shown: its own, or grades."""
     kind = card_with(name).kind
-    return kind if kind in NUMBERS else "ordinal"
+    return "ordinal" if kind in KINDS else kind
 
 
 def reworded(text: str) -> str:
@@ -202,6 +233,13 @@ def main_results() -> str:
         ]
     )
 
+
+README_PARTS: Mapping[str, Callable[[], str]] = {
+    "kinds": kinds,
+    "zoo": partial(zoo, "docs/methods/", short=True),
+    "results": main_results,
+}
+"""The generated parts of README."""
 
 QUALITY = ("accuracy", "log score", "Brier", "ECE")
 
