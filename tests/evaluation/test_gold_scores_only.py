@@ -47,10 +47,8 @@ def _bytes(x: Any) -> bytes:
     return repr(np.asarray(x, object).tolist()).encode()
 
 
-@pytest.mark.parametrize("name", ["bluebirds", "possent"])
-def test_permuted_truths_change_nothing_that_is_said_without_them(
-    real_data: Path, tmp_path: Path, name: str
-) -> None:
+def test_permuted_truths_change_nothing_that_is_said_without_them(real_data: Path, tmp_path: Path) -> None:
+    name = "bluebirds"
     shutil.copytree(real_data / name, tmp_path / name, copy_function=shutil.copyfile)
     truths = pd.read_csv(tmp_path / name / "truth.csv")
     truths["label"] = np.random.default_rng(0).permutation(truths["label"])

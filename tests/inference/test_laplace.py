@@ -93,11 +93,10 @@ def test_with_known_truths_and_many_labels_it_is_the_dirichlet_posterior() -> No
     np.testing.assert_allclose(found.std(0), sd, rtol=0.1)
 
 
-@pytest.mark.parametrize(("exact", "chains"), [("gibbs", 4), pytest.param("nuts", 2, marks=pytest.mark.slow)])
-def test_it_agrees_with_samplers_on_a_small_crowd(exact: str, chains: int) -> None:
+def test_it_agrees_with_gibbs_on_a_small_crowd() -> None:
     data = crowd(150, 8, 2, 6, seed=1)
     found = crowdppl.fit("one_coin", data, inference="laplace", seed=0, draws=4000)
-    wanted = crowdppl.fit("one_coin", data, inference=exact, seed=0, chains=chains, draws=120, warmup=40)
+    wanted = crowdppl.fit("one_coin", data, inference="gibbs", seed=0, chains=4, draws=120, warmup=40)
     one, other = (fit.annotators()[["accuracy", "accuracy_sd"]].to_numpy() for fit in (found, wanted))
     assert (np.abs(one[:, 0] - other[:, 0]) < 0.3 * other[:, 1]).all()
     np.testing.assert_allclose(one[:, 1], other[:, 1], rtol=0.2)

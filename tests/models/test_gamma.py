@@ -119,7 +119,7 @@ def test_em_has_the_mode_of_dirichlet_rows() -> None:
     "engine", ["em", "vb", "gibbs", pytest.param("nuts", marks=pytest.mark.slow), "laplace", "svi"]
 )
 def test_every_engine_fits_it_and_results_can_be_asked_saved_and_exported(engine: str, tmp_path: Path) -> None:
-    short: dict[str, Any] = {"chains": 2, "draws": 8, "warmup": 4, "max_iterations": 30}
+    short: dict[str, Any] = {"chains": 2, "draws": 4, "warmup": 1, "max_iterations": 30}
     options = used_by(engine, short)
     data = crowd(20, 4, 3, 4, seed=1)
     found = crowdppl.fit(Luce(6.0, 0.5), data, inference=engine, seed=0, **options)

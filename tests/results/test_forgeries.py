@@ -105,12 +105,12 @@ def test_a_hundred_forgeries(good: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_thousand_forgeries(tmp_path: Path) -> None:
+def test_forgeries_of_fits_of_every_kind(tmp_path: Path) -> None:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     found = Counter[bool]()
     for name, make in FITS.items():
         make().save(tmp_path / name)
-        found += tried(tmp_path / name, tmp_path / "forged", -(-1000 // len(FITS)), use)
+        found += tried(tmp_path / name, tmp_path / "forged", 60, use)
     assert found[True] > found[False] > 0
     assert (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024 < MEMORY
 

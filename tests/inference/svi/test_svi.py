@@ -29,8 +29,8 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "dependent_clusters": {"groups": [0, 1, 0, 2, 1, 3]},
     "coin_net": {"nominal": 99.0},  # with many outliers, truths stay in doubt
 }
-KINDS = ["bayesian_dawid_skene", "mace", "dependent_clusters", "coin_net", "glad"]
-"""Confusions alone, coins, one-hot latents, outliers, latents of items; golden numbers run svi on all methods."""
+KINDS = ["mace", "dependent_clusters", "coin_net", "glad"]
+"""Coins, one-hot latents, outliers, latents of items; golden numbers run svi on all methods."""
 
 
 def fitted(model: Any, data: Annotations, engine: str, **options: Any) -> FitResult:
@@ -51,7 +51,10 @@ def test_label_probabilities_are_near_those_of_vb(name: str) -> None:
     # svi sums the truth out, vb's mean field does not: the two agree as labels leave little doubt.
     data = crowd(200, 6, 3, 6, seed=12)
     model = crowdppl.method(name, **SETTINGS.get(name, {}))
-    one, two = fitted(model, data, "svi", max_iterations=2000), fitted(model, data, "vb", tolerance=1e-10)
+    one, two = (
+        fitted(model, data, "svi", max_iterations=700, learning_rate=0.03),
+        fitted(model, data, "vb", tolerance=1e-10),
+    )
     assert np.abs(one.probabilities - two.probabilities).mean() < 0.02
     assert one.table.shape == two.table.shape
 
@@ -112,7 +115,7 @@ def test_the_same_seed_gives_the_same_fit_and_leaves_no_trace_in_pyro() -> None:
 def test_minibatches_of_items_scale_to_all() -> None:
     data = crowd(200, 6, 3, 5, seed=12)
     model = crowdppl.method("bayesian_dawid_skene")
-    one = fitted(model, data, "svi", max_iterations=900, batch_size=50)
+    one = fitted(model, data, "svi", max_iterations=500, learning_rate=0.03, batch_size=50)
     two = fitted(model, data, "vb")
     assert np.abs(one.probabilities - two.probabilities).mean() < 0.02
 
