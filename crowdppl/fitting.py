@@ -65,7 +65,7 @@ def fit(
         inference: "em", "vb", "gibbs", "nuts", "laplace", "svi", or "auto": gibbs where it is exact and should take
             less than about ten seconds, else vb.
         settings: of a method given by name, such as ``{"prevalence": "uniform"}``.
-        gold: known truths by item id (series or mapping), which inform the fit. They replace the gold of ``data``.
+        gold: known truths (classes or numbers) by item id, a series or mapping. They replace the gold of ``data``.
         start: values of sites to start from, by site name.
         calibrate: whether to correct overconfident probabilities by held-out labels and gold, which takes one to
             five further fits; "auto" always does. ``posterior.uncorrected()`` has the method's own probabilities.
@@ -105,6 +105,8 @@ def fit(
     calibrate = switch("calibrate", calibrate, "give known truths in gold=")
     data = require_annotations(data)
     require_labels(data.blocks)
+    if calibrate and not data.n_classes:
+        raise MethodError("calibrate=True corrects probabilities of classes, and labels are numbers; leave it out")
     if gold is not None:
         data = data.with_gold(gold)
     auto = isinstance(method, str) and method == "auto"

@@ -68,7 +68,7 @@ def from_moments(mean: np.ndarray, sd: np.ndarray, level: float, positive: bool 
 
     check_level(level)
     if not positive:
-        low, high = (norm.ppf(q, mean, sd) for q in _tails(level))
+        low, high = (mean + sd * norm.ppf(q) for q in _tails(level))
         return Estimate(mean, sd, low, high)
     shape = (mean / np.maximum(sd, 1e-12)) ** 2
     low, high = (gamma.ppf(q, shape, scale=mean / shape) for q in _tails(level))

@@ -27,12 +27,9 @@ from crowdppl.data.blocks import (
 from crowdppl.data.checks import (
     cell_counts,
     check_tables,
-    find_warnings,
     require_one_of,
-    spelling_warning,
-    unused_warning,
 )
-from crowdppl.data.coded import Coded, code_ids, who_abstains, without_repeats
+from crowdppl.data.coded import Coded, code_ids, warnings_of, who_abstains, without_repeats
 from crowdppl.data.columns import label_roles
 from crowdppl.data.covariates import (
     covariate_table,
@@ -42,7 +39,7 @@ from crowdppl.data.covariates import (
     some_columns,
 )
 from crowdppl.data.features import StoredFeatures, placed_features
-from crowdppl.data.gold import given_truths, gold_codes
+from crowdppl.data.gold import given_truths, known_truths
 from crowdppl.data.ids import (
     KINDS,
     Codebook,
@@ -89,7 +86,7 @@ class Options(TypedDict, total=False):
             of the winner, "left", "right" or "tie"), "similarity" (left and right are the same or not), or
             "sequence" (sequence and position). By default nominal, and labels that seem to be measurements, sets
             of classes or JSON are refused; ``kind`` or ``classes`` says that they are categories all the same.
-        gold: series or mapping from item id to known class, for some or all items.
+        gold: series or mapping from item id to known class (or number), for some or all items.
         features: DataFrame by item id, or array (N, ...) or torch Dataset whose rows belong to ``items``; rows of a
             dataset are read when a network asks for them.
         items, annotators: ids that are there even without labels; a ``Codebook`` fixes all of them.
@@ -205,7 +202,8 @@ class Annotations:
         alphabet: classes (K), then abstentions: together the answers (L).
         blocks: the labels; about 9 bytes each.
         order: int32 (N,), the item code at each position of the blocks.
-        gold_codes: (N,), the known class of each item or -1; None without gold.
+        known: (N,), the known class of each item or -1; where labels are numbers, the known number or NaN; None
+            without gold.
         features: DataFrame, array or ``StoredFeatures`` in codebook order of the items, or None.
         item_covariates, annotator_covariates: DataFrames in codebook order, or None.
         columns: further columns of the rows, in the order of ``frame()``, or None.
@@ -229,7 +227,7 @@ class Annotations:
     alphabet: LabelSet
     blocks: list[Block]
     order: np.ndarray
-    gold_codes: np.ndarray | None = None
+    known: np.ndarray | None = None
     features: pd.DataFrame | np.ndarray | StoredFeatures | None = None
     item_covariates: pd.DataFrame | None = None
     annotator_covariates: pd.DataFrame | None = None
@@ -316,7 +314,7 @@ class Annotations:
             require_categories(coded.alphabet.classes.ids, coded.item, coded.answer, rows.place)
         check_tables(len(coded.annotators), coded.alphabet.n_classes, len(coded.alphabet.book))
         truths = given_truths(options.get("gold"), rows.gold, rows.text, coded.alphabet)
-        gold = gold_codes(truths, coded.items, coded.alphabet)
+        gold = known_truths(truths, coded.items, coded.alphabet)
         history = history_table(options.get("history"), coded.annotators, coded.alphabet.n_classes)
         of_items = covariate_table(options.get("item_covariates"), coded.items)
         of_annotators = covariate_table(options.get("annotator_covariates"), coded.annotators)
@@ -346,14 +344,14 @@ class Annotations:
                 blocks, order, of_items, of_annotators, some_columns(columns, (*numbers, *names))
             ),
             order=order,
-            gold_codes=gold,
+            known=gold,
             features=feature_table(options.get("features"), options.get("items"), coded.items),
             item_covariates=of_items,
             annotator_covariates=of_annotators,
             columns=columns,
             label_names=names,
             roles={**rows.roles, **({"label_covariates": ", ".join(map(str, names))} if names else {})},
-            warnings=(*repeats, *_warnings(coded, blocks, counts, options)),
+            warnings=(*repeats, *warnings_of(coded, blocks, counts, options)),
         )
         for warning in made.warnings:
             warn(warning)
@@ -419,11 +417,25 @@ class Annotations:
 
     @property
     def gold(self) -> pd.Series[Any] | None:
-        """Known classes by item id, of the items for which they are known."""
-        if self.gold_codes is None:
+        """Known classes or numbers by item id, of the items for which they are known."""
+        if self.known is None:
             return None
-        known = np.flatnonzero(self.gold_codes >= 0)
-        return pd.Series(self.classes[self.gold_codes[known]], index=self.items[known], name="gold")
+        at = np.flatnonzero(self.is_known)
+        return pd.Series(
+            self.classes[self.known[at]] if self.n_classes else self.known[at], index=self.items[at], name="gold"
+        )
+
+    @property
+    def gold_codes(self) -> np.ndarray | None:
+        """The known class of each item or -1, (N,); None without gold, and where labels are numbers."""
+        return self.known if self.n_classes else None
+
+    @property
+    def is_known(self) -> np.ndarray:
+        """Which items' truths are known, bool (N,)."""
+        if self.known is None:
+            return np.zeros(self.n_items, bool)
+        return self.known >= 0 if self.n_classes else np.isfinite(self.known)
 
     @property
     def abstainers(self) -> np.ndarray | None:
@@ -509,9 +521,9 @@ class Annotations:
 
     def with_gold(self, gold: Any) -> Annotations:
         """The same with other known truths, a series or mapping by item id, or None; DataError if not of these."""
-        codes = gold_codes(gold, self.item_book, self.alphabet)
-        blocks = [with_known(block, self.order, codes) for block in self.blocks]
-        return replace(self, gold_codes=codes, blocks=blocks)
+        known = known_truths(gold, self.item_book, self.alphabet)
+        blocks = [with_known(block, self.order, known) for block in self.blocks]
+        return replace(self, known=known, blocks=blocks)
 
     def summary(self) -> dict[str, Any]:
         """Columns that were read, counts of items, annotators, labels and classes, and warnings, ready for JSON."""
@@ -537,7 +549,7 @@ class Annotations:
             "labels_an_annotator": spread(counts.sum(1)),
             "items_without_labels": int((per_item == 0).sum()),
             "repeats": count_repeats(self.blocks),
-            "gold": 0 if self.gold_codes is None else int((self.gold_codes >= 0).sum()),
+            "gold": int(self.is_known.sum()),
             "columns": {**self.roles},
             "warnings": [f"{type(warning).__name__}: {warning}" for warning in self.warnings],
         }
@@ -570,22 +582,6 @@ def _given_columns(options: Options) -> pd.DataFrame | None:
     """Columns that are handed over beside labels which are no table."""
     given = options.get("label_covariates")
     return given if isinstance(given, pd.DataFrame) else None
-
-
-def _warnings(coded: Coded, blocks: Sequence[Block], counts: np.ndarray, options: Options) -> list[CrowdpplWarning]:
-    """What users should know of their data: ids that look alike, and labels too few to learn from."""
-    like, classes = options.get("like"), options.get("classes")
-    found: list[CrowdpplWarning | None] = []
-    if not isinstance(options.get("items"), Codebook):
-        found.append(spelling_warning("items", coded.items.ids))
-    if not isinstance(options.get("annotators"), Codebook) and (like is None or options.get("grow")):
-        found.append(spelling_warning("annotators", coded.annotators.ids))
-    if like is None and classes is None:
-        found.append(spelling_warning("labels", coded.alphabet.book.ids))
-    if like is None and coded.answer is not None:
-        found += find_warnings(blocks, coded.annotators, counts)
-        found += unused_warning(counts, coded.answer, coded.alphabet) if classes is None else []
-    return [warning for warning in found if warning is not None]
 
 
 def labels_given(data: Annotations) -> np.ndarray:

@@ -44,7 +44,8 @@ class Block:
             L = 1 where labels are numbers.
         offset: position of the block's first item in the order of the whole data.
         scale: items that each of the block's items stands for (1 unless the block is a minibatch).
-        gold: int64 (n_items,), the known class of an item or -1; None without gold.
+        gold: int64 (n_items,), the known class of an item or -1; float64, the known number or NaN, where labels
+            are numbers; None without gold.
         evidence: (n_items, K) log-potentials of the truth, known from elsewhere; None without.
         features: (n_items, ...), input of networks; None unless the model has one.
         seen: by network of the model, its outputs, (n_items, ...); None where the model calls its networks itself.
@@ -205,11 +206,18 @@ class Block:
     @cached_property
     def potential(self) -> Tensor | None:
         """What is known of the truth, (n_items, K): evidence, and minus infinity where gold says otherwise."""
-        if self.gold is None:
+        if self.gold is None or not self.n_classes:
             return self.evidence
         possible = torch.nn.functional.one_hot(self.gold.clamp(min=0), self.n_classes).bool()
         known = torch.zeros_like(possible, dtype=self.dtype) if self.evidence is None else self.evidence
         return known.masked_fill(~possible & (self.gold >= 0).unsqueeze(-1), -torch.inf)
+
+    @property
+    def says_of_truths(self) -> bool:
+        """Whether gold or evidence say something of some truth."""
+        if not self.n_classes:
+            return self.gold is not None and not bool(self.gold.isnan().all())
+        return self.potential is not None and bool(self.potential.any())
 
     @cached_property
     def distinct(self) -> tuple[Block, Tensor] | None:
@@ -385,10 +393,15 @@ def build_blocks(
     return order, [Block(some, *sizes, first, has_labels=has_labels) for some, first in bags]
 
 
-def with_known(block: Block, order: np.ndarray, gold: np.ndarray | None) -> Block:
-    """A block with the known classes of its items: gold (N,) by item code, -1 for unknown, or None."""
+def with_known(block: Block, order: np.ndarray, known: np.ndarray | None) -> Block:
+    """A block with the known truths of its items, as of ``Annotations.known``."""
     mine = order[block.offset : block.offset + block.n_items]
-    return replace(block, gold=None if gold is None else torch.from_numpy(gold[mine].astype(np.int64)))
+    return replace(block, gold=None if known is None else gold_tensor(known[mine]))
+
+
+def gold_tensor(known: np.ndarray) -> Tensor:
+    """Known truths as blocks hold them: codes of classes as int64, numbers as float64."""
+    return torch.from_numpy(known if known.dtype.kind == "f" else known.astype(np.int64))
 
 
 def with_covariates(

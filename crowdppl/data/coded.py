@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
@@ -11,7 +11,13 @@ import numpy as np
 import pandas as pd
 
 from crowdppl.data.blocks import Block, build_blocks, count_repeats
-from crowdppl.data.checks import refuse_repeat, repeats_warning
+from crowdppl.data.checks import (
+    find_warnings,
+    refuse_repeat,
+    repeats_warning,
+    spelling_warning,
+    unused_warning,
+)
 from crowdppl.data.ids import Codebook, Encoding, LabelSet, Place, encode, refuse_missing_text
 from crowdppl.data.tables import Rows
 from crowdppl.errors import CrowdpplWarning
@@ -129,3 +135,21 @@ def who_abstains(coded: Coded, counts: np.ndarray, earlier: np.ndarray | None) -
     if earlier is not None:
         may[: len(earlier)] |= earlier
     return may
+
+
+def warnings_of(
+    coded: Coded, blocks: Sequence[Block], counts: np.ndarray, options: Mapping[str, Any]
+) -> list[CrowdpplWarning]:
+    """What users should know of their data: ids that look alike, and labels too few to learn from."""
+    like, classes = options.get("like"), options.get("classes")
+    found: list[CrowdpplWarning | None] = []
+    if not isinstance(options.get("items"), Codebook):
+        found.append(spelling_warning("items", coded.items.ids))
+    if not isinstance(options.get("annotators"), Codebook) and (like is None or options.get("grow")):
+        found.append(spelling_warning("annotators", coded.annotators.ids))
+    if like is None and classes is None:
+        found.append(spelling_warning("labels", coded.alphabet.book.ids))
+    if like is None and coded.answer is not None:
+        found += find_warnings(blocks, coded.annotators, counts)
+        found += unused_warning(counts, coded.answer, coded.alphabet) if classes is None else []
+    return [warning for warning in found if warning is not None]

@@ -260,11 +260,13 @@ def history_table(history: Any, annotators: Codebook, n_classes: int) -> np.ndar
         n_classes: K.
 
     Raises:
-        DataError: for an annotator who is unknown or named twice, another shape, or counts that are negative or not
-            finite.
+        DataError: for an annotator who is unknown or named twice, another shape, counts that are negative or not
+            finite, and labels that are numbers.
     """
     if history is None:
         return None
+    if n_classes == 0:
+        raise DataError("history= counts labels by class, and these labels are numbers; leave it out")
     shape = (len(annotators), n_classes, n_classes)
     if isinstance(history, Mapping):
         table = np.zeros(shape)

@@ -78,20 +78,34 @@ def class_codes(classes: pd.Index, truth: pd.Series, of_table: bool = False) -> 
     return code
 
 
-def gold_codes(gold: Any, items: Codebook, alphabet: LabelSet) -> np.ndarray | None:
+def known_truths(gold: Any, items: Codebook, alphabet: LabelSet) -> np.ndarray | None:
     """The known class of each item, integers (N,), -1 where gold has none; None without gold.
 
+    Where labels are numbers, the known number, float64 (N,), NaN where gold has none.
+
     Raises:
-        DataError: when gold names an unknown item or class, or two classes of an item, however it is spelled.
+        DataError: when gold names an unknown item or class, or two truths of an item, however it is spelled.
     """
     if gold is None:
         return None
-    if alphabet.n_classes == 0:
-        raise DataError("known truths that are numbers do not inform a fit; leave gold= out, and score by it")
     known = by_item(gold)
     items.refuse_twice(items.codes(known.index), DIFFERENT)
     item = items.require(known.index, "gold", "correct it, or add it to items= if it is an item without labels")
+    if alphabet.n_classes == 0:
+        numbers = np.full(len(items), np.nan)
+        numbers[item] = _numbers(known)
+        return numbers
     given = alphabet.classes.require(known, "gold", "correct it, or list all classes in classes=")
     codes = np.full(len(items), -1, np.int16 if alphabet.n_classes < 2**15 else np.int32)
     codes[item] = given
     return codes
+
+
+def _numbers(known: pd.Series) -> np.ndarray:
+    """Known truths that are numbers; a DataError for one that is no finite number."""
+    found = pd.to_numeric(known, errors="coerce").to_numpy(np.float64, na_value=np.nan)
+    wrong = np.flatnonzero(~np.isfinite(found))
+    if len(wrong):
+        item, value = native(known.index[wrong[0]]), native(known.iloc[wrong[0]])
+        raise DataError(f"the truth {value!r} of item {item!r} is no finite number; correct it, or leave it out")
+    return found

@@ -151,7 +151,7 @@ def with_rows(
     order, blocks = Coded(data.item_book, data.annotator_book, data.alphabet, item, annotator, answers).blocks()
     kept = {name: getattr(first, name) for name in (*OF_ANNOTATORS, "informative")}
     shared = [replace(block, **kept) for block in blocks]
-    known = [with_known(block, order, data.gold_codes) for block in shared]
+    known = [with_known(block, order, data.known) for block in shared]
     of_labels = replace(data, columns=columns).label_columns
     known = with_covariates(known, order, data.item_covariates, data.annotator_covariates, of_labels)
     return replace(data, blocks=known, order=order, columns=columns, warnings=())

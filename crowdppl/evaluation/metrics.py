@@ -15,8 +15,8 @@ from crowdppl.core.intervals import Estimate, check_level
 from crowdppl.core.validation import kind_of, seed_number, warn, whole_number
 from crowdppl.data.gold import ITS_PROBABILITIES, by_item, class_codes, probability_array, rows_of_truths
 from crowdppl.data.ids import native
-from crowdppl.errors import CrowdpplWarning, DataError, GoldLeakWarning
-from crowdppl.evaluation.number_metrics import NumberEvaluation, evaluate_numbers
+from crowdppl.errors import CrowdpplWarning, DataError
+from crowdppl.evaluation.number_metrics import NumberEvaluation, evaluate_numbers, warn_of_gold
 from crowdppl.inference.result import Fit, NumberTruth
 from crowdppl.results import intervals
 from crowdppl.results.choices import best
@@ -548,14 +548,8 @@ def matched(
             CrowdpplWarning,
         )
     row = row[row >= 0]
-    codes = None if isinstance(posterior, pd.DataFrame) else posterior.data.gold_codes
-    given = 0 if codes is None else int((codes[row] >= 0).sum())
-    if given:
-        warn(
-            f"the fit was given {given} of the {len(row)} truths that are scored here, so that scores look better "
-            "than they are; leave them out of gold",
-            GoldLeakWarning,
-        )
+    if isinstance(posterior, Fit):
+        warn_of_gold(posterior, row)
     p = probability_array(table)[row]
     wrong = np.flatnonzero(~((p >= 0).all(1) & (np.abs(p.sum(1) - 1) <= TOLERANCE)))
     if len(wrong):

@@ -11,7 +11,7 @@ import pandas as pd
 
 from crowdppl.core.validation import warn
 from crowdppl.data.gold import by_item, rows_of_truths
-from crowdppl.errors import CrowdpplWarning, DataError
+from crowdppl.errors import CrowdpplWarning, DataError, GoldLeakWarning
 from crowdppl.inference.result import Fit
 from crowdppl.results.tables import truth as truth_table
 
@@ -79,6 +79,17 @@ class NumberEvaluation:
         return table.rename_axis("score")
 
 
+def warn_of_gold(posterior: Fit, row: np.ndarray) -> None:
+    """Warns where the fit was given truths of the items that are scored, by their codes."""
+    given = int(posterior.data.is_known[row].sum())
+    if given:
+        warn(
+            f"the fit was given {given} of the {len(row)} truths that are scored here, so that scores look better "
+            "than they are; leave them out of gold",
+            GoldLeakWarning,
+        )
+
+
 def evaluate_numbers(posterior: Fit, gold: Any, bootstrap: int, level: float, seed: int) -> NumberEvaluation:
     """Scores estimates and intervals of a level; arguments and errors as of ``evaluate``."""
     table, known = truth_table(posterior, level), by_item(gold).dropna()
@@ -91,6 +102,7 @@ def evaluate_numbers(posterior: Fit, gold: Any, bootstrap: int, level: float, se
         truth = there.to_numpy(np.float64)
     except (TypeError, ValueError) as error:
         raise DataError(f"a known truth is no number ({error}); give the number of each item") from error
+    warn_of_gold(posterior, row[row >= 0])
     found = table.iloc[row[row >= 0]]
     held = (found["low"] <= truth) & (truth <= found["high"])
     scored = pd.DataFrame({"estimate": found["estimate"], "truth": truth, "held": held})

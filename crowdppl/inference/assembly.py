@@ -20,7 +20,6 @@ from crowdppl.inference.problem import Problem, without_validation
 from crowdppl.inference.result import (
     ClassProbabilities,
     FitResult,
-    NumberTruth,
     OnDemand,
     SiteResult,
     TableDraws,
@@ -33,8 +32,10 @@ from crowdppl.inference.tables import (
     MOST_DRAWS,
     affordable,
     are_linear,
+    as_draws,
+    by_code,
     draw_tables,
-    numbers_over,
+    number_truth,
     site_dims,
     table_draws,
     tables_at,
@@ -62,11 +63,10 @@ def result_of_state(problem: Problem, order: np.ndarray, run: AscentRun, diagnos
     values, chains = found.values(), found.full_pass.density.chains
     sites = _state_sites(problem, order, run)
     if problem.truth is None:  # numbers, which by vb are conditional on its mean field
-        draws = values if chains is not None else {n: x.unsqueeze(0) for n, x in values.items()}
-        numbers = _number_truth(problem, draws, order)
+        numbers = number_truth(problem, as_draws(values, chains), order)
         sites = _widened(replace(problem), run, sites) if run.ascent.rule.spreads else sites
         return FitResult(sites, numbers, None, diagnostics)
-    truth = ClassProbabilities(_by_code(truth_at(problem, values, chains), order))
+    truth = ClassProbabilities(by_code(truth_at(problem, values, chains), order))
     if not run.ascent.rule.spreads:
         return FitResult(sites, truth, _tables_at(problem, values, chains), diagnostics)
     problem = replace(problem)  # lives on in the result, without what was recorded of its passes
@@ -80,12 +80,6 @@ def result_of_state(problem: Problem, order: np.ndarray, run: AscentRun, diagnos
     spread = _later(problem, lambda: _truth_spread(problem, widened, order))
     tables = replace(tables, draws=_later(problem, lambda: _drawn_tables(problem, widened, order)))
     return FitResult(widened, replace(truth, spread=spread), tables, diagnostics)
-
-
-def _number_truth(problem: Problem, draws: Mapping[str, Tensor], order: np.ndarray) -> NumberTruth:
-    """Mean and standard deviation of truths that are numbers, over draws of the parameters (n, ...)."""
-    mean, sd = (_by_code(x, order) for x in numbers_over(problem, draws))
-    return NumberTruth(mean, sd, problem.positive)
 
 
 def _tables_at(problem: Problem, values: Mapping[str, Tensor], chains: int | None) -> Tables:
@@ -117,7 +111,7 @@ def _drawn_tables(problem: Problem, sites: Mapping[str, SiteResult], order: np.n
 def _truth_spread(problem: Problem, sites: Mapping[str, SiteResult], order: np.ndarray) -> TruthSpread:
     few = max(SPREAD_DRAWS, SPREAD_READ // max(problem.n_labels, 1))
     over = truth_over(problem, thinned(_draws(problem, sites, order), few))
-    return TruthSpread(_by_code(over.sd, order), _by_code(over.entropies, order))
+    return TruthSpread(by_code(over.sd, order), by_code(over.entropies, order))
 
 
 def _later(problem: Problem, compute: Callable[[], T]) -> OnDemand[T]:
@@ -143,12 +137,12 @@ def result_of_draws(
     sites = {n: _drawn_site(problem, order, n, x) for n, x in draws.items()}
     many = thinned(flat, max(MOST_DRAWS, min(TRUTH_DRAWS, LABELS_READ // max(problem.n_labels, 1))))
     if problem.truth is None:
-        return FitResult(sites, _number_truth(problem, many, order), None, diagnostics)
+        return FitResult(sites, number_truth(problem, many, order), None, diagnostics)
     over = truth_over(problem, many)
-    spread = OnDemand.of(TruthSpread(_by_code(over.sd, order), _by_code(over.entropies, order)))
+    spread = OnDemand.of(TruthSpread(by_code(over.sd, order), by_code(over.entropies, order)))
     drawn = table_draws(problem, thinned(flat, max(MOST_DRAWS, affordable(problem))))
     tables = replace(_tables_over(drawn), draws=OnDemand.of(drawn))
-    return FitResult(sites, ClassProbabilities(_by_code(over.mean, order), spread), tables, diagnostics)
+    return FitResult(sites, ClassProbabilities(by_code(over.mean, order), spread), tables, diagnostics)
 
 
 def result_of_point(
@@ -161,15 +155,10 @@ def result_of_point(
         sites[name] = SiteResult(name, drawn.dims, "point", {"value": np.asarray(drawn.arrays["draws"][0, 0])})
     if problem.truth is None:
         one = {n: x[0] for n, x in draws.items()}
-        return FitResult(sites, _number_truth(problem, one, order), None, diagnostics)
+        return FitResult(sites, number_truth(problem, one, order), None, diagnostics)
     values = {n: x[0, 0].reshape(problem.sites[n].shape(problem.n_items)) for n, x in draws.items()}
-    truth = ClassProbabilities(_by_code(truth_at(problem, values, None), order))
+    truth = ClassProbabilities(by_code(truth_at(problem, values, None), order))
     return FitResult(sites, truth, _tables_at(problem, values, None), diagnostics)
-
-
-def _by_code(x: np.ndarray, order: np.ndarray) -> np.ndarray:
-    """From positions to codebook order along the first dimension; quickest where memory runs along it."""
-    return x.T.take(np.argsort(order), -1).T
 
 
 def _sufficient_mean(problem: Problem, sites: Mapping[str, SiteResult]) -> dict[str, Tensor] | None:
@@ -199,7 +188,7 @@ def _drawn_site(problem: Problem, order: np.ndarray, name: str, x: Tensor) -> Si
     values = x.reshape(*x.shape[:2], *site.shape(problem.n_items)).cpu().numpy()
     if site.local:
         axis = 2 + site.batch_shape.index(-1)
-        values = np.moveaxis(_by_code(np.moveaxis(values, axis, 0), order), 0, axis)
+        values = np.moveaxis(by_code(np.moveaxis(values, axis, 0), order), 0, axis)
     return SiteResult(name, site_dims(problem.model, site), "draws", {"draws": values})
 
 
@@ -210,7 +199,7 @@ def _state_sites(problem: Problem, order: np.ndarray, run: AscentRun) -> dict[st
 
     def numpy(x: Tensor, name: str) -> np.ndarray:
         array = x.detach().cpu().numpy()
-        return _by_code(array, order) if name in means and problem.sites[name].local else array
+        return by_code(array, order) if name in means and problem.sites[name].local else array
 
     def add(name: str, family: str, arrays: Mapping[str, np.ndarray], support: str = "") -> None:
         found[name] = SiteResult(name, site_dims(problem.model, problem.sites[name]), family, arrays, support)

@@ -100,7 +100,7 @@ class Problem:
         Raises:
             MethodError: when the model does not run, or has sites that no engine can treat.
         """
-        known = any(b.potential is not None and bool(b.potential.any()) for b in blocks)
+        known = any(b.says_of_truths for b in blocks)
         found = read_model(model, next(b for b in blocks if b.n_items), known)
         conjugate = frozenset(n for n, s in found.sites.items() if s.kind == "conjugate")
         return Problem(model, blocks, options, whole, *found, plates_of(model), conjugate)

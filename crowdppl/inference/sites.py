@@ -109,9 +109,24 @@ def _refuse_misplaced(name: str, sites: Mapping[str, TraceSite], block: Block) -
             )
 
 
+def _values(sites: Mapping[str, TraceSite]) -> dict[str, Tensor]:
+    """The values of sites that are neither observed nor summed out."""
+    return {n: x.value.detach().double() for n, x in sites.items() if not x.observed and not x.enumerated}
+
+
+def _refuse_unknowing(model: Model, small: Block, sites: Mapping[str, TraceSite], integral: str) -> None:
+    """Refuses a model whose truth, a number, is not where gold says."""
+    known = replace(small, gold=torch.ones(small.n_items, dtype=torch.float64, device=small.device))
+    moments = Density(model.model, plates_of(model))(known, _values(sites), marginals=(integral,)).marginals
+    if not bool(((moments[integral] - 1).abs() < 1e-6).all()):
+        raise MethodError(
+            f"known truths do not enter {type(model).__name__}; leave gold= out, and score by it (evaluate)"
+        )
+
+
 def _refuse_unaware(model: Model, small: Block, sites: Mapping[str, TraceSite], truth: str) -> None:
     """Refuses a model whose truth is not conditioned on gold and earlier labels."""
-    values = {n: x.value.detach().double() for n, x in sites.items() if not x.observed and not x.enumerated}
+    values = _values(sites)
     known = replace(small, gold=torch.zeros(small.n_items, dtype=torch.int64, device=small.device))
     try:
         share = Density(model.model, plates_of(model))(known, values, marginals=(truth,)).marginals[truth]
@@ -282,6 +297,8 @@ def read_model(model: Model, block: Block, known: bool) -> Reading:
     states = max((-(-narrowed(x).numel() // small.n_items) for x in scored if x is not None), default=1)
     labels = [x.fn for x in found.values() if isinstance(x.fn, NumberLabels)]
     integral, positive = (labels[0].truth, labels[0].positive) if labels else (None, False)
+    if integral is not None and known:
+        _refuse_unknowing(model, small, found, integral)
     return Reading(sites, truth, integral, positive, states)
 
 

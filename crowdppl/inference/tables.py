@@ -17,7 +17,7 @@ from crowdppl.inference.coin_tables import CoinTables
 from crowdppl.inference.density import Density
 from crowdppl.inference.draws import draws_of
 from crowdppl.inference.problem import Problem
-from crowdppl.inference.result import SiteResult, TableDraws
+from crowdppl.inference.result import NumberTruth, SiteResult, TableDraws
 from crowdppl.inference.sites import Site
 from crowdppl.inference.starts import Typical
 from crowdppl.inference.typical_labels import TypicalLabels
@@ -135,8 +135,18 @@ def truth_over(problem: Problem, draws: Draws) -> TruthOver:
     return TruthOver(mean.t().cpu().numpy(), variance.sqrt().t().cpu().numpy(), entropies.cpu().numpy())
 
 
-def numbers_over(problem: Problem, draws: Draws) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and standard deviation of each item's truth that is a number, (N,) by position, over draws (n, ...)."""
+def by_code(x: np.ndarray, order: np.ndarray) -> np.ndarray:
+    """From positions to codebook order along the first dimension; quickest where memory runs along it."""
+    return x.T.take(np.argsort(order), -1).T
+
+
+def as_draws(values: Draws, chains: int | None) -> Draws:
+    """Values of all sites as draws (n, ...): themselves where they are of ``chains``, else a single one."""
+    return values if chains is not None else {n: x.unsqueeze(0) for n, x in values.items()}
+
+
+def number_truth(problem: Problem, draws: Draws, order: np.ndarray) -> NumberTruth:
+    """Truths that are numbers, over draws of the parameters (n, ...)."""
     assert problem.integral is not None
     n_draws = next(iter(draws.values())).shape[0] if draws else 1
     step = max(1, min(TOGETHER, WIDTH // max(problem.n_items, problem.n_labels)))
@@ -148,7 +158,13 @@ def numbers_over(problem: Problem, draws: Draws) -> tuple[np.ndarray, np.ndarray
         moments = fold(some, marginals=(problem.integral,)).marginals[problem.integral].double()
         total = total + (moments.sum(1) if moments.dim() == 3 else chains * moments)  # without a site, one for all
     mean, square = total / n_draws
-    return mean.cpu().numpy(), (square - mean.square()).clamp(min=0).sqrt().cpu().numpy()
+    variance = (square - mean.square()).clamp(min=0)
+    known = [block.gold for block in problem.blocks if block.gold is not None]
+    if known:  # exactly, for a difference of squares is rounded
+        gold = torch.cat(known)
+        mean, variance = torch.where(gold.isnan(), mean, gold), torch.where(gold.isnan(), variance, 0.0)
+    mean, sd = (by_code(x.cpu().numpy(), order) for x in (mean, variance.sqrt()))
+    return NumberTruth(mean, sd, problem.positive)
 
 
 def _bits(p: Tensor) -> Tensor:

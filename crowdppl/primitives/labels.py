@@ -142,6 +142,7 @@ class NumberLabels(Labels):
 
     A subclass has ``log_prob(value)``, (..., n_items), in which the integral over the truth bears the name
     ``truth`` (``neg_log(..., name="truth")``), and ``draw()``, which returns truths (n_items,) and labels (S,).
+    Known truths, ``block.gold``, enter both, as in ``GaussianLabels``; where they do not, they are refused.
 
     Attributes:
         truth: name of the integral over the truth.
@@ -160,6 +161,11 @@ class NumberLabels(Labels):
     def draw(self) -> tuple[Tensor, Tensor]:
         """Truths (n_items,), and labels (S,) given them."""
         raise NotImplementedError
+
+    def where_known(self, drawn: Tensor) -> Tensor:
+        """Drawn truths (n_items,), with those that are known in place of what was drawn."""
+        known = self.block.gold
+        return drawn if known is None else torch.where(known.isnan(), drawn, known.to(drawn))
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         """Draws every label of the design, (S,); MethodError for several draws at once."""

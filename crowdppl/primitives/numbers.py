@@ -104,7 +104,8 @@ class GaussianLabels(NumberLabels):
     truth[i]        ~ Normal(consensus[i], shared v[i])
 
     Here v is the mean variance of an item's labels around its consensus, so that ``shared`` is the correlation of
-    their errors. Labels cannot tell it: it moves no estimate, and widens the intervals of truths.
+    their errors. Labels cannot tell it: it moves no estimate, and widens the intervals of truths. A known truth is
+    taken for the consensus.
 
     Args:
         block: who labelled what.
@@ -128,7 +129,7 @@ class GaussianLabels(NumberLabels):
         c, h, p = c + (log_l - lmm - LOG_2_PI) / 2, h + lm, p + precision
         # The number itself, and not its distance from the centre, is what the integral is over.
         c = c - centre * h - centre**2 * p / 2
-        return log_gaussian(c, h + centre * p, p, name=self.truth, spread=spread)
+        return log_gaussian(c, h + centre * p, p, name=self.truth, spread=spread, known=self.block.gold)
 
     def _spread(self, precision: Tensor) -> Tensor:
         """The variance of truths around the consensus, where labels have so much precision together."""
@@ -138,7 +139,8 @@ class GaussianLabels(NumberLabels):
     def draw(self) -> tuple[Tensor, Tensor]:
         """Truths (n_items,), and labels (S,) given the consensus."""
         own, (_, precision, lm, _, centre) = self.each, self.level
-        x = lm / precision + torch.randn(self.block.n_items) / precision.sqrt()
+        x = self.where_known(centre + lm / precision + torch.randn(self.block.n_items) / precision.sqrt()) - centre
         labels = (own.tg * x[self.block.item] + own.tb) / own.t + torch.randn(self.block.n_labels) / own.t.sqrt()
         spread = self._spread(self.block.sum_by_item(own.tgg))
-        return centre + x + spread.sqrt() * torch.randn(self.block.n_items), centre + labels
+        truths = centre + x + spread.sqrt() * torch.randn(self.block.n_items)
+        return self.where_known(truths), centre + labels

@@ -118,7 +118,12 @@ def neg_log(u: Tensor, name: str | None = None) -> Tensor:
 
 
 def log_gaussian(
-    constant: Tensor, linear: Tensor, precision: Tensor, name: str | None = None, spread: Tensor | float = 0.0
+    constant: Tensor,
+    linear: Tensor,
+    precision: Tensor,
+    name: str | None = None,
+    spread: Tensor | float = 0.0,
+    known: Tensor | None = None,
 ) -> Tensor:
     """Integrates a real variable out of a model: log of the integral of ``exp(c + h x - P x^2 / 2)`` over all x.
 
@@ -131,6 +136,7 @@ def log_gaussian(
         constant, linear, precision: c, h and P > 0, of shapes that broadcast.
         name: by which engines return the mean of x and of its square, such as those of a truth that is x.
         spread: variance of what bears the name around x, where it is not x itself.
+        known: values of x that are known, which are not integrated over, and NaN elsewhere.
 
     Raises:
         MethodError: in a drawing backward pass, when the integral is used more than once, or to a power.
@@ -146,12 +152,17 @@ def log_gaussian(
     c, h, p = torch.broadcast_tensors(constant, linear, precision)
     moments = moments_probe(name, c, how)
     if moments is not None:
+        spread = spread if known is None else torch.where(known.isnan(), spread, 0.0)
         c, h, p = c + spread * moments[1], h + moments[0], p - 2 * moments[1]
     if how.kind == "sum":
-        return _gaussian_integral(c, h, p)
-    out: Tensor = _DrawGaussian.apply(c, h, p, how, how.formed, name)  # type: ignore[no-untyped-call]
-    how.formed += 1
-    return out
+        out = _gaussian_integral(c, h, p)
+    else:
+        out = _DrawGaussian.apply(c, h, p, how, how.formed, name)  # type: ignore[no-untyped-call]
+        how.formed += 1
+    if known is None:
+        return out
+    x = known.nan_to_num()
+    return torch.where(known.isnan(), out, c + h * x - p * x.square() / 2)
 
 
 def _gaussian_integral(c: Tensor, h: Tensor, p: Tensor) -> Tensor:

@@ -473,7 +473,7 @@ def _annotation_values(data: Annotations) -> tuple[dict[str, Any], dict[str, pd.
     item, annotator, answer = data.label_codes()
     codes = {"item": item, "annotator": annotator, "answer": answer}
     features = data.features if isinstance(data.features, pd.DataFrame) else None
-    items = {"id": data.items} | ({} if data.gold_codes is None else {"gold": data.gold_codes})
+    items = {"id": data.items} | ({} if data.known is None else {"gold": data.known})
     tables = {
         "labels": _joined(codes, column=data.columns),
         "items": _joined(items, feature=features, covariate=data.item_covariates),
@@ -545,7 +545,7 @@ def _annotations(values: Mapping[str, Any], tables: Mapping[str, pd.DataFrame], 
         alphabet=alphabet,
         blocks=with_covariates(blocks, order, of_items, of_annotators, of_labels),
         order=order,
-        gold_codes=gold,
+        known=gold,
         features=features,
         item_covariates=of_items,
         annotator_covariates=of_annotators,

@@ -12,7 +12,7 @@ import pandas as pd
 from crowdppl.core import validation
 from crowdppl.core.validation import number_within, seed_number, share_between
 from crowdppl.data.annotations import Annotations, labels_given
-from crowdppl.data.gold import gold_codes
+from crowdppl.data.gold import known_truths
 from crowdppl.data.ids import Codebook, as_index, native
 from crowdppl.errors import DataError, MethodError
 from crowdppl.inference.predict.answers import AnswerTables
@@ -135,7 +135,7 @@ def _truths(gold: Any, data: Annotations, coverage: float) -> np.ndarray:
     Raises:
         DataError: when an item was gold in the fit, or there are too few for the coverage.
     """
-    codes = gold_codes(gold, data.item_book, data.alphabet)
+    codes = known_truths(gold, data.item_book, data.alphabet)
     assert codes is not None
     if data.gold_codes is not None and (both := (codes >= 0) & (data.gold_codes >= 0)).any():
         names = ", ".join(repr(native(item)) for item in data.items[both][:3])

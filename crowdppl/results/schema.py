@@ -290,6 +290,7 @@ ANNOTATIONS = parts(
 CODES = {name: numbers("S", "i", 0, of) for name, of in (("item", "N"), ("annotator", "A"), ("answer", "L"))}
 """Columns of the table of labels."""
 GOLD = numbers("N", "i", -1, "K")
+"""Known classes; of known numbers, NaN stands for none."""
 
 SITE = parts(
     SiteResult,
@@ -432,7 +433,11 @@ def require_posterior(values: Any, tables: Mapping[str, pd.DataFrame]) -> Sizes:
     for name, check in CODES.items():
         check(labels[name].to_numpy(), f"labels/{name}", sizes)
     if "gold" in items:
-        GOLD(items["gold"].to_numpy(), "items/gold", sizes)
+        gold = items["gold"].to_numpy()
+        if sizes["K"]:
+            GOLD(gold, "items/gold", sizes)
+        else:
+            numbers("N")(np.nan_to_num(gold) if gold.dtype.kind == "f" else gold, "items/gold", sizes)
     _require_members(values)
     return sizes
 

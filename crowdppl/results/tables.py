@@ -163,9 +163,7 @@ def truth(posterior: Fit, level: float = 0.95) -> pd.DataFrame:
     """
     check_level(level)
     if isinstance(numbers := posterior.result.truth, NumberTruth):
-        given = np.bincount(posterior.data.label_codes()[0], minlength=posterior.data.n_items)
-        found = pd.DataFrame(intervals.truths(numbers, level).columns(), index=posterior.data.items)
-        return found.rename(columns={"mean": "estimate"}).assign(labels=given)
+        return number_table(numbers, posterior.data, level)
     p, classes = posterior.result.probabilities, posterior.data.classes
     if posterior.data.kind == "nominal":
         found = labels(posterior)
@@ -182,6 +180,13 @@ def truth(posterior: Fit, level: float = 0.95) -> pd.DataFrame:
         interval = list(zip(low, high, strict=True))
         columns = {"estimate": median, "sd": choices.grade_sd(p), "interval": interval}
     return pd.DataFrame(columns, index=posterior.data.items)
+
+
+def number_table(numbers: NumberTruth, data: Annotations, level: float = 0.95) -> pd.DataFrame:
+    """Estimate, sd, low, high and labels of items whose truths are numbers."""
+    given = np.bincount(data.label_codes()[0], minlength=data.n_items)
+    found = pd.DataFrame(intervals.truths(numbers, level).columns(), index=data.items)
+    return found.rename(columns={"mean": "estimate"}).assign(labels=given)
 
 
 def informative_part(posterior: Fit, tables: np.ndarray | CoinTables) -> np.ndarray | CoinTables:

@@ -22,10 +22,11 @@ from crowdppl.errors import DataError, DoubtWarning, MethodError
 from crowdppl.inference.predict import update as fits
 from crowdppl.inference.predict.answers import item_marginal
 from crowdppl.inference.predict.predictive import refit
-from crowdppl.inference.result import Fit, require_classes, require_fit
+from crowdppl.inference.result import Fit, NumberTruth, require_classes, require_fit
 from crowdppl.networks.classifier import log_shares
 from crowdppl.networks.outputs import network_of, rows_to_classify
 from crowdppl.results.correction import averaged, corrected, members, members_after
+from crowdppl.results.tables import number_table
 
 OLDER = "weights, discounts, map and notes are of the fit before the update"
 
@@ -60,7 +61,6 @@ def update(posterior: Fit, new_labels: Annotations | pd.DataFrame, **options: An
         46     0.56  0.39  0.02  0.02
         47     0.10  0.10  0.70  0.10
     """
-    require_classes(posterior, "update")
     if posterior.inference != "vb":
         raise MethodError(f"update continues a fit by 'vb'; this one was made by {posterior.inference!r}")
     history, old = getattr(new_labels, "history", None), posterior.data.history
@@ -128,7 +128,7 @@ def _with_old_gold(old: Annotations, new: Annotations) -> Annotations:
 
 
 def predict(posterior: Fit, new_data: Annotations | pd.DataFrame) -> pd.DataFrame:
-    """Truth probabilities of new items from their labels; what the fit knows of annotators stays.
+    """Truths of new items from their labels; what the fit knows of annotators stays.
 
     Annotators and classes that the fit does not have count by the mean of the model's prior, given what the fit
     learned of it. Labels that an item had in the fit do not count; ``update`` keeps them. The probabilities of a
@@ -138,7 +138,7 @@ def predict(posterior: Fit, new_data: Annotations | pd.DataFrame) -> pd.DataFram
         new_data: annotations, or a table with one label a row.
 
     Returns:
-        DataFrame of the new items x classes.
+        Probabilities, DataFrame of the new items x classes. Where truths are numbers, the table of ``truth()``.
 
     Raises:
         MethodError: when the method does not take annotators or classes that are new.
@@ -159,9 +159,10 @@ def predict(posterior: Fit, new_data: Annotations | pd.DataFrame) -> pd.DataFram
         46     0.55  0.41  0.02  0.02
         47     0.10  0.10  0.70  0.10
     """
-    require_classes(posterior, "predict")
     new, correction = _aligned(posterior, new_data), posterior.correction
-    found = {name: fits.predict(fit, new) for name, fit in members(posterior).items()}
+    found: Any = {name: fits.predict(fit, new) for name, fit in members(posterior).items()}
+    if isinstance(numbers := found[posterior.method], NumberTruth):
+        return number_table(numbers, new)
     mixed = found[posterior.method] if correction is None else corrected(correction, found, new)
     return pd.DataFrame(mixed, index=new.items, columns=new.classes)
 

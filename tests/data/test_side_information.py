@@ -13,7 +13,7 @@ import torch
 import crowdppl
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.covariates import covariate_table, feature_table, history_table
-from crowdppl.data.gold import gold_codes
+from crowdppl.data.gold import known_truths
 from crowdppl.data.ids import Codebook, LabelSet
 from crowdppl.errors import DataError
 
@@ -36,7 +36,7 @@ GRADES = LabelSet(Codebook("answer", pd.Index([0, 1])), 2)
     ],
 )
 def test_gold_by_id(gold: Any, alphabet: LabelSet) -> None:
-    codes = gold_codes(gold, ITEMS, alphabet)
+    codes = known_truths(gold, ITEMS, alphabet)
     assert (codes.tolist(), codes.dtype) == ([0, -1, 1], np.int16)
 
 
@@ -54,7 +54,7 @@ def test_gold_by_id(gold: Any, alphabet: LabelSet) -> None:
 )
 def test_gold_that_is_refused(gold: Any, named: str) -> None:
     with pytest.raises(DataError, match=named):
-        gold_codes(gold, ITEMS, CLASSES)
+        known_truths(gold, ITEMS, CLASSES)
 
 
 def test_features_in_codebook_order() -> None:

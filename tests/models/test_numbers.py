@@ -248,18 +248,100 @@ def test_what_is_for_classes_is_refused_by_name() -> None:
         45,
         5,
     )
+    with pytest.raises(MethodError, match="calibrate.*numbers"):
+        crowdppl.fit("gaussian_annotators", numbers(), calibrate=True)
+    with pytest.raises(DataError, match="history.*numbers"):
+        Annotations.from_frame(numbers().frame(), kind="real", history={"ann": np.eye(2)})
     with pytest.raises(MethodError, match="shared"):
         replace(gaussian(), shared=1.5) and crowdppl.fit(gaussian(shared=1.5), numbers())
 
 
 def test_what_has_no_meaning_yet_is_refused_by_name() -> None:
     posterior = crowdppl.fit(gaussian(), numbers(), inference="vb", seed=0)
-    asked: list[Any] = [posterior.draw_labels, lambda: posterior.predict(numbers()), posterior.plot_annotators]
+    asked: list[Any] = [posterior.draw_labels, posterior.plot_annotators]
     for ask in (*asked, lambda: crowdppl.predictive_check(posterior), lambda: posterior.suggest_labels(1)):
         with pytest.raises(MethodError, match="number"):
             ask()
     table = posterior.to_arrow()
     assert table.column_names == ["item", "estimate", "sd", "low", "high", "labels"] and table.num_rows == 3
+
+
+def known(part: str) -> tuple[pd.DataFrame, dict[str, float]]:
+    """Labels of 20 items of a name by 3 annotators, and the items' numbers."""
+    rng = np.random.default_rng(len(part))
+    truth = {f"{part} {i}": float(x) for i, x in enumerate(rng.normal(5, 2, 20))}
+    rows = [(i, a, x + 0.3 * a + 0.5 * rng.normal()) for i, x in truth.items() for a in range(3)]
+    return pd.DataFrame(rows, columns=["item", "annotator", "label"]), truth
+
+
+def of_known(*parts: str, **settings: Any) -> Any:
+    tables, truths = zip(*map(known, parts), strict=True)
+    gold = {item: x for truth in truths for item, x in truth.items()}
+    data = Annotations.from_frame(pd.concat(tables), kind="real", gold=gold)
+    return crowdppl.fit(gaussian(**settings), data, inference="vb", seed=0, tolerance=1e-13)
+
+
+def test_of_known_numbers_the_posterior_is_that_of_a_regression(tmp_path: Path) -> None:
+    """Errors are then seen: bias and precision have their conjugate posterior, and truths are what is known."""
+    found, (rows, truth) = of_known("old"), known("old")
+    np.testing.assert_allclose(found.truth()["estimate"], pd.Series(truth)[found.data.items])
+    assert (found.truth()["sd"] == 0).all()
+    error = (rows["label"] - rows["item"].map(truth)).groupby(rows["annotator"])
+    n, total, square = error.size(), error.sum(), error.apply(lambda x: (x**2).sum())
+    rate = 0.5 + (square - total**2 / (n + 1)) / 2  # strength 2 and scale 1: Gamma(2, .5)
+    table = found.annotators()
+    np.testing.assert_allclose(table["bias"], total / (n + 1), rtol=1e-6)
+    np.testing.assert_allclose(table["precision"], (2 + n / 2) / rate, rtol=1e-6)
+    found.save(tmp_path / "known")
+    again = crowdppl.load(tmp_path / "known").data.gold
+    assert again is not None and again.to_dict() == truth
+    with pytest.warns(crowdppl.errors.GoldLeakWarning):
+        crowdppl.evaluate(found, truth)
+    with pytest.raises(DataError, match="'much'"):
+        found.data.with_gold({"old 1": "much"})
+
+
+@pytest.mark.parametrize("engine", ["em", "vb", "gibbs"])
+def test_known_numbers_tell_of_the_others(engine: str) -> None:
+    """Labels cannot tell a bias that annotators share; some known truths do."""
+    rows, truth = known("old")
+    some: Any = dict(list(truth.items())[:10])
+    rest = {item: x for item, x in truth.items() if item not in some}
+    short = {"chains": 2, "draws": 60, "warmup": 30} if engine == "gibbs" else {}
+    data = Annotations.from_frame(rows.assign(label=rows["label"] + 3), kind="real")
+    blind, told = (
+        crowdppl.fit("gaussian_annotators", data, inference=engine, gold=gold, seed=0, **short)
+        for gold in (None, some)
+    )
+    assert crowdppl.evaluate(told, rest).mae < 0.5 < 2.5 < crowdppl.evaluate(blind, rest).mae
+
+
+def test_an_update_is_the_fit_of_all_labels_where_truths_are_known() -> None:
+    whole, (rows, truth) = of_known("old", "newer"), known("newer")
+    new = Annotations.from_frame(rows, kind="real", gold=truth)
+    updated = of_known("old").update(new, tolerance=1e-13)
+    for name in ("error", "level"):
+        np.testing.assert_allclose(
+            updated.result.sites[name].parameter, whole.result.sites[name].parameter, rtol=1e-6
+        )
+    assert (updated.annotators()["labels"] == 40).all()
+    with pytest.raises(MethodError, match="comes again"):
+        updated.update(rows)
+
+
+@pytest.mark.parametrize("engine", ["em", "vb", "gibbs"])
+def test_new_items_are_predicted_as_those_of_the_fit(engine: str) -> None:
+    short = {"chains": 2, "draws": 50, "warmup": 30} if engine == "gibbs" else {}
+    found = crowdppl.fit(gaussian(), numbers(), inference=engine, seed=0, **short)
+    rows = numbers().frame()
+    new = pd.concat([rows, pd.DataFrame({"item": ["w"], "annotator": ["cy"], "label": [9.0]})])
+    table = found.predict(new)
+    assert table.columns.tolist() == found.truth().columns.tolist()
+    np.testing.assert_allclose(table.loc[list("xyz")], found.truth(), rtol=0.1 if engine == "gibbs" else 1e-9)
+    level = found.result.sites["level"].mean  # a newcomer has the prior's precision, 4, and no bias
+    assert table["estimate"]["w"] == pytest.approx(
+        (level[1] * (1.5 + level[0]) + 4 * 9) / (level[1] + 4), rel=0.1 if engine == "gibbs" else 1e-6
+    )
 
 
 def test_the_zoo_says_which_kind_a_method_takes() -> None:

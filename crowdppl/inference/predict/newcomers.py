@@ -77,9 +77,14 @@ def _growth(old: Annotations, new: Annotations) -> dict[str, tuple[int, int]]:
 
 
 def at_prior_mean(problem: Problem, old: Sites, new: Sites, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Values of sites in which all that ``old`` ones do not have is at its mean, over which labels average it."""
+    """Values of sites in which all that ``old`` ones do not have is at its mean, over which labels average it.
+
+    Expected statistics of a site that a model takes as such stay: those of a mean lack its spread.
+    """
     out = dict(values)
     for name, x in values.items():
+        if (family := old[name].conjugate) is not None and family.handed:
+            continue
         if old[name].mean.shape != new[name].mean.shape:
             mean = problem.sites[name].leaf(torch.from_numpy(new[name].mean).to(x))
             front = _front(problem.sites[name].leaf(torch.from_numpy(old[name].mean)).shape)

@@ -12,7 +12,7 @@ from pyro import poutine
 from torch import Tensor
 
 from crowdppl.data.annotations import Annotations
-from crowdppl.data.blocks import Block, row_codes
+from crowdppl.data.blocks import Block, gold_tensor, row_codes
 from crowdppl.data.covariates import CovariateColumns
 from crowdppl.data.ragged import RaggedIndex
 from crowdppl.errors import MethodError
@@ -236,8 +236,8 @@ def item_values(problem: Problem, data: Annotations, item: np.ndarray, *, known_
     position, blocks = positions(data, item), problem.blocks
     known: dict[str, Any] = {}
     if known_truths:
-        if data.gold_codes is not None:
-            known["gold"] = torch.from_numpy(data.gold_codes[item].astype(np.int64))
+        if data.known is not None:
+            known["gold"] = gold_tensor(data.known[item])
         evidence = [block.evidence for block in blocks if block.evidence is not None]
         known["evidence"] = torch.cat(evidence)[position] if evidence else None
     seen = [block.seen for block in blocks if block.seen is not None]

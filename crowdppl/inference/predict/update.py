@@ -28,11 +28,19 @@ from crowdppl.inference.options import SESSION, FitOptions, Options, options_fro
 from crowdppl.inference.predict.newcomers import at_prior_mean, with_newcomers
 from crowdppl.inference.predict.priors import PosteriorAsPrior
 from crowdppl.inference.problem import Problem, build_problem, without_validation
-from crowdppl.inference.result import Fit, Record, SiteResult, Sites, UpdateState
+from crowdppl.inference.result import (
+    ClassProbabilities,
+    Fit,
+    NumberTruth,
+    Record,
+    SiteResult,
+    Sites,
+    UpdateState,
+)
 from crowdppl.inference.sequential import draw_in_order
 from crowdppl.inference.starts import typical_values
 from crowdppl.inference.state import State
-from crowdppl.inference.tables import truth_at, truth_over
+from crowdppl.inference.tables import as_draws, by_code, number_truth, truth_at, truth_over
 from crowdppl.inference.vb.coordinate_ascent import VB
 from crowdppl.inference.vb.fit import quadrature_draws
 from crowdppl.primitives.labels import Labels
@@ -106,9 +114,10 @@ def _update_state(posterior: Fit, data: Annotations, options: Options) -> Update
     shared = {n: s for n, s in posterior.result.sites.items() if "item" not in s.dims}
     for site in shared.values():
         site.weight()  # computed now: what is still to be computed would keep all earlier data
+    truth = posterior.result.truth
     own = Record(
         old.items,
-        posterior.result.probabilities,
+        truth.probabilities if isinstance(truth, ClassProbabilities) else np.zeros((old.n_items, 0)),
         np.asarray(old.votes().sum(1)) + (0 if memory is None else memory.votes),
         {n: s for n, s in shared.items() if "annotator" not in s.dims},
     )
@@ -118,9 +127,10 @@ def _update_state(posterior: Fit, data: Annotations, options: Options) -> Update
         code = Codebook("item", record.items).codes(data.items)
         again = np.flatnonzero(code >= 0)
         if len(again) and (more or record.closed):
+            why = "and classes are new since then, of which its labels were not asked"
             raise MethodError(
-                f"item {native(data.items[again[0]])!r} of an earlier fit comes again, and classes are new since "
-                "then, of which its labels were not asked; fit anew to all labels"
+                f"item {native(data.items[again[0]])!r} of an earlier fit comes again, "
+                f"{why if data.n_classes else 'whose number would count twice'}; fit anew to all labels"
             )
         if len(again):
             shares, sites = record.probabilities[code[again]], {**shared, **record.sites}
@@ -207,8 +217,10 @@ class _ReturningItems:
         return out
 
 
-def predict(posterior: Fit, data: Annotations) -> np.ndarray:
-    """Truth probabilities (N, K) of the items of ``data``, in its codebook order; shared sites stay fixed.
+def predict(posterior: Fit, data: Annotations) -> np.ndarray | NumberTruth:
+    """Truths of the items of ``data``, in its codebook order; shared sites stay fixed.
+
+    Probabilities (N, K) of classes; numbers each with a posterior of its own.
 
     Sites of single items (a difficulty) are fitted to the new items. Annotators and classes that the fit does not
     have are at the mean of their prior.
@@ -226,19 +238,28 @@ def predict(posterior: Fit, data: Annotations) -> np.ndarray:
         # Draws of prior parameters would only add noise: given the sites below them, labels do not depend on them.
         independent = all(stored[n].independent for n in shared if problem.sites[n].kind != "hyper")
         if len(shared) < len(problem.sites):
-            out = _with_local_sites(problem, posterior, known(center_of(problem, stored, shared)))
+            values, chains = _with_local_sites(problem, posterior, known(center_of(problem, stored, shared)))
         elif independent:
-            out = truth_at(problem, known(center_of(problem, stored, shared)), None)
+            values, chains = known(center_of(problem, stored, shared)), None
         else:
-            stream = options.generator(9)
-            out = truth_over(problem, known(draws_of(problem, stored, data.order, PREDICTIVE_DRAWS, stream))).mean
-    result = np.empty_like(out)
-    result[data.order] = out
-    return result
+            drawn = known(draws_of(problem, stored, data.order, PREDICTIVE_DRAWS, options.generator(9)))
+            return _truth_over(problem, drawn, data.order)
+        if problem.truth is None:
+            return number_truth(problem, as_draws(values, chains), data.order)
+        return by_code(truth_at(problem, values, chains), data.order)
 
 
-def _with_local_sites(problem: Problem, posterior: Fit, fixed: dict[str, Tensor]) -> np.ndarray:
-    """Truth probabilities by position, after sites of single items were fitted and all others kept fixed."""
+def _truth_over(problem: Problem, draws: dict[str, Tensor], order: np.ndarray) -> np.ndarray | NumberTruth:
+    """Truths over draws of the parameters, in codebook order."""
+    if problem.truth is None:
+        return number_truth(problem, draws, order)
+    return by_code(truth_over(problem, draws).mean, order)
+
+
+def _with_local_sites(
+    problem: Problem, posterior: Fit, fixed: dict[str, Tensor]
+) -> tuple[dict[str, Tensor], int | None]:
+    """Values of all sites, and their chains, after sites of single items were fitted and all others kept fixed."""
     options = problem.options
     local = {n: s for n, s in problem.sites.items() if s.local}
     typical = problem.typical(options.generator(2, 0))
@@ -260,7 +281,7 @@ def _with_local_sites(problem: Problem, posterior: Fit, fixed: dict[str, Tensor]
             ConvergenceWarning,
         )
     found = VB.at(problem, state)
-    return truth_at(problem, found.values(), found.full_pass.density.chains)
+    return found.values(), found.full_pass.density.chains
 
 
 def draw_labels(posterior: Fit, n: int, seed: int, kind: str) -> np.ndarray:
