@@ -14,6 +14,7 @@ from .agreement.breakdown import agreement_items as agreement_items
 from .agreement.clusters import find_groups as find_groups
 from .agreement.coefficients import agreement_pairs as agreement_pairs
 from .agreement.coefficients import agreement_table as agreement_table
+from .agreement.intraclass import intraclass_correlations as intraclass_correlations
 from .criticism.checks import Check as Check
 from .criticism.checks import predictive_check as predictive_check
 from .criticism.doubts import Doubt as Doubt
