@@ -20,7 +20,7 @@ from crowdppl.core.validation import (
     switch,
     whole_number,
 )
-from crowdppl.errors import CrowdpplError, MethodError
+from crowdppl.errors import MethodError
 
 WHOLE = [int, np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64]
 REAL = [float, np.float16, np.float32, np.float64, np.longdouble]
@@ -45,11 +45,6 @@ def test_what_is_no_finite_number_is_none(value: Any) -> None:
         number_within("x", value, "a number above 0", lambda x: x > 0, "say 1")
 
 
-def crowd_of(kind: Any, **more: Any) -> crowdppl.SimulatedCrowd:
-    features = np.random.default_rng(0).normal(size=(60, 2))
-    return crowdppl.simulate_annotators(np.arange(60) % 2, [kind, "hammer"], features=features, seed=0, **more)
-
-
 @pytest.mark.parametrize(
     ("check", "named"),
     [
@@ -64,34 +59,6 @@ def crowd_of(kind: Any, **more: Any) -> crowdppl.SimulatedCrowd:
 def test_the_argument_the_value_and_the_remedy_are_said(check: Callable[[], Any], named: str) -> None:
     with pytest.raises(MethodError, match=named):
         check()
-
-
-WHOLES: dict[str, Callable[[Any], Any]] = {
-    "labels_per_item": lambda x: crowd_of("hammer", labels_per_item=x),
-    "copiers": lambda x: crowd_of(crowdppl.simulation.annotator_kind("copying_group", copiers=x)),
-    "kinds": lambda x: crowdppl.simulate_annotators([0, 1] * 20, {"hammer": x, "spammer": 1}),
-    "n_annotators": lambda x: crowdppl.simulation.draw_kinds({"hammer": 1.0}, x),
-    "n_items": lambda x: crowdppl.random_design(x, 3, 2, classes=2),
-    "classes": lambda x: crowdppl.random_design(3, 3, 2, classes=x),
-}
-SHARES: dict[str, Callable[[Any], Any]] = {
-    "density": lambda x: crowd_of("hammer", density={"hammer": x}),
-    "p": lambda x: crowd_of(crowdppl.simulation.annotator_kind("hammer", p=x)),
-    "shares": lambda x: crowdppl.simulation.draw_kinds({"hammer": x, "spammer": x}, 3),
-    "alpha": lambda x: crowdppl.find_groups(crowd_of("hammer").data, alpha=x),
-    "level": lambda x: crowdppl.agreement_table(crowd_of("hammer").data, bootstrap=9, level=x),
-    "setting": lambda x: crowdppl.method("one_coin", right=x),
-}
-
-
-@pytest.mark.parametrize("place", [*WHOLES, *SHARES])
-def test_numbers_of_numpy_are_taken_and_what_is_none_is_refused(place: str) -> None:
-    call = {**WHOLES, **SHARES}[place]
-    for good in (np.uint8(2), np.int64(2)) if place in WHOLES else (np.float16(0.5), np.float32(0.5)):
-        call(good)
-    for wrong in (2.0, -1, "2", [[2]]) if place in WHOLES else (True, "0.5", None, float("nan"), -0.5):
-        with pytest.raises(CrowdpplError):
-            call(wrong)
 
 
 SEEDED: dict[str, Callable[[Any], Any]] = {

@@ -57,13 +57,6 @@ def test_large_data_are_searched_for_copiers_on_demand(monkeypatch: pytest.Monke
         assert [doubt.kind for doubt in dependence(posterior, thorough=True)] == ["copying"]
 
 
-@pytest.mark.slow
-def test_a_fit_by_vb_warns_of_copiers_where_each_of_500_items_has_20_labels() -> None:
-    data = simulated(0, 500, 20, 20, 2, copy=2)
-    with pytest.warns(crowdppl.errors.DoubtWarning, match="annotators 0, 1 agree in"):
-        fit("bayesian_dawid_skene", data, inference="vb")
-
-
 def test_items_that_are_hard_for_all_are_no_collusion() -> None:
     """Three annotators guess where an item is hard, so that all pairs agree more on easy ones than is expected."""
     rng = np.random.default_rng(0)
@@ -105,19 +98,6 @@ def test_which_stories_are_asked() -> None:
     assert all(shares_more(crowdppl.method(name)) for name in asked)
     assert not any(shares_more(crowdppl.method(name)) for name in others)
     assert shares_more(object())
-
-
-@pytest.mark.parametrize("declined", [0.0, 0.3])
-def test_a_model_of_independent_labels_expects_what_its_tables_say(declined: float) -> None:
-    posterior = fit("one_coin", declining(crowd(n_items=25), declined), inference="em", seed=0)
-    design = Design.of(posterior.data, named=True)
-    assert (design.answer < 3).all() and (len(design.answer) < posterior.data.n_labels) == (declined > 0)
-    ((one, other, _),) = design.meetings()
-    # by points, and with even shares mixed into each row or into both at once
-    np.testing.assert_allclose(
-        expected_by_model(posterior, design)(one, other), independent(posterior, design)(one, other), atol=2 * EVEN
-    )
-    assert np.shape(expected_by_model(posterior, design)(one[:0], other[:0])) == (2, 3, 0)
 
 
 @pytest.mark.parametrize("informative", [True, False])
@@ -169,14 +149,6 @@ def test_after_an_update_earlier_labels_tell_of_an_item_too() -> None:
         start = new.result.prevalence * np.exp(new.memory.evidence[new.data.order[design.item[a]]])
         pair = np.einsum("k,kx,kx->x", start / start.sum(), *table[design.annotator[[a, b]]])
         np.testing.assert_allclose(found, pair, atol=1e-9)
-
-
-def declining(data: Annotations, share: float) -> Annotations:
-    """The same labels and two known truths; some annotators decline, at random."""
-    rows = data.frame().astype({"label": object})
-    rows.loc[np.random.default_rng(0).random(len(rows)) < share, "label"] = "?"
-    named = {"items": data.items, "annotators": data.annotators, "classes": data.classes}
-    return Annotations.from_frame(rows, abstentions=["?"], gold={3: 1, 7: 0}, **named)
 
 
 def test_what_is_too_hard_for_all_is_no_collusion() -> None:

@@ -12,7 +12,6 @@ import pytest
 import crowdppl
 from crowdppl.criticism import doubts as module
 from crowdppl.criticism.doubts import Doubt, _prevalence, doubts, misfit, worse_than_votes
-from crowdppl.errors import DataError
 from crowdppl.fitting import fit
 from crowdppl.results.correction import Correction
 from tests.class_result import changed
@@ -275,19 +274,6 @@ def test_labels_drawn_from_the_fit_are_unlike_those_given() -> None:
 
 def test_methods_that_fit_predict_no_worse_than_votes() -> None:
     assert kinds(fit("one_coin", simulated(1, 150, 12, 6, 3), inference="em"), thorough=True) == []
-
-
-def test_gibbs_is_short_where_labels_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[dict[str, Any]] = []
-
-    def spy(model: Any) -> None:
-        asked.append({name: model.options[name] for name in ("warmup", "draws", "chains")})
-        raise DataError("nothing to leave out")
-
-    monkeypatch.setattr(module, "heldout_score", spy)
-    how: dict[str, Any] = {"warmup": 20, "draws": 120, "chains": 2}
-    assert not list(worse_than_votes(fit("one_coin", simulated(1, 20, 6, 3, 2), inference="gibbs", **how)))
-    assert asked == [{"warmup": 20, "draws": 100, "chains": 2}]
 
 
 def test_items_of_a_class_that_nobody_named_are_doubted() -> None:

@@ -142,25 +142,6 @@ def test_agreement_against_a_loop() -> None:
     np.testing.assert_allclose(found, [np.mean(equal), np.mean(expected), chance, error], rtol=1e-9)
 
 
-def test_vb_makes_too_much_of_few_labels_and_a_sampler_does_not() -> None:
-    crowd = drawn(0)
-    by_vb = fit("bayesian_dawid_skene", crowd.data, inference="vb", seed=0)
-    assert worse(by_vb, crowd) > 0.1
-    assert 'Fit it with inference="gibbs"' in thin_text(by_vb)
-    sampled = fit("bayesian_dawid_skene", crowd.data, **SAMPLER)
-    assert worse(sampled, crowd) < 0
-    assert doubts(sampled) == ()
-
-
-def test_draws_that_rest_on_a_prior_of_better_annotators_are_doubted() -> None:
-    """Annotators are right in 40 % of their labels, and the prior says 62 %."""
-    crowd = drawn(0, prior_strength=20.0, prior_accuracy=0.4)
-    posterior = fit("bayesian_dawid_skene", crowd.data, **SAMPLER)
-    assert worse(posterior, crowd) > 0.1
-    text = thin_text(posterior)
-    assert "too much of the annotators, who agree in 3" in text and "gibbs" not in text
-
-
 def test_draws_that_rest_on_a_flat_prior_are_doubted() -> None:
     crowd = drawn(0)
     flat = crowdppl.method("bayesian_dawid_skene", prior_strength=4.0, prior_accuracy=0.25)

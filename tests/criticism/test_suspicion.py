@@ -10,7 +10,7 @@ from scipy.stats import binom, norm
 import crowdppl
 from crowdppl import simulate_annotators
 from crowdppl.criticism import collusion, spammers
-from crowdppl.criticism.collusion import ExcessAgreement, excess_agreement
+from crowdppl.criticism.collusion import excess_agreement
 from crowdppl.criticism.spammers import covariance_spammers, suspicious_annotators
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import DataError, MethodError
@@ -169,13 +169,6 @@ def test_honest_crowds_are_flagged_in_a_share_of_the_level_at_most() -> None:
         assert np.sum(np.array(least) <= level) <= binom.ppf(0.999, len(crowds), level)
 
 
-def test_hard_items_are_not_taken_for_copying() -> None:
-    posterior = fitted(simulated(3, hard=0.3, n_items=600, each=10))
-    assert not suspicious_annotators(posterior)["copying"].any()
-    excess = excess_agreement(posterior)
-    assert np.abs(collusion.empirical_null(excess.z)).max() >= 1
-
-
 @pytest.mark.parametrize("kind", ["random", "wrong", "leader"])
 def test_colluders_are_ranked_first(kind: str) -> None:
     table = suspicious_annotators(fitted(simulated(0, kind=kind, some=8, n_items=3000, n_annotators=40, each=10)))
@@ -189,14 +182,6 @@ def test_of_honest_annotators_none_colludes() -> None:
     honest = suspicious_annotators(fitted(simulated(0, n_items=1500, n_annotators=30, each=10)))
     assert (honest["collusion"] == 0).all()
     assert honest["group"].isna().all()
-
-
-def test_two_groups_are_two() -> None:
-    pairs = np.array([(0, 1), (1, 2), (3, 4), (4, 6), (5, 7)]).T
-    n = np.full(5, 100)
-    excess = ExcessAgreement(pairs[0], pairs[1], n, n, n * 0.5, n * 0.25, n * 0.0, n * 0.0, np.zeros(8))
-    found = collusion.groups(excess, np.array([True] * 5), 8)
-    assert found.tolist() == [0, 0, 0, 1, 1, -1, 1, -1]
 
 
 def test_spammers_are_found_by_both_ways() -> None:

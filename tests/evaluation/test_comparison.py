@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.optimize import minimize
 
 from crowdppl.errors import MethodError
 from crowdppl.evaluation.compare import compare
@@ -48,20 +47,6 @@ def test_methods_left_to_auto_share_its_seconds(monkeypatch: pytest.MonkeyPatch)
     assert some.to_dict() == {"one_coin": "gibbs", "bayesian_dawid_skene": "vb"}
 
 
-def test_stacking_weights_are_the_best_mixture() -> None:
-    rng = np.random.default_rng(0)
-    p = rng.dirichlet([1, 1, 1, 1], size=(200, 3))[:, :, 0] * [0.8, 1.0, 1.2]
-    weights = stacking_weights(np.log(p))
-
-    def loss(x: np.ndarray) -> float:
-        w = np.exp(x) / np.exp(x).sum()
-        return float(-np.log(p @ w).mean())
-
-    best = minimize(loss, np.zeros(3), method="Nelder-Mead", options={"xatol": 1e-8, "fatol": 1e-12})
-    assert weights.sum() == pytest.approx(1)
-    assert -np.log(p @ weights).mean() <= best.fun + 1e-7
-
-
 @pytest.mark.parametrize("apart", [0.001, 1.0, 30.0])
 def test_no_weight_can_be_moved_to_advantage(apart: float) -> None:
     """At the maximum of a concave function on the simplex, no slope is above the mean of slopes, which is 1."""
@@ -77,15 +62,6 @@ def test_equal_and_impossible_predictions_can_be_weighed() -> None:
     np.testing.assert_allclose(stacking_weights(np.array([[-1e5, 0.0], [0.0, -1e5]])), 0.5)
     np.testing.assert_allclose(stacking_weights(np.array([[-1e5, -2.0], [-3.0, -1.0]])), [0, 1], atol=1e-9)
     np.testing.assert_array_equal(stacking_weights(np.array([[-1.0], [-2.0]])), [1.0])
-
-
-def test_weights_of_a_known_mixture_come_back_and_hopeless_predictions_get_none() -> None:
-    rng = np.random.default_rng(0)
-    sides = np.array([[0.7, 0.2, 0.1], [0.1, 0.2, 0.7]])
-    side = sides[(rng.random(20_000) < 0.3).astype(int)]
-    seen = np.array([rng.choice(3, p=row) for row in side])
-    logs = np.log(np.stack([sides[0][seen], sides[1][seen], np.full(len(seen), 1e-5)], 1))
-    np.testing.assert_allclose(stacking_weights(logs), [0.7, 0.3, 0.0], atol=0.02)
 
 
 @pytest.mark.parametrize(

@@ -21,40 +21,8 @@ from crowdppl.evaluation.heldout import heldout_score
 from crowdppl.fitting import fit
 from crowdppl.inference.predict.held_out import left_out
 from crowdppl.inference.predict.predictive import refit
-from crowdppl.posterior import Posterior
 from crowdppl.primitives import Block, Card, annotate, logsumexp, plates, prevalence, truth
-from crowdppl.results.leave_one_out import standard_error
 from tests.crowd import annotations, crowd
-
-
-def by_hand(posterior: Posterior, full: Annotations, out: np.ndarray) -> tuple[list[float], list[float]]:
-    """log p of each label left out, and of each item's together, at the point that em found."""
-    prevalence = posterior.result.sites["prevalence"].mean
-    table = posterior.result.table
-    rows = full.frame()
-    code = {c: n for n, c in enumerate(full.classes)}
-    alone, together = [], []
-    for item in rows["item"][out].unique():
-        mine = rows[rows["item"] == item]
-        truth = prevalence.copy()
-        for _, row in mine[~out[mine.index]].iterrows():
-            truth = truth * table[row["annotator"], :, code[row["label"]]]
-        truth = truth / truth.sum()
-        terms = [table[r["annotator"], :, code[r["label"]]] for _, r in mine[out[mine.index]].iterrows()]
-        alone += [float(np.log(truth @ x)) for x in terms]
-        together.append(float(np.log(truth @ np.prod(terms, 0))))
-    return alone, together
-
-
-def test_a_point_predicts_by_bayes_rule() -> None:
-    data = crowd(n_items=40, labels_each=5)
-    out = label_folds(data, 2, 3) == 0
-    part = crowdppl.fit("bayesian_dawid_skene", keep(data, ~out), inference="em", settings={"prior_strength": 9.0})
-    labels, items, together = left_out(part, data, out)
-    alone, joint = by_hand(part, data, out)
-    np.testing.assert_allclose(labels, alone, rtol=1e-9)
-    np.testing.assert_allclose(together, joint, rtol=1e-9)
-    assert items.tolist() == sorted(set(data.frame()["item"][out]))
 
 
 @pytest.mark.parametrize(
@@ -99,21 +67,6 @@ def test_tempered_labels_are_predicted_as_tables_say() -> None:
         heldout_score("bayes_dgc", data, settings=settings, folds=2, **short)
 
 
-@pytest.mark.slow
-def test_the_model_that_made_the_labels_predicts_them_best() -> None:
-    rng = np.random.default_rng(5)
-    rows = rng.dirichlet([1, 1, 1], size=(8, 3)) * 0.6 + 0.4 * np.eye(3)[None, [1, 2, 0]]
-    truth = rng.integers(3, size=600)
-    labels = [
-        (i, a, int(rng.choice(3, p=rows[a, truth[i]])))
-        for i in range(600)
-        for a in rng.choice(8, 4, replace=False).tolist()
-    ]
-    data = annotations(labels, 3)
-    coin = compare(["bayesian_dawid_skene", "one_coin"], data, inference="vb").table.loc["one_coin"]
-    assert coin["difference"] < -4 * coin["difference_se"]
-
-
 def test_refits_that_start_from_the_whole_fit_end_where_others_end() -> None:
     data = crowd(n_items=100, labels_each=5)
     tight: dict[str, Any] = {"inference": "em", "tolerance": 1e-13, "max_iterations": 3000}
@@ -134,25 +87,6 @@ def test_what_the_score_holds_and_how_it_is_summed() -> None:
     again = heldout_score(crowdppl.fit("one_coin", data, inference="em"), folds=3)
     np.testing.assert_array_equal(again.labels["log_p"], score.labels["log_p"])
     assert "one_coin by em" in repr(score)
-
-
-def test_a_whole_item_is_predicted_from_the_prevalence_alone() -> None:
-    data = crowd(n_items=40)
-    score = heldout_score("one_coin", data, inference="em", whole_items=True, folds=4)
-    assert score.labels["log_p"].isna().all() and score.left_in == 0 and len(score.items) == 40
-    out = item_folds(data, 4, 0) == 1
-    part = crowdppl.fit("bayesian_dawid_skene", keep(data, ~out), inference="em", settings={"prior_strength": 9.0})
-    _, _, together = left_out(part, data, out, alone=False)
-    np.testing.assert_allclose(together, by_hand(part, data, out)[1], rtol=1e-9)
-
-
-def test_standard_errors_count_an_item_once() -> None:
-    values = np.random.default_rng(0).normal(size=500)
-    each = standard_error(values, np.arange(500))
-    assert each == pytest.approx(values.std(ddof=1) / 500**0.5)
-    same = standard_error(np.repeat(values, 4), np.repeat(np.arange(500), 4))
-    assert same == pytest.approx(each)
-    assert np.isnan(standard_error(values, np.zeros(500, int)))
 
 
 def one_coin_by_hand(

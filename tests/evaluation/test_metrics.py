@@ -22,12 +22,9 @@ from crowdppl.evaluation.metrics import (
     reliability_bins,
     resampled_scores,
 )
-from crowdppl.fitting import fit
 from crowdppl.inference.result import OnDemand, TableDraws
 from crowdppl.posterior import Posterior
 from crowdppl.primitives.model import Card
-from crowdppl.registry import method
-from crowdppl.simulation.from_model import random_design, simulate
 from tests.class_result import class_result
 
 SCORES = ["accuracy", "log_score", "brier", "ece", "balanced_accuracy", "macro_f1", "mcc", "error_auroc", "aurc"]
@@ -269,23 +266,6 @@ def test_without_draws_annotators_have_ranks_alone() -> None:
     assert table.loc["annotator_spearman", "low"] == -1
     assert table.loc["annotator_coverage"].isna().all()
     assert evaluate(pd.DataFrame({"no": [0.2], "yes": [0.8]}), {0: "yes"}).annotators is None
-
-
-@pytest.mark.slow
-def test_annotators_of_simulated_labels() -> None:
-    """Coverage is about its level where labels come from the fitted model, and falls for labels that copy."""
-    drawn = simulate(method("bayesian_dawid_skene"), random_design(300, 20, 5, 3, seed=1), seed=1)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", CrowdpplWarning)
-        found = evaluate(fit("bayesian_dawid_skene", drawn.data, inference="vb"), drawn.truth.iloc[::3])
-        rows = drawn.data.frame()
-        # Everyone gives the first label of the item: sure annotators, all wrong at once.
-        copied = rows.assign(label=rows.groupby("item")["label"].transform("first"))
-        copies = fit("bayesian_dawid_skene", Annotations.from_frame(copied), inference="vb")
-        other = evaluate(copies, drawn.truth.iloc[::3])
-    assert found.annotator_spearman > 0.8
-    assert found.annotator_coverage > 0.85
-    assert other.annotator_coverage < 0.3
 
 
 def test_vote_shares_on_real_data(real_data: Path) -> None:

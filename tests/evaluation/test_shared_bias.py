@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from itertools import combinations
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -76,14 +75,6 @@ def test_evidence_is_divided_and_the_most_probable_class_stays(posterior: Poster
     odds = np.log(p[:, 0] / p[:, 1]) * correction.temperature
     np.testing.assert_allclose(odds, np.log(before[:, 0] / before[:, 1]), rtol=1e-6)
     np.testing.assert_array_equal(p.argmax(1), before.argmax(1))
-
-
-def test_it_is_kept_on_disk_and_for_new_items(posterior: Posterior, tmp_path: Path) -> None:
-    posterior.save(tmp_path)
-    again = crowdppl.load(tmp_path)
-    assert posterior.correction is not None and again.correction is not None
-    assert again.correction.temperature == posterior.correction.temperature
-    np.testing.assert_array_equal(again.predict(posterior.data), posterior.predict(posterior.data))
 
 
 def test_the_doubt_says_once_how_much_is_assumed_until_truths_are_known(posterior: Posterior) -> None:

@@ -302,19 +302,6 @@ def test_single_precision_agrees_with_double(engine: str, data: Annotations) -> 
     assert one.diagnostics()["objective"] == pytest.approx(two.diagnostics()["objective"], rel=1e-5)
 
 
-def test_a_model_of_ones_own_needs_no_name(data: Annotations) -> None:
-    class Crowd:
-        def model(self, given: Any) -> None:
-            same = torch.full((given.n_classes, given.n_classes), 0.1).fill_diagonal_(0.8)
-            table = same.log().expand(given.n_annotators, -1, -1)
-            with plates.items(given):
-                annotate(given, table, truth(given, torch.zeros(given.n_classes)))
-
-    p = fit(Crowd(), data, inference="em").result.probabilities
-    weight = 8.0 ** data.votes()
-    np.testing.assert_allclose(p, weight / weight.sum(1, keepdims=True), atol=1e-9)
-
-
 def test_the_users_settings_are_left_alone(data: Annotations) -> None:
     import pyro
 

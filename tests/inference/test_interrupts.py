@@ -112,27 +112,6 @@ def test_of_several_starts_those_that_are_there_count(data: Annotations) -> None
     np.testing.assert_array_equal(found.probabilities(), first.probabilities())
 
 
-def test_of_several_fits_it_is_meant_for_all(data: Annotations) -> None:
-    calls: list[int] = []
-
-    def stop(t: int, _: float) -> None:
-        calls.append(t)
-        if len(calls) == 3:
-            ctrl_c()
-
-    found = crowdppl.fit("auto", data, max_iterations=10, callback=stop)
-    assert found.diagnostics()["interrupted"] is True and len(calls) == 3
-    assert "auto" in found.diagnostics()["warnings"][-1]
-    with pytest.raises(KeyboardInterrupt):
-        crowdppl.compare(
-            ["one_coin", "class_coin"],
-            data,
-            inference="vb",
-            folds=2,
-            callback=lambda t, _: ctrl_c() if t == 1 else None,
-        )
-
-
 def test_the_command_writes_what_there_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], data: Annotations
 ) -> None:

@@ -201,13 +201,6 @@ def test_a_site_that_is_not_the_table_does_not_lend_its_intervals() -> None:
     np.testing.assert_allclose(low, np.quantile(found.table_draws, 0.025, axis=0), rtol=1e-6)
 
 
-def test_a_level_is_a_probability() -> None:
-    held = posterior(dirichlet_result()[0], "vb")
-    for ask in (held.annotators, held.prevalence, held.confusion_intervals, held.truth):
-        with pytest.raises(MethodError, match="level"):
-            ask(level=95)
-
-
 def test_confusion_is_labelled() -> None:
     array = posterior().confusion()
     assert array.dims == ("annotator", "truth", "label")

@@ -266,17 +266,6 @@ def test_replicated_labels_look_like_the_labels(fits: dict[str, Posterior]) -> N
     assert agreement("prior") < 0.45
 
 
-def test_updating_in_two_halves_is_nearly_one_fit(fits: dict[str, Posterior]) -> None:
-    rows = fits["vb"].data.frame()
-    first = Annotations.from_frame(rows.query("item <= 30"))
-    held = fit("bayesian_dawid_skene", first, inference="vb").update(rows.query("item > 30"))
-    assert list(held.data.items) == list(range(31, 46))
-    expected = fits["vb"].annotators()
-    assert (held.annotators()["accuracy"] - expected["accuracy"]).abs().max() < 0.05
-    whole = fits["vb"].result.sites["confusion"].arrays["concentration"].sum()
-    assert held.result.sites["confusion"].arrays["concentration"].sum() == pytest.approx(whole, rel=1e-6)
-
-
 @pytest.mark.parametrize("engine", ["em", "vb"])
 def test_who_often_abstains_is_no_less_accurate(engine: str) -> None:
     """Of two annotators as good, one declines six items of ten: labels left out would say the same of both."""
