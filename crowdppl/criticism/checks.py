@@ -98,6 +98,12 @@ class Design:
             key = np.minimum(a, b) * self.n_annotators + np.maximum(a, b)
             yield one[differ], other[differ], key[differ]
 
+    def met(self) -> tuple[np.ndarray, np.ndarray]:
+        """Keys of the pairs of annotators who share an item, and how many pairs of labels: two of (pairs,)."""
+        parts = [np.unique(key, return_counts=True) for _, _, key in self.meetings()]
+        met, place = np.unique(np.concatenate([keys for keys, _ in parts]), return_inverse=True)
+        return met, np.bincount(place, np.concatenate([n for _, n in parts]), len(met)).astype(np.int64)
+
 
 def _unanimous(design: Design, answer: np.ndarray) -> float:
     several = design.labels > 1
@@ -126,9 +132,7 @@ STATISTICS: dict[str, Callable[[Design, np.ndarray], float]] = {
 
 def of_pairs(design: Design, answers: np.ndarray) -> dict[str, np.ndarray]:
     """The two statistics of annotator pairs, for each row of answers; none where no pair shares enough."""
-    parts = [np.unique(key, return_counts=True) for _, _, key in design.meetings()]
-    met, place = np.unique(np.concatenate([keys for keys, _ in parts]), return_inverse=True)
-    times = np.bincount(place, np.concatenate([n for _, n in parts]))
+    met, times = design.met()
     met = met[times >= MIN_SHARED]
     if not len(met):
         return {}

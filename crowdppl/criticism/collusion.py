@@ -386,7 +386,7 @@ def excess_agreement(posterior: Fit, alone: bool = False) -> ExcessAgreement:
         DataError: when no item has two labels.
     """
     design, n_classes = Design.of(posterior.data, named=True), posterior.data.n_classes
-    met, times = _met(design)
+    met, times = design.met()
     keys, shared = met[times >= MIN_SHARED], times[times >= MIN_SHARED]
     sums, deviate = _sums_and_deviates(independent(posterior, design), design, keys, shared, n_classes)
     unexpected = (_distance(*sums[:3]) > MIN_EXCESS) | (_distance(*sums[3:]) > MIN_EXCESS)
@@ -463,13 +463,6 @@ def _sums_and_deviates(
             some = terms.of(far)
             deviate[part[far]] = normal_deviates(sums[3, part[far]], some.weight, some.both, some.pair)
     return sums, deviate
-
-
-def _met(design: Design) -> tuple[np.ndarray, np.ndarray]:
-    """Keys of the pairs of annotators who share an item, and how many pairs of labels: two of (pairs,)."""
-    parts = [np.unique(key, return_counts=True) for _, _, key in design.meetings()]
-    met, place = np.unique(np.concatenate([keys for keys, _ in parts]), return_inverse=True)
-    return met, np.bincount(place, np.concatenate([n for _, n in parts]), len(met)).astype(np.int64)
 
 
 MIN_PAIRS = 20

@@ -14,7 +14,7 @@ from crowdppl.core.validation import switch
 from crowdppl.criticism import collusion
 from crowdppl.criticism.checks import predictive_check
 from crowdppl.criticism.collapse import collapse
-from crowdppl.criticism.collusion import ExcessAgreement, excess_agreement, shares_more
+from crowdppl.criticism.collusion import excess_agreement, shares_more
 from crowdppl.criticism.overfitting import (
     MIN_PROBABILITY,
     log_p_by_vote,
@@ -379,7 +379,7 @@ def dependence(posterior: Fit, thorough: bool) -> Iterator[Doubt]:
     if not _testable(posterior, thorough):
         return
     excess = excess_agreement(posterior, alone=True)  # the model's own expectation takes longer
-    if not conspicuous(excess):
+    if not (excess.tail * len(excess.tail) <= DEPENDENCE_LEVEL).any():  # no pair can stand out from the others
         return
     if shares_more(posterior.model):
         excess = excess_agreement(posterior)
@@ -434,11 +434,6 @@ def _testable(posterior: Fit, thorough: bool) -> bool:
     if not pairs or (pairs > most and not thorough):
         return False
     return count_repeats(data.blocks) <= MAX_REPEATED * data.n_labels
-
-
-def conspicuous(excess: ExcessAgreement) -> bool:
-    """Whether a pair might stand out, had all pairs together no more in common than the model expects."""
-    return bool((excess.tail * len(excess.tail) <= DEPENDENCE_LEVEL).any())
 
 
 MISFIT_LEVEL, MISFIT_DRAWS = 0.01, 100

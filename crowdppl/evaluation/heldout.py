@@ -17,7 +17,7 @@ from crowdppl.core.validation import kind_of, named_settings, switch, whole_numb
 from crowdppl.data.annotations import Annotations, require_annotations
 from crowdppl.data.checks import require_labels
 from crowdppl.data.split import item_folds, keep, label_folds
-from crowdppl.errors import ConvergenceWarning, CrowdpplWarning, DataError, MethodError, NumericalError
+from crowdppl.errors import CrowdpplWarning, DataError, MethodError, NumericalError
 from crowdppl.inference.checkpoint import TrialCache
 from crowdppl.inference.engines import fit_model, runs_many_chains, used_by, warn_of_unused
 from crowdppl.inference.options import FitOptions, Options, options_from
@@ -131,8 +131,7 @@ def classifier_score(
     began = time.perf_counter()
     seed = options_from(options).seed
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # a fold that did not settle scores as it is
-        warnings.simplefilter("ignore", CrowdpplWarning)
+        warnings.simplefilter("ignore", CrowdpplWarning)  # a fold that did not settle scores as it is
         item = data.label_codes()[0]
         fold = item_folds(data, folds, seed)
         if len(np.unique(fold)) < folds:
@@ -300,8 +299,7 @@ def score_one_of(
     whole_items = switch("whole_items", whole_items)
     began = time.perf_counter()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # a fold that did not settle scores as it is
-        warnings.simplefilter("ignore", CrowdpplWarning)
+        warnings.simplefilter("ignore", CrowdpplWarning)  # a fold that did not settle scores as it is
         raw = unprepared(model, settings)
         whole = _whole_fit(model, data, inference, settings, options, methods * (folds + 1))
         full = whole.data

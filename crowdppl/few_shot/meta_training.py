@@ -147,19 +147,14 @@ def meta_train(
                     f"the loss is {cost.item()} in step {step + 1} of meta-training; lower learning_rate "
                     f"({learning_rate:g}), or scale the features"
                 )
-            losses.append(_follow(optimiser, cost))
+            optimiser.zero_grad()
+            cost.backward()
+            optimiser.step()
+            losses.append(float(cost.detach()))
             if kept is not None:
                 kept.keep(None, iterations)
     embedding.eval()
     return losses
-
-
-def _follow(optimiser: torch.optim.Optimizer, cost: Tensor) -> float:
-    """A step against the gradient of a cost, which is returned."""
-    optimiser.zero_grad()
-    cost.backward()
-    optimiser.step()
-    return float(cost.detach())
 
 
 def _loss(em: Callable[..., UnrolledEM], rows: Tensor, through: bool) -> Callable[[Embedding, Tasks], Tensor]:

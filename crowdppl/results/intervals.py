@@ -14,14 +14,7 @@ from crowdppl.inference.result import FitResult, NumberTruth, SiteResult
 
 def confusion(result: FitResult, level: float) -> Estimate:
     """p(answer | annotator, truth) with its interval, (A, K, L)."""
-    check_level(level)
-    if result.table_draws is None:
-        return from_point(result.table)
-    names = ("annotator", "truth", "label")
-    exact = _same_site(result, names, result.table, result.table_draws, level)
-    if exact is not None:
-        return exact
-    return _exact_mean(result, from_draws(result.table_draws, level), result.table)
+    return _of_tables(result, np.asarray, level)
 
 
 def prevalence(result: FitResult, level: float) -> Estimate:
@@ -35,15 +28,19 @@ def prevalence(result: FitResult, level: float) -> Estimate:
 
 def among_classes(result: FitResult, level: float) -> Estimate:
     """p(class | annotator, truth, no abstention) with its interval, (A, K, K)."""
+    return _of_tables(result, among_named, level)
+
+
+def _of_tables(result: FitResult, of: Callable[[np.ndarray], np.ndarray], level: float) -> Estimate:
+    """A function of the confusion, from (..., K, L), with its interval; exact where it is a site as it is."""
     check_level(level)
-    if result.table_draws is None:
-        return from_point(among_named(result.table))
-    draws = among_named(result.table_draws)
-    mean = result.table if draws is result.table_draws else draws.mean(0, dtype=np.float64)
+    drawn = result.table_draws
+    if drawn is None:
+        return from_point(of(result.table))
+    draws = of(drawn)
+    mean = result.table if draws is drawn else draws.mean(0, dtype=np.float64)
     exact = _same_site(result, ("annotator", "truth", "label"), mean, draws, level)
-    if exact is not None:
-        return exact
-    return _exact_mean(result, from_draws(draws, level), among_named(result.table))
+    return exact or _exact_mean(result, from_draws(draws, level), of(result.table))
 
 
 def of_site(site: SiteResult, level: float) -> Estimate:

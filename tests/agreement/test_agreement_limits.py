@@ -53,21 +53,6 @@ def test_pairs_that_share_few_items_are_warned_of() -> None:
         agreement_table(full, bootstrap=100)
 
 
-@pytest.mark.parametrize("shared", [2, 5, 10])
-def test_few_shared_items_bias_cohen_and_not_the_others(shared: int) -> None:
-    """What the warning says, at its threshold: at ten shared items some 5 %, at two far more."""
-    rng = np.random.default_rng(shared)
-    groups = 3000
-    truth = rng.choice(2, (groups * shared, 1))
-    labels = np.where(rng.random((groups * shared, 2)) < 0.8, truth, 1 - truth)
-    item = np.repeat(np.arange(groups * shared), 2)
-    annotator = np.repeat(np.arange(groups) * 2, 2 * shared) + np.tile([0, 1], groups * shared)
-    value = values(Annotations.from_arrays(item, annotator, labels.ravel()))
-    assert value["krippendorff_nominal"] == pytest.approx(0.36, abs=4 / np.sqrt(groups * shared))
-    low, high = {2: (0.5, 0.75), 5: (0.75, 0.92), 10: (0.88, 0.98)}[shared]
-    assert low < value["cohen_kappa"] / 0.36 < high
-
-
 def test_refused() -> None:
     data = anaesthetists()
     lonely = Annotations.from_arrays([1, 2, 3], list("aab"), [0, 1, 1])

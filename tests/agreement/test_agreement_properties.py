@@ -25,40 +25,6 @@ def test_perfect_agreement_is_one() -> None:
     np.testing.assert_allclose(table[["value", "low", "high"]], 1, rtol=0, atol=1e-12)
 
 
-def test_labels_that_ignore_the_items_agree_by_chance() -> None:
-    found = np.array([values(graded(np.random.default_rng(seed).integers(3, size=(200, 4)))) for seed in range(20)])
-    names = list(values(graded(random_labels(0))).index)
-    error = found.std(0, ddof=1) / np.sqrt(len(found))
-    chance = np.array([1 / 3 if name == "percent_agreement" else 0 for name in names])
-    assert (np.abs(found.mean(0) - chance) < 4 * error).all()
-    assert (error < 0.015).all()
-
-
-def test_only_cohen_forgives_different_habits() -> None:
-    """Annotators who ignore the items but prefer different classes: by Cohen chance, by Scott's pi below it."""
-    found = []
-    for seed in range(20):
-        rng = np.random.default_rng(seed)
-        labels = np.stack([rng.choice(2, 200, p=p) for p in ([0.8, 0.2], [0.2, 0.8])], 1)
-        found.append(values(Annotations.from_matrix(labels))[["cohen_kappa", "fleiss_kappa"]])
-    mean, error = np.mean(found, 0), np.std(found, 0, ddof=1) / np.sqrt(20)
-    assert abs(mean[0]) < 4 * error[0]
-    assert mean[1] == pytest.approx((0.32 - 0.5) / 0.5, abs=4 * error[1])
-    assert mean[1] < -10 * error[1], "the check above can fail"
-
-
-def test_two_annotators_make_scotts_pi_and_large_data_make_alpha_of_it() -> None:
-    """Exactly: 1 - alpha = (1 - kappa) (1 - 1 / labels)."""
-    for n_items in (20, 20_000):
-        labels = random_labels(3, n_items=n_items, n_annotators=2, keep=2).astype(int)
-        value = values(Annotations.from_matrix(labels))
-        share = np.bincount(labels.ravel(), minlength=4) / labels.size
-        pi = ((labels[:, 0] == labels[:, 1]).mean() - share @ share) / (1 - share @ share)
-        assert value["fleiss_kappa"] == pytest.approx(pi, abs=1e-12)
-        gap = (1 - pi) / (2 * n_items)
-        assert value["krippendorff_nominal"] - pi == pytest.approx(gap, abs=1e-12)
-
-
 def test_names_and_order_of_classes_mean_nothing_to_nominal_coefficients() -> None:
     sparse = random_labels(5)
     item, annotator, answer = rows_of(sparse)

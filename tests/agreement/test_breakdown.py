@@ -68,16 +68,6 @@ def test_loops_over_pairs_of_annotators(seed: int) -> None:
 
 
 @quiet
-def test_classes_add_up_to_the_whole() -> None:
-    """Where all items have as many labels; of kappa see Fleiss (1971)."""
-    data = Annotations.from_matrix(random_labels(2, keep=1.0))
-    found, whole = agreement_classes(data, bootstrap=0), values(data)
-    spread = found["share"] * (1 - found["share"])
-    assert (found["kappa"] * spread).sum() / spread.sum() == pytest.approx(whole["fleiss_kappa"])
-    assert (found["agreement"] * found["share"]).sum() == pytest.approx(whole["percent_agreement"])
-
-
-@quiet
 def test_classes_and_items_without_votes() -> None:
     data = Annotations.from_arrays([1, 1, 2], list("aba"), ["x", "x", "?"], classes=["x", "y"], abstentions=["?"])
     found = agreement_classes(data, seed=0)

@@ -52,9 +52,3 @@ def test_a_name_is_listed_once(options: Any, spelled: type, recwarn: pytest.Warn
     item, annotator, label = ROWS
     with pytest.raises(DataError, match="more than once"):
         Annotations.from_arrays(item, annotator, [*map(spelled, label)], **options)
-
-
-@pytest.mark.parametrize("labels", [[Decimal("sNaN"), Decimal(1)] * 3, [Decimal("sNaN")] * 6])
-def test_a_signalling_nan_is_no_label(labels: list[Decimal]) -> None:
-    with pytest.raises(DataError, match="signalling"):
-        Annotations.from_arrays(*ROWS[:2], labels)

@@ -11,7 +11,7 @@ from sklearn.datasets import load_digits
 
 import crowdppl
 from crowdppl.datasets import anaesthetists, digits
-from crowdppl.errors import DataError, DoubtWarning, MethodError
+from crowdppl.errors import DataError, MethodError
 
 
 def test_the_table_as_published() -> None:
@@ -25,23 +25,6 @@ def test_the_table_as_published() -> None:
     assert frame[(frame["item"] == 36) & (frame.annotator == "1")].label.tolist() == [3, 3, 4]
     assert frame[(frame["item"] == 36)].label.tolist() == [3, 3, 4, 4, 3, 4, 3]
     assert data.summary()["repeats"] == 90
-
-
-def test_maximum_likelihood_is_that_of_the_paper() -> None:
-    data = anaesthetists()
-    frame = data.frame()
-    counts = np.zeros((45, 5, 4))
-    np.add.at(counts, (frame["item"] - 1, frame.annotator.astype(int) - 1, frame.label - 1), 1)
-    truth = data.votes() / data.votes().sum(1, keepdims=True)
-    for _ in range(200):
-        prevalence = truth.mean(0)
-        confusion = np.einsum("ik,ial->akl", truth, counts)
-        confusion /= confusion.sum(2, keepdims=True)
-        joint = np.log(prevalence) + np.einsum("ial,akl->ik", counts, np.log(np.maximum(confusion, 1e-300)))
-        total = np.logaddexp.reduce(joint, 1)
-        truth = np.exp(joint - total[:, None])
-    assert prevalence == pytest.approx([0.40, 0.42, 0.11, 0.07], abs=0.005)
-    assert total.sum() == pytest.approx(-190.731, abs=0.0005)
 
 
 def test_digits_are_the_images_with_labels_on_a_part() -> None:
@@ -66,18 +49,6 @@ def test_the_seed_of_digits_decides() -> None:
     assert one.test.equals(again.test)
     assert not one.test.equals(other.test)
     pd.testing.assert_frame_equal(one.data.frame(), digits(seed=1).data.frame())
-
-
-def test_a_fit_tells_the_annotators_of_digits_apart() -> None:
-    crowd = digits()
-    with pytest.warns(DoubtWarning, match="'spammer-1'"):
-        posterior = crowdppl.fit("one_coin", crowd.data, inference="em")
-    found = posterior.annotators()["accuracy"]
-    assert (found.idxmax(), found.idxmin()) == ("expert-1", "spammer-1")
-    labelled = crowd.truth.drop(crowd.test)
-    right = (posterior.labels().loc[labelled.index, "label"] == labelled).mean()
-    votes = pd.DataFrame(crowd.data.votes(), crowd.data.items, crowd.data.classes).loc[labelled.index]
-    assert right > (votes.idxmax(axis=1) == labelled).mean() + 0.05
 
 
 def test_digits_that_cannot_be() -> None:

@@ -131,10 +131,3 @@ def test_the_mode_is_where_the_density_is_highest(family: Family) -> None:
     most = family.log_prior(parameter, mode)
     draws = family.draw(parameter.expand(2000, *parameter.shape), torch.Generator().manual_seed(1))
     assert (family.log_prior(parameter, draws) < most).all()
-
-
-def test_exact_intervals_of_shares_are_those_of_betas() -> None:
-    parameter = PARAMETERS["dirichlet"].numpy()
-    found = FAMILIES["dirichlet"].estimate(parameter, 0.8)
-    total = parameter.sum(-1, keepdims=True)
-    np.testing.assert_allclose(found.low, stats.beta(parameter, total - parameter).ppf(0.1))

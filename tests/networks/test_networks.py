@@ -16,9 +16,9 @@ import crowdppl
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import DataError, MethodError, NumericalError, ResultError
 from crowdppl.evaluation.metrics import evaluate
-from crowdppl.inference.neural.regularisers import class_shares, regularisation
+from crowdppl.inference.neural.regularisers import class_shares
 from crowdppl.networks.classifier import Network, Standardise, feature_tensor, log_shares
-from crowdppl.networks.training import Training, default_training, training_of
+from crowdppl.networks.training import default_training, training_of
 from crowdppl.posterior import Posterior
 from tests.crowd import crowd
 
@@ -356,16 +356,3 @@ def test_shares_are_even_where_votes_nearly_are() -> None:
     assert class_shares(odd, "auto") is None
     with pytest.raises(MethodError, match="shares='labels'"):
         training_of({"shares": "labels"})
-
-
-def test_balance_and_volume_are_those_of_a_hand_computed_case() -> None:
-    p = torch.tensor([[0.8, 0.2], [0.4, 0.6]], dtype=torch.float64)
-    balance = 0.6 * np.log(0.6) + 0.4 * np.log(0.4)
-    gram = p.numpy().T @ p.numpy()
-    assert gram[0, 0] == pytest.approx(0.8) and gram[0, 1] == pytest.approx(0.4)
-    volume = np.log(0.8 * 0.4 - 0.16)
-    even = torch.tensor([0.5, 0.5], dtype=torch.float64)
-    assert float(regularisation(p, Training(balance=2.0), even)) == pytest.approx(2 * (balance + np.log(2)))
-    assert float(regularisation(p, Training(balance=2.0), p.mean(0))) == pytest.approx(0)
-    assert float(regularisation(p, Training(volume=0.5), even)) == pytest.approx(-0.5 * volume, abs=1e-5)
-    assert float(regularisation(p, Training(), even)) == float(regularisation(p, Training(balance=2.0), None)) == 0

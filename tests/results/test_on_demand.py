@@ -53,7 +53,7 @@ def test_what_is_not_asked_for_is_not_computed(monkeypatch: pytest.MonkeyPatch) 
 
     for name in ("weights", "truth_over"):
         monkeypatch.setattr(assembly, name, never)
-    for posterior in (fitted("bayesian_dawid_skene"), crowdppl.fit("auto", DATA, seed=4)):
+    for posterior in (fitted("bayesian_dawid_skene"), fitted("one_coin", calibrate=True)):
         assert len(posterior.probabilities()) == DATA.n_items
         assert posterior.confusion().shape == (DATA.n_annotators, DATA.n_classes, DATA.n_answers)
         with pytest.raises(AssertionError, match="computed"):

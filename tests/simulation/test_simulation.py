@@ -74,16 +74,6 @@ def test_what_belongs_to_items_stands_in_codebook_order(blocks: int) -> None:
     assert np.corrcoef(share, drawn.parameters["difficulty"])[0, 1] < -0.6
 
 
-def test_groups_of_annotators_draw_their_opinions() -> None:
-    model = crowdppl.method("dependent_clusters", groups=[0, 0, 0, 1, 2], prior_strength=500.0, prior_accuracy=0.99)
-    drawn = simulate(model, random_design(50, 5, 5, 3, seed=0), seed=1)
-    assert drawn.parameters["opinion"].shape == (2, 50)
-    wide = drawn.data.frame().pivot(index="item", columns="annotator", values="label")
-    same = (wide[0].to_numpy() == drawn.parameters["opinion"][1]).mean()
-    assert same > 0.9  # the group speaks of its opinion,
-    assert (wide[3].to_numpy() == drawn.truth.to_numpy()).mean() > 0.9  # who is alone of the truth
-
-
 def test_the_seed_decides_and_nothing_leaks() -> None:
     design, model = random_design(30, 4, 2, 3), crowdppl.method("mace")
     torch.manual_seed(0)
