@@ -297,6 +297,7 @@ def read_model(model: Model, block: Block, known: bool) -> Reading:
     states = max((-(-narrowed(x).numel() // small.n_items) for x in scored if x is not None), default=1)
     labels = [x.fn for x in found.values() if isinstance(x.fn, NumberLabels)]
     integral, positive = (labels[0].truth, labels[0].positive) if labels else (None, False)
+    states = max(states, *(fn.states for fn in labels), 1)
     if integral is not None and known:
         _refuse_unknowing(model, small, found, integral)
     return Reading(sites, truth, integral, positive, states)

@@ -149,7 +149,7 @@ def number_truth(problem: Problem, draws: Draws, order: np.ndarray) -> NumberTru
     """Truths that are numbers, over draws of the parameters (n, ...)."""
     assert problem.integral is not None
     n_draws = next(iter(draws.values())).shape[0] if draws else 1
-    step = max(1, min(TOGETHER, WIDTH // max(problem.n_items, problem.n_labels)))
+    step = max(1, min(TOGETHER, WIDTH // (max(problem.n_items, problem.n_labels) * problem.states)))
     total = torch.zeros((), dtype=torch.float64)
     for start in range(0, n_draws, step):
         some = {n: x[start : start + step] for n, x in draws.items()}

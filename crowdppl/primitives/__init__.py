@@ -36,7 +36,7 @@ from crowdppl.primitives.priors import (
     diagonal_prior,
 )
 from crowdppl.primitives.statistics import natural
-from crowdppl.primitives.sums import log_gaussian, logsumexp, neg_log
+from crowdppl.primitives.sums import log_gaussian, log_grid, logsumexp, neg_log
 
 __all__ = [
     "Block",
@@ -76,6 +76,7 @@ __all__ = [
     "item_groups",
     "label_covariates",
     "log_gaussian",
+    "log_grid",
     "logsumexp",
     "natural",
     "neg_log",

@@ -148,12 +148,14 @@ class NumberLabels(Labels):
         truth: name of the integral over the truth.
         positive: whether truths are positive.
         drawn: the truths of the last draw; None before.
+        states: numbers that a pass holds of each label.
     """
 
     support = constraints.real
     truth: ClassVar[str] = "truth"
     positive: ClassVar[bool] = False
     drawn: Tensor | None = None
+    states = 1
 
     def __init__(self, block: Block) -> None:
         super().__init__(block, (block.n_items,))

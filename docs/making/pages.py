@@ -72,7 +72,12 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     ),
     "Labels and features: errors depend on the item": ("coin_net", "conal", "instance_trace", "madl", "mmlc"),
     "Few-shot tasks": ("meta_em",),
-    "Numbers: ratings and measurements": ("label_mean", "gaussian_annotators", "gain_annotators"),
+    "Numbers: ratings and measurements": (
+        "label_mean",
+        "gaussian_annotators",
+        "gain_annotators",
+        "robust_annotators",
+    ),
 }
 """The methods by what they need and what they are for."""
 LABELS: Mapping[str, str] = {

@@ -86,7 +86,7 @@ SYMBOLS: Mapping[str, Symbol] = {
 }
 """By site."""
 
-NUMBERS = ("gain_annotators", "gaussian_annotators", "label_mean")
+NUMBERS = ("gain_annotators", "gaussian_annotators", "label_mean", "robust_annotators")
 """Methods for labels that are numbers."""
 
 OWN: Mapping[tuple[str, str], Symbol] = {
@@ -98,6 +98,10 @@ OWN: Mapping[tuple[str, str], Symbol] = {
     ("global_noise", "confusion"): Symbol("ζ", "probability of each label, given the truth, all annotators alike"),
     ("gaussian_annotators", "error"): Symbol("ε", "bias and precision of an annotator"),
     ("gain_annotators", "error"): Symbol("ε", "gain, bias and precision of an annotator"),
+    ("robust_annotators", "bias"): Symbol("b", "by how much an annotator's labels are too high"),
+    ("robust_annotators", "spread"): Symbol("σ", "how far an annotator's labels scatter"),
+    ("robust_annotators", "mean"): Symbol("μ", "mean of items' numbers"),
+    ("robust_annotators", "width"): Symbol("ω", "standard deviation of items' numbers"),
     ("glad", "ability"): Symbol("α", "ability of an annotator, on a scale of log-odds"),
     ("glad", "difficulty"): Symbol("−ln β", "difficulty of an item, on a log scale"),
     ("hierarchical_mixed_membership", "ability"): Symbol("α", "accuracy of an annotator"),

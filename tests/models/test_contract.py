@@ -38,6 +38,7 @@ COSTLY = (
     "mixed_membership",
     "multinomial",
     "ordinal",
+    "robust_annotators",
 )
 OTHER_PACKAGE = '''
 from dataclasses import dataclass
