@@ -98,8 +98,8 @@ def test_the_objective_never_falls(name: str, engine: str) -> None:
         return
     data = crowd(20, 5, 3, 3, seed=2)
     slow = posed(model(name, engine), data).of_kind("free") + posed(model(name, engine), data).of_kind("hyper")
-    found = runs(name, engine, data, max_iterations=6 if slow else 25, restarts=3, tolerance=0.0)
-    assert [r.start for r in found].count("spectral") == 1
+    found = runs(name, engine, data, max_iterations=6 if slow else 25, restarts=2, tolerance=0.0)
+    assert {r.start for r in found} == {"votes", "spectral"}
     for run in found:
         x = np.array(run.progress.objectives)
         assert len(x) > 2 and x[-1] >= x[0]

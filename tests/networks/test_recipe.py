@@ -51,7 +51,7 @@ def settings(name: str, **more: Any) -> dict[str, Any]:
     """Under which a method has one truth an item, and little to do."""
     joint = {"likelihood": "joint"} if name in ("ccem", "trace_reg", "geo_crowdnet", "instance_trace") else {}
     plain = {"recipe": "plain"} if name == "bayes_dgc" else {}
-    training = {} if name == "meta_em" else {"training": {"epochs": 2, **more.pop("training", {})}}
+    training = {} if name == "meta_em" else {"training": {"epochs": 1, **more.pop("training", {})}}
     return {**joint, **plain, **training, **more}
 
 
@@ -60,7 +60,7 @@ def fitted(name: str, part: str = "") -> Posterior:
     more: dict[str, Any] = {part: STORY[part]} if part in STORY else {}
     if part in TRAINING:
         more = {"training": {part: TRAINING[part], "shares": "uniform"}}
-    data, _ = clouds(60, 60)
+    data, _ = clouds(40, 40)
     if name == "meta_em":  # its network is another matter
         data = crowdppl.Annotations.from_frame(data.frame())
     engine = "em" if name == "meta_em" else "svi"
