@@ -140,6 +140,16 @@ def test_ordinal(real_data: Path, engine: str) -> None:
     assert accuracy(fit("ordinal", data, inference=engine), gold, f"ordinal by {engine} on web") >= 88
 
 
+@pytest.mark.parametrize("method", ["hierarchical_dawid_skene", "mixed_membership"])
+def test_five_trainings_of_one_model_err_together(real_data: Path, method: str) -> None:
+    told = {
+        name: fit(method, read(real_data, name)[0], inference="vb", seed=0).doubts()
+        for name in ("qa_mixed", "bluebirds")
+    }
+    assert "together" in {doubt.kind for doubt in told["qa_mixed"]}
+    assert "together" not in {doubt.kind for doubt in told["bluebirds"]}
+
+
 def test_found_groups_help_where_annotators_copy(real_data: Path) -> None:
     data, gold = read(real_data, "bluebirds")
     posterior = fit("dependent_clusters", data, inference="vb", settings={"prevalence": "uniform"})

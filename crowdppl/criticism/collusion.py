@@ -204,11 +204,12 @@ JOINT_PAIRS = 500_000
 def joint_errors(posterior: Fit, most: int = JOINT_PAIRS) -> tuple[float, float]:
     """Joint errors beyond those of independent annotators: the share of expected disagreements that are none.
 
-    Whether two labels of an item agree is predicted from its other labels, by the fitted mean confusions. About 0,
-    or somewhat below, where labels are independent given the truth.
+    Whether two labels of an item agree is predicted from its other labels: by the fitted mean confusions or, where
+    the method's labels share more than the truth, by the model. About 0, or somewhat below, where labels are as the
+    method says.
 
     Args:
-        posterior: of a method whose labels are independent given the truth, with smooth confusions (by vb).
+        posterior: of a method with smooth confusions (by vb).
         most: pairs of labels; with more, those of random items are taken.
 
     Returns:
@@ -216,9 +217,14 @@ def joint_errors(posterior: Fit, most: int = JOINT_PAIRS) -> tuple[float, float]
 
     Raises:
         DataError: when no item has two labels.
+        MethodError: where the model's plate is not that of items.
     """
     design = _some_items(Design.of(posterior.data, named=True), posterior.options.get("seed", 0), most)
-    probable, parts = independent(posterior, design, even=0.0), [np.empty((2, 0))]
+    parts = [np.empty((2, 0))]
+    if shares_more(posterior.model):
+        probable = expected_by_model(posterior, design)
+    else:
+        probable = independent(posterior, design, even=0.0)
     agreed, total = 0, 0.0
     for one, other, _ in design.meetings():
         agree = probable(one, other)[0]

@@ -25,7 +25,7 @@ from crowdppl.criticism.sparse_data import sparse_data
 from crowdppl.data.blocks import count_repeats, row_sizes
 from crowdppl.data.checks import cell_counts
 from crowdppl.data.ids import native, ranked
-from crowdppl.errors import CrowdpplError, CrowdpplWarning, DataError
+from crowdppl.errors import CrowdpplError, CrowdpplWarning, DataError, MethodError
 from crowdppl.evaluation.heldout import heldout_score
 from crowdppl.inference.coin_tables import CoinTables
 from crowdppl.inference.engines import fit_model
@@ -83,9 +83,8 @@ def doubts(posterior: Fit, thorough: bool = False) -> tuple[Doubt, ...]:
     - copying, colluding: pairs and groups of ``crowdppl.suspicious_annotators`` at level .01, unless most pairs
       stand out, as where items are hard for all. Without ``thorough`` up to 200,000 pairs of labels (fewer
       with over 22 classes), by em 20,000.
-    - together: over .05 of the disagreements that the fit expects among labels of an item are none, beyond chance,
-      where the method's labels are independent given the truth, as of one member of ``auto``; by em or vb, and
-      not where thin.
+    - together: over .05 of the disagreements that the fit expects among labels of an item are none, beyond chance;
+      by em or vb, of one member of ``auto``, and not where thin or where a network decides how labels agree.
     - what the method itself offers: a model may have ``doubts(fit)``, which returns pairs of a kind and a text.
     - misfit, with ``thorough`` alone: labels drawn from the fit differ from those given, at level .01 of
       ``crowdppl.predictive_check``. Not for corrected posteriors.
@@ -366,6 +365,8 @@ DEPENDENCE_LEVEL = 0.01
 """Chance that some pair of honest annotators is taken for copiers, under the fitted model."""
 TOGETHER, TOGETHER_ERRORS, TOGETHER_PAIRS = 0.05, 1.96, 100_000
 """Joint errors that are doubted, in standard errors too, and the pairs of labels of an item that are looked at."""
+PAIRS_BY_MODEL = 50_000
+"""Those where the model predicts how they agree, times the square of the number of classes."""
 MAX_REPEATED = 0.05
 """Share of repeats of an annotator's label of an item beyond which agreement cannot be tested."""
 QUICK_PAIRS = {"em": 20_000}
@@ -411,10 +412,16 @@ def dependence(posterior: Fit, thorough: bool) -> Iterator[Doubt]:
 
 def _together(posterior: Fit, thorough: bool) -> Iterator[Doubt]:
     """Errors that meet on the same items, whoever makes them; tried beside em and vb alone."""
-    alone = next((fit for fit in members(posterior).values() if not shares_more(fit.model)), None)
-    if alone is None or alone.inference not in ("em", "vb") or not _testable(alone, thorough):
+    fits = [*members(posterior).values()]
+    alone = next((fit for fit in fits if not shares_more(fit.model)), fits[0])
+    more = shares_more(alone.model)
+    if alone.inference not in ("em", "vb") or (more and networks_of(alone.model)) or not _testable(alone, thorough):
         return
-    share, error = collusion.joint_errors(alone, TOGETHER_PAIRS)
+    most = PAIRS_BY_MODEL // posterior.data.n_classes**2 if more else TOGETHER_PAIRS
+    try:
+        share, error = collusion.joint_errors(alone, most)
+    except MethodError:  # its plate is not that of items
+        return
     if share > TOGETHER and share > TOGETHER_ERRORS * error:
         yield Doubt(
             "together",

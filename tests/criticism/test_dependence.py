@@ -251,3 +251,13 @@ def test_systems_that_read_one_crowd_err_together(method: str) -> None:
     for seed in range(2):
         assert "together" in kinds(fit(method, systems(seed, 0.6), inference="vb", seed=0))
         assert "together" not in kinds(fit(method, systems(seed, 0.0), inference="vb", seed=0))
+
+
+@pytest.mark.parametrize("method", ["mixed_membership", "ebcc", "dependent_clusters"])
+def test_what_a_method_says_that_labels_share_is_no_joint_error(method: str) -> None:
+    """Taken for independent given the truth, labels of items in between have many errors in common."""
+    design = crowdppl.random_design(200, 12, 5, classes=["a", "b", "c"], seed=0)
+    posterior = crowdppl.fit(method, crowdppl.simulate(method, design, seed=0).data, inference="vb", seed=0)
+    share, error = collusion.joint_errors(posterior, 5000)
+    assert abs(share) < 3 * error < 0.15
+    assert "together" not in {doubt.kind for doubt in posterior.doubts()}
