@@ -190,10 +190,10 @@ def rank_check(
     simulation-based calibration"). It is not uniform if the posterior is approximate (vb, svi), chains
     have not converged, their draws are correlated, or code is wrong; the check cannot tell these apart.
 
-    Quantities are the log-likelihood of the labels, the log-probability of the truths (drawn with each draw of the
-    parameters), the mean accuracy of annotators, and one number a site that does not depend on the order of classes
-    or annotators: the mean entropy of proportions, the entropy of all one-hot vectors together, the mean of
-    anything else. Constant ones are left out.
+    Quantities are the log-likelihood of the labels, the log-probability of truths that are classes (drawn with each
+    draw of the parameters), the mean accuracy of annotators, and one number a site that does not depend on the
+    order of classes or annotators: the mean entropy of proportions, the entropy of all one-hot vectors together, the
+    mean of anything else. Constant ones are left out.
 
     Args:
         model: a method by name or a model, with a proper prior; its ``setup`` is called with the design, once.
@@ -303,15 +303,13 @@ def _quantities(
 ) -> dict[str, np.ndarray]:
     n = len(next(iter(wide.values())))
     fold = problem.full_pass(n)
-    assert problem.truth is not None  # simulate has found it
-    total = fold(wide, marginals=(problem.truth,), extra=lambda first: None)
-    table, prevalence = tables_at(problem, wide, n)
-    right = table.diagonal(dim1=-2, dim2=-1).mean(-2)  # (n, K) of the K answers that are classes
-    found = {
-        "log-likelihood": total.objective,
-        "truths": _truths(total.marginals[problem.truth].cpu(), drawn, problem.options.seed),
-        "mean accuracy": (right * prevalence).sum(-1),
-    }
+    total = fold(wide, marginals=() if problem.truth is None else (problem.truth,), extra=lambda first: None)
+    found = {"log-likelihood": total.objective}
+    if problem.truth is not None:
+        table, prevalence = tables_at(problem, wide, n)
+        right = table.diagonal(dim1=-2, dim2=-1).mean(-2)  # (n, K) of the K answers that are classes
+        found["truths"] = _truths(total.marginals[problem.truth].cpu(), drawn, problem.options.seed)
+        found["mean accuracy"] = (right * prevalence).sum(-1)
     values = {s: _in_item_order(problem, s, x, drawn.data.order) for s, x in wide.items()}
     found |= {name: _summary(problem.sites[name].kind, problem.sites[name].space, x) for name, x in values.items()}
     plain = {name: x.double().cpu().numpy() for name, x in found.items()}

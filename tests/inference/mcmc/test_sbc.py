@@ -55,6 +55,19 @@ def test_gibbs_is_calibrated() -> None:
     judge(rank_check(model, design, inference="gibbs", simulations=100, quantities=own, **one_each), 0.6)
 
 
+def test_gibbs_of_numbers_is_calibrated() -> None:
+    who = np.concatenate([np.random.default_rng(i).permutation(4)[:3] for i in range(8)])
+    design = crowdppl.Annotations.design(np.repeat(np.arange(8), 3), who, kind="real")
+    own: dict[str, Callable[[Values], np.ndarray]] = {
+        "bias": lambda v: v["error"][:, 0, 0],
+        "log precision": lambda v: np.log(v["error"][:, 0, 1]),
+        "log precision of items": lambda v: np.log(v["level"][:, 1]),
+    }
+    model = crowdppl.method("gaussian_annotators", units=((5.0, 2.0),))
+    one_each: dict[str, Any] = {"chains": 99, "draws": 1, "warmup": 20}
+    judge(rank_check(model, design, inference="gibbs", simulations=70, quantities=own, **one_each), 0.5)
+
+
 def test_nuts_is_calibrated() -> None:
     """Nine draws a simulation, which NUTS makes nearly independent; their own mean is further off."""
     prior: dict[str, Any] = {"prevalence_strength": 2.0, "prior_strength": 10.0, "prior_accuracy": 0.7}
