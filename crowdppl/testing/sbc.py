@@ -190,10 +190,10 @@ def rank_check(
     simulation-based calibration"). It is not uniform if the posterior is approximate (vb, svi), chains
     have not converged, their draws are correlated, or code is wrong; the check cannot tell these apart.
 
-    Quantities are the log-likelihood of the labels, the log-probability of truths that are classes (drawn with each
-    draw of the parameters), the mean accuracy of annotators, and one number a site that does not depend on the
-    order of classes or annotators: the mean entropy of proportions, the entropy of all one-hot vectors together, the
-    mean of anything else. Constant ones are left out.
+    Quantities are the log-likelihood of the labels, the log-probability of truths that are classes (drawn with
+    each draw of the parameters), the mean accuracy of annotators, and one number a site that does not depend on
+    the order of classes or annotators: the mean entropy of proportions, the entropy of all one-hot vectors
+    together, the mean of anything else. Constant ones are left out.
 
     Args:
         model: a method by name or a model, with a proper prior; its ``setup`` is called with the design, once.
