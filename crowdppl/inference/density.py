@@ -308,7 +308,8 @@ class Evaluation:
         per_item: (C, n_items) log evidence of each item (or label), unscaled.
         gradient: of the objective, for each site asked for: counts at sites with a family (by the statistic), plain
             gradients elsewhere.
-        marginals: for each discrete site asked for, (T, C, n_items): its posterior, or its draw as one-hot.
+        marginals: for each discrete site asked for, (T, C, n_items): its posterior, or its draw as one-hot; where
+            ``sparse``, over the values that were summed out.
         sites: of the model's run: priors are ``sites[name].fn``.
     """
 
@@ -380,6 +381,7 @@ class Density:
         tilt: Mapping[str, Tensor] | None = None,
         how: Summing | None = None,
         extra: Extra | None = None,
+        sparse: bool = False,
     ) -> Evaluation:
         """Evaluates the objective and its derivatives.
 
@@ -392,6 +394,7 @@ class Density:
             tilt: log-potentials (T, [C,] n_items) added to a discrete site, used for starts.
             how: how sums differentiate; expectations by default.
             extra: adds global terms to the objective, given the sites and what the model received: float64 (C,).
+            sparse: whether marginals stay over the values that are summed out (``SparseCategorical``).
 
         Raises:
             MethodError: when a latent is neither given nor enumerated.
@@ -420,7 +423,7 @@ class Density:
             objective.detach(),
             per_item.detach(),
             {n: self.families[n].slope(leaves[n].detach(), g) if n in self.families else g for n, g in own.items()},
-            {n: self._marginal(shares[n], sites.get(n)) for n in marginals if n in shares},
+            {n: self._marginal(shares[n], sites.get(n), sparse) for n in marginals if n in shares},
             sites,
         )
 
@@ -491,11 +494,11 @@ class Density:
             how.probes[name] = start.requires_grad_()
         return start
 
-    def _marginal(self, x: Tensor, site: TraceSite | None) -> Tensor:
+    def _marginal(self, x: Tensor, site: TraceSite | None, sparse: bool) -> Tensor:
         """(T, [C, groups,] n_items): sums other enumerated sites out; a named sum of the model stays as it is."""
         if site is None or site.enum_dim is None:
             return x
-        x = site.fn.dense(x) if isinstance(site.fn, SparseCategorical) else x
+        x = site.fn.dense(x) if isinstance(site.fn, SparseCategorical) and not sparse else x
         many = self.chains is not None
         own = x.dim() + site.enum_dim
         others = [d for d in range(x.dim() - self.plates - many) if d != own]

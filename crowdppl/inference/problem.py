@@ -31,6 +31,7 @@ from crowdppl.inference.sites import Site, covariates_of_tables, covariates_read
 from crowdppl.inference.starts import soft_truth, spectral_truth, typical_values, votes
 from crowdppl.inference.typical_labels import TypicalLabels, typical_items
 from crowdppl.networks.outputs import cached_outputs, networks_of
+from crowdppl.primitives.distributions import SparseCategorical
 from crowdppl.primitives.model import Model, plates_of
 
 LARGE = 1_000_000
@@ -112,6 +113,18 @@ class Problem:
     @property
     def n_labels(self) -> int:
         return sum(b.n_labels for b in self.blocks)
+
+    @cached_property
+    def width(self) -> int:
+        """Numbers in the largest array of a pass over one value of the parameters."""
+        block = next(b for b in self.blocks if b.n_items)
+        cells, named = block.n_annotators * block.n_answers, block.named_classes
+        if named is not None and self.truth is not None:
+            values = {n: self.sites[n].leaf(x) for n, x in self.typical(self.options.generator(2)).items()}
+            found = self.density().sites(block, self.full_pass().cut(values, block))
+            if isinstance(found[self.truth].fn, SparseCategorical):
+                return max(self.n_items * (len(named) + 1), cells)
+        return max(self.n_items, cells) * self.states
 
     @cached_property
     def steady(self) -> bool:

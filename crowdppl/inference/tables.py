@@ -22,6 +22,7 @@ from crowdppl.inference.sites import Site
 from crowdppl.inference.starts import Typical
 from crowdppl.inference.typical_labels import TypicalLabels
 from crowdppl.networks.outputs import networks_of
+from crowdppl.primitives.distributions import bits
 from crowdppl.primitives.labels import CategoricalLabels, Coin, Coins, is_large
 from crowdppl.primitives.model import Model
 
@@ -120,19 +121,27 @@ def truth_over(problem: Problem, draws: Draws) -> TruthOver:
     """Truth probabilities averaged over draws."""
     assert problem.truth is not None
     n_draws = next(iter(draws.values())).shape[0]
-    rows = max(problem.n_items, problem.blocks[0].n_annotators * problem.blocks[0].n_answers)
-    step = max(1, min(TOGETHER, WIDTH // (rows * problem.states)))
+    step = max(1, min(TOGETHER, WIDTH // problem.width))
     sums: list[Tensor] = []
     for start in range(0, n_draws, step):
         some = {n: x[start : start + step] for n, x in draws.items()}
-        fold = problem.full_pass(len(next(iter(some.values()))))
-        marginal = fold(some, marginals=(problem.truth,)).marginals[problem.truth].double()
-        found = [marginal.sum(1), marginal.square().sum(1), _bits(marginal).sum(0)]
-        sums = [a + b for a, b in zip(sums, found, strict=True)] if sums else found
+        found = _summed(problem, some)
+        sums = [a.add_(b) for a, b in zip(sums, found, strict=True)] if sums else found
     mean, square, own = (x / n_draws for x in sums)
     variance = (square - mean.square()).clamp(min=0)
-    entropies = torch.stack([_bits(mean), own], -1)
+    entropies = torch.stack([bits(mean), own], -1)
     return TruthOver(mean.t().cpu().numpy(), variance.sqrt().t().cpu().numpy(), entropies.cpu().numpy())
+
+
+def _summed(problem: Problem, draws: Draws) -> list[Tensor]:
+    """Sums over draws of truth probabilities (K, N), of their squares, and of their entropies in bits (N,)."""
+    assert problem.truth is not None
+    fold, found = problem.full_pass(len(next(iter(draws.values())))), list[tuple[Tensor, ...]]()
+    for block in (b for b in problem.blocks if b.n_items):
+        one = fold.density(block, fold.cut(draws, block), marginals=(problem.truth,), sparse=True)
+        fn, share = one.sites[problem.truth].fn, one.marginals[problem.truth].double()
+        found.append(fn.sums(share))
+    return list(found[0]) if len(found) == 1 else [torch.cat(x, -1) for x in zip(*found, strict=True)]
 
 
 def by_code(x: np.ndarray, order: np.ndarray) -> np.ndarray:
@@ -165,12 +174,6 @@ def number_truth(problem: Problem, draws: Draws, order: np.ndarray) -> NumberTru
         mean, variance = torch.where(gold.isnan(), mean, gold), torch.where(gold.isnan(), variance, 0.0)
     mean, sd = (by_code(x.cpu().numpy(), order) for x in (mean, variance.sqrt()))
     return NumberTruth(mean, sd, problem.positive)
-
-
-def _bits(p: Tensor) -> Tensor:
-    """Entropy in bits over the leading dimension."""
-    out: Tensor = torch.special.entr(p).sum(0) / math.log(2)
-    return out
 
 
 def truth_at(problem: Problem, values: Mapping[str, Tensor], chains: int | None) -> np.ndarray:

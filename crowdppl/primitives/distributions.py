@@ -6,6 +6,7 @@ log-probabilities from counts into centred counts, and every engine takes counts
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -67,6 +68,10 @@ class Categorical(TorchDistribution):
         values = torch.arange(n, device=self.log_p.device).reshape((-1,) + (1,) * len(self.batch_shape))
         return values.expand((n, *self.batch_shape)) if expand else values
 
+    def sums(self, share: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Sums over the chains of probabilities (K, C, n_items), of their squares, and of their entropies in bits."""
+        return share.sum(1), share.square().sum(1), bits(share).sum(0)
+
     def sample(self, sample_shape: Any = ()) -> Tensor:
         """Draws values; the weights are normalised for the draw."""
         logits = self.log_p.expand(self.batch_shape + self.log_p.shape[-1:])
@@ -125,6 +130,24 @@ class SparseCategorical(Categorical):
             out[classes[at], :, at] = found[:, at].t()
         return out.reshape(-1, *share.shape[1:])
 
+    def sums(self, share: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The same of all classes, from the probabilities of the values (M + 1, C, n_items)."""
+        each, rest = self._parts()
+        p = self.log_p.exp().reshape(-1, self.log_p.shape[-1])  # (C or 1, K)
+        named, of_rest = share[:-1], share[-1] / rest
+        every = p.expand(len(of_rest), -1).t()
+        out = []
+        for power in (1, 2):
+            total = every**power @ of_rest**power
+            for classes, found in zip(self.named, (named**power).sum(1), strict=True):
+                (at,) = torch.nonzero(classes >= 0, as_tuple=True)
+                total[classes[at], at] = found[at]
+            out.append(total)
+        # Classes that share the rest: entr(p f) = f entr(p) + p entr(f).
+        own = bits(p.t()).unsqueeze(-1) - _some(bits(each.exp().unsqueeze(0)), self.named)
+        unnamed = of_rest * own + rest * bits(of_rest.unsqueeze(0))
+        return out[0], out[1], (bits(named) + unnamed).sum(0)
+
     def sparse(self, potential: Tensor) -> Tensor:
         """Log-potentials of the values, (M + 1, ..., n_items), from those of all classes (K, ..., n_items)."""
         flat, n = potential.reshape(len(potential), -1, potential.shape[-1]), self.named.shape[-1]
@@ -142,8 +165,7 @@ class SparseCategorical(Categorical):
         log_p = self.log_p.reshape(-1, self.log_p.shape[-1])
         at = self.named.clamp(min=0).flatten()
         each = log_p.index_select(1, at).reshape(-1, *self.named.shape).movedim(1, 0)
-        mine = each.exp().masked_fill((self.named < 0).unsqueeze(1), 0.0)
-        rest = log_p.exp().sum(-1, keepdim=True) - mine.sum(0)
+        rest = log_p.exp().sum(-1, keepdim=True) - _some(each.exp(), self.named)
         return each, rest.clamp(min=torch.finfo(rest.dtype).tiny)
 
     def _impossible(self) -> Tensor:
@@ -158,6 +180,17 @@ class SparseCategorical(Categorical):
         """Sizes of the batch left of the items, 1 where nothing varies."""
         lead = self.log_p.shape[:-1]
         return (1,) * (len(self.batch_shape) - max(len(lead), 1)) + tuple(lead[:-1])
+
+
+def bits(p: Tensor) -> Tensor:
+    """Entropy in bits over the leading dimension."""
+    out: Tensor = torch.special.entr(p).sum(0) / math.log(2)
+    return out
+
+
+def _some(x: Tensor, named: Tensor) -> Tensor:
+    """Sums of numbers (M, C, n_items) over the classes that are named (M, n_items)."""
+    return x.masked_fill((named < 0).unsqueeze(1), 0.0).sum(0)
 
 
 class OneHot(TorchDistribution):

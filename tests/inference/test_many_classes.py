@@ -48,6 +48,9 @@ def test_classes_that_no_label_names_may_be_summed_out_together(
     other = fitted(method, prevalence, data, inference)
     np.testing.assert_allclose(other.probabilities(), one.probabilities(), atol=1e-9)
     assert other.diagnostics()["objective"] == pytest.approx(one.diagnostics()["objective"], rel=1e-10)
+    if inference == "vb":
+        np.testing.assert_allclose(other.probabilities(sd=True), one.probabilities(sd=True), atol=1e-9)
+        np.testing.assert_allclose(other.entropy(), one.entropy(), atol=1e-9)
     for name, site in one.result.sites.items():
         np.testing.assert_allclose(other.result.sites[name].mean, site.mean, atol=1e-8)
 

@@ -167,12 +167,14 @@ class RowMaps:
 
         At least ``prior`` is left, less what of it is ``unsupported``.
         """
-        alone = RowMaps({name: self.concentration[name]})
         x = self.concentration[name]
-        k, n = x.shape[-1], x.sum(-1)
-        unit = torch.eye(k).to(x).reshape(k, *(1,) * (x.dim() - 1), k).expand(k, *x.shape)
-        spread = alone.mean_change(alone.inverse(alone.mean_change_transposed({name: unit})))[name]
-        own = (unit * spread).sum((0, -1))
+        n = x.sum(-1)
+        mean, each, total = x / n.unsqueeze(-1), 1 / self._diagonal[name], (1 / self._diagonal[name]).sum(-1)
+        common = self._common_of_inverse[name].squeeze(-1)
+        # The trace of J V^-1 J', where J is ``mean_change`` and V^-1 is diagonal but for one direction.
+        along = (each - mean * total.unsqueeze(-1)).square().sum(-1)
+        apart = ((1 - mean).square() * each + mean.square() * (total.unsqueeze(-1) - each)).sum(-1)
+        own = (apart + common * along) / n.square()
         left = (n + 1) / (1 + extra / own).clamp(min=1) - 1
         known = torch.maximum(left, torch.minimum(prior.to(n), n)) - unsupported.to(n)
         return torch.as_tensor((known / n).clamp(max=1))
@@ -275,7 +277,7 @@ class _Curvature:
     @property
     def at_once(self) -> int:
         """Vectors that a pass takes."""
-        return max(1, WIDTH // (max(self.problem.n_items, _cells(self.problem)) * self.problem.states))
+        return max(1, WIDTH // self.problem.width)
 
     def __call__(self, y: Vectors) -> Vectors:
         """H y for each vector."""
