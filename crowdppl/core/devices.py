@@ -1,4 +1,4 @@
-"""Torch's device, precision and random streams, memory limits, and Pyro's state after Ctrl-C."""
+"""Torch's device, precision and random streams, and Pyro's state after Ctrl-C."""
 
 from __future__ import annotations
 
@@ -6,53 +6,13 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import RLock
-from typing import Protocol
 
 import torch
 from pyro.poutine.runtime import _DIM_ALLOCATOR, _PYRO_STACK
 from torch import nn
 
 from crowdppl.core.validation import shown
-from crowdppl.errors import MemoryShortageError, MethodError
-
-FEWEST = "one_coin"
-"""The method of least memory, which is advised where others need too much."""
-ALLOCATORS = ("can't allocate memory", "not enough memory")
-"""Texts of torch's RuntimeError when main memory is short, on Linux and on Windows."""
-
-
-def is_shortage(error: BaseException) -> bool:
-    """Whether an error means that memory is too small."""
-    of_torch = isinstance(error, RuntimeError) and any(text in str(error) for text in ALLOCATORS)
-    return of_torch or isinstance(error, MemoryError | torch.OutOfMemoryError)
-
-
-class Sizes(Protocol):
-    """Sizes of the data on which the memory of a fit depends."""
-
-    @property
-    def n_annotators(self) -> int: ...
-    @property
-    def n_classes(self) -> int: ...
-    @property
-    def n_labels(self) -> int: ...
-
-
-@contextmanager
-def memory_errors_explained(name: str, data: Sizes) -> Iterator[None]:
-    """Turns an allocator's error inside into a MemoryShortageError with the sizes of the data and a remedy."""
-    try:
-        yield
-    except (MemoryError, RuntimeError) as error:
-        if not is_shortage(error) or isinstance(error, MemoryShortageError):
-            raise
-        others = "" if name == FEWEST else f", or use a method with fewer parameters an annotator, such as {FEWEST}"
-        raise MemoryShortageError(
-            f"{name} needs more memory than there is, for {data.n_labels:,} labels of {data.n_annotators:,} "
-            f"annotators and {data.n_classes:,} classes; merge rare classes, drop annotators of few labels"
-            f"{others}: {(str(error) or type(error).__name__).splitlines()[0]}"
-        ) from error
-
+from crowdppl.errors import MethodError
 
 TURN = RLock()
 """Lock: Pyro's handlers and torch's global settings are process-wide."""

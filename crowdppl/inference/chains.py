@@ -9,7 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from crowdppl.core.devices import is_shortage, seeded
+from crowdppl.core.devices import seeded
+from crowdppl.core.memory import is_shortage
 from crowdppl.data.blocks import Block
 from crowdppl.errors import MethodError, NumericalError
 from crowdppl.inference.density import Density, traced

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+
+from crowdppl.core.memory import require_memory
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,6 +34,9 @@ class CoinTables:
         return (*self.other.shape[:-1], self.n_classes, self.n_classes + self.other.shape[-1])
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        remedy = "posterior.annotators() and posterior.labels() need no such table"
+        size = np.dtype(dtype or self.right.dtype).itemsize * math.prod(self.shape)
+        require_memory(f"the table of {' x '.join(map(str, self.shape))} confusions", size, remedy)
         full: np.ndarray = np.empty(self.shape, dtype or self.right.dtype)
         full[..., : self.n_classes] = self.wrong[..., None, :]
         full[..., self.n_classes :] = self.other[..., None, :]

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from crowdppl.core.devices import memory_errors_explained, pyro_state_kept
+from crowdppl.core.devices import pyro_state_kept
+from crowdppl.core.memory import memory_errors_explained, require_room
 from crowdppl.core.validation import shown, warn
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.covariates import no_covariates
@@ -104,6 +105,8 @@ def fit_model(
     """
     began = time.perf_counter()
     check_fit(model, data, inference)
+    if (card := card_of(model)) is not None and options.device == "cpu":
+        require_room(name, card.sites, data)
     ready = set_up(model, data)
     if options.checkpoint is not None:
         _check_checkpoint(ready, options)

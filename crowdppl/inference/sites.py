@@ -16,7 +16,8 @@ from torch import Tensor
 from torch.distributions import biject_to, constraints
 from torch.distributions.transforms import Transform
 
-from crowdppl.core.devices import is_shortage, seeded
+from crowdppl.core.devices import seeded
+from crowdppl.core.memory import is_shortage
 from crowdppl.data.blocks import Block
 from crowdppl.data.covariates import CovariateColumns
 from crowdppl.errors import CrowdpplError, MethodError, NumericalError

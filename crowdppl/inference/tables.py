@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from crowdppl.core.memory import require_memory
 from crowdppl.data.blocks import Block
 from crowdppl.data.ragged import RaggedIndex
 from crowdppl.inference.coin_tables import CoinTables
@@ -73,6 +74,8 @@ SMALL_DRAWS, NUMBERS = 1_000, 500_000
 deviation, of 200 draws to a seventh."""
 FEWEST_DRAWS, HELD = 50, 200_000_000
 """Draws that vb makes of very large tables, at least, and the numbers that more than these may take."""
+JOINED = 2
+"""Copies of draws that are there while their parts are joined."""
 AT_ONCE = 20_000_000
 """Numbers in the draws of sites that are made together."""
 WIDTH = 2_000_000
@@ -385,29 +388,38 @@ def table_draws(problem: Problem, draws: Draws, labels: TypicalLabels | None = N
         return read
     labels = labels or problem.typical_labels
     step = max(1, min(32, WIDTH // (len(labels.share) * problem.blocks[0].n_answers * problem.states)))
-    parts = []
+    parts = list[TableDraws]()
     for start in range(0, n, step):
         some = {name: x[start : start + step] for name, x in draws.items()}
         table, share = tables_at(problem, some, len(next(iter(some.values()))), labels)
-        parts.append(TableDraws(table.float().cpu().numpy(), share.cpu().numpy()))
+        _add(parts, TableDraws(table.float().cpu().numpy(), share.cpu().numpy()), n)
     return _joined(parts)
 
 
 def _draws_read(problem: Problem, draws: Draws) -> TableDraws | None:
     """The same off the model's own labels; None where this is not possible, or tables are small."""
-    parts = []
-    for start in range(len(next(iter(draws.values())))):
+    parts, n = list[TableDraws](), len(next(iter(draws.values())))
+    for start in range(n):
         found = tables_read(problem, {name: x[start : start + 1] for name, x in draws.items()}, 1)
         if found is None:
             return None
         tables, share = found
         small = tables.each(_float32) if isinstance(tables, CoinTables) else _float32(tables)
-        parts.append(TableDraws(small, share))
+        _add(parts, TableDraws(small, share), n)
     return _joined(parts)
 
 
 def _float32(x: np.ndarray) -> np.ndarray:
     return x.astype(np.float32)
+
+
+def _add(parts: list[TableDraws], one: TableDraws, n: int) -> None:
+    """One more part of n draws; the first tells how large all will be."""
+    if not parts and isinstance(one.tables, np.ndarray):
+        remedy = "merge rare classes, drop annotators of few labels, or use em, which makes no draws"
+        size = JOINED * n * one.tables.nbytes // len(one.tables)
+        require_memory(f"{n} draws of {' x '.join(map(str, one.tables.shape[1:]))} confusions", size, remedy)
+    parts.append(one)
 
 
 def _joined(parts: Sequence[TableDraws]) -> TableDraws:

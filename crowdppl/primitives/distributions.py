@@ -69,7 +69,8 @@ class Categorical(TorchDistribution):
         return values.expand((n, *self.batch_shape)) if expand else values
 
     def sums(self, share: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Sums over the chains of probabilities (K, C, n_items), of their squares, and of their entropies in bits."""
+        """Sums over chains of probabilities (K, C, n_items), of their squares, and of their entropies in bits."""
+        share = share.contiguous()  # so that the same numbers add up in the same order
         return share.sum(1), share.square().sum(1), bits(share).sum(0)
 
     def sample(self, sample_shape: Any = ()) -> Tensor:

@@ -1,4 +1,4 @@
-"""Devices by name, networks that are lent to one, and errors that say that memory is short."""
+"""Devices by name, and networks that are lent to one."""
 
 from __future__ import annotations
 
@@ -8,17 +8,13 @@ import pytest
 import torch
 from torch import nn
 
-import crowdppl
 from crowdppl.core.devices import (
     check_device,
     device_of,
     device_or_cpu,
-    is_shortage,
-    memory_errors_explained,
     moved_to,
 )
 from crowdppl.errors import MethodError
-from tests.crowd import crowd
 
 ELSEWHERE = torch.device("meta")
 """A device that every torch has: its tensors have shapes and no numbers."""
@@ -63,39 +59,3 @@ def test_a_network_that_was_lent_comes_back_even_from_an_error() -> None:
 def test_where_a_network_is() -> None:
     assert device_of(nn.Linear(2, 3, device=ELSEWHERE)) == ELSEWHERE
     assert device_of(nn.ReLU()) == torch.device("cpu")
-
-
-CPU = "[enforce fail at alloc_cpu.cpp:127] DefaultCPUAllocator: can't allocate memory: you tried 180 GB."
-
-
-def test_an_array_that_no_machine_holds_is_a_shortage() -> None:
-    with pytest.raises(RuntimeError) as found:
-        torch.empty(2**50)
-    assert is_shortage(found.value)
-
-
-@pytest.mark.parametrize("error", [RuntimeError(CPU), torch.OutOfMemoryError("CUDA out of memory"), MemoryError()])
-def test_a_fit_names_the_sizes_and_the_remedy(error: Exception) -> None:
-    data = crowd(n_items=20)
-    with (
-        pytest.raises(crowdppl.errors.MemoryShortageError, match="dawid_skene.*3 classes.*one_coin"),
-        memory_errors_explained("dawid_skene", data),
-    ):
-        raise error
-
-
-def test_other_errors_stay_as_they_are() -> None:
-    with pytest.raises(RuntimeError, match=r"^shapes$"), memory_errors_explained("dawid_skene", crowd(n_items=20)):
-        raise RuntimeError("shapes")
-
-
-def test_a_model_that_asks_for_too_much_is_not_said_to_be_put_together_wrongly(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def greedy(*_: object) -> torch.Tensor:
-        return torch.empty(2**50)
-
-    model = crowdppl.method("mixed_membership")
-    monkeypatch.setattr("crowdppl.primitives.through_blends", greedy)
-    with pytest.raises(crowdppl.errors.MemoryShortageError, match="mixed_membership needs more memory"):
-        crowdppl.fit(model, crowd(n_items=20), inference="vb")
