@@ -40,6 +40,7 @@ class ClassCoin:
         sites={"prevalence": "K", "ability": "A K 2", "abstention": "A D W", "truth": "N"},
         assumes="an annotator's accuracy depends on the class alone, and errors are even",
         fails="when a class has a favourite confusion: the method cannot tell a near miss from a blunder",
+        table="A K L",
         cost="labels x K",
         uses=("history",),
     )

@@ -66,6 +66,7 @@ class Ordinal:
         | {"log_gap": "J", "abstention": "A D W", "truth": "N"},
         assumes="classes are grades in order; a near miss is likelier than a blunder",
         fails="when classes have no order, or when all annotators are lenient together, which labels cannot show",
+        table="A K L",
         cost="labels x K, and a gradient step for each annotator",
     )
 

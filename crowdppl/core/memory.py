@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
@@ -24,8 +24,8 @@ FEWEST = "one_coin"
 ALLOCATORS = ("can't allocate memory", "not enough memory")
 """Texts of torch's RuntimeError when main memory is short, on Linux and on Windows."""
 COPIES, TRUTHS = 12, 2
-"""Arrays of the size of a method's largest site, and of the truth's probabilities, that a fit holds at a time: of
-Dawid-Skene by em, 14 of float64 were measured."""
+"""Arrays of the size of a method's largest site or table, and of the truth's probabilities, that a fit holds at a
+time: of Dawid-Skene by em, 14 were measured."""
 BYTES = 8
 """Of a number."""
 
@@ -84,19 +84,19 @@ def _number(file: Path, key: str) -> int:
     return next(int(line.split()[1]) for line in file.read_text().splitlines() if line.split()[:1] == [key])
 
 
-def require_room(name: str, shapes: Mapping[str, str], data: Sizes) -> None:
-    """Refuses a method whose largest site does not fit, before anything is made of it.
+def require_room(name: str, shapes: Sequence[str], data: Sizes) -> None:
+    """Refuses a method whose largest array does not fit, before anything is made of it.
 
     Args:
         name: of the method.
-        shapes: of its sites, a word a dimension, as on a card; sizes that the data do not have count as 1.
+        shapes: of its sites and tables, a word a dimension, as on a card; others than N, A, K, L are 1.
         data: annotations or a block of them.
 
     Raises:
         MemoryShortageError: with the sizes and a remedy.
     """
     sizes = {"N": data.n_items, "A": data.n_annotators, "K": data.n_classes, "L": data.n_answers}
-    largest = max(math.prod(sizes.get(word, 1) for word in shape.split()) for shape in shapes.values())
+    largest = max(math.prod(sizes.get(word, 1) for word in shape.split()) for shape in shapes)
     truths = BYTES * TRUTHS * data.n_items * data.n_classes
     what, remedy = _needs(name, data, truths < available())
     require_memory(what, BYTES * COPIES * largest + truths, remedy)

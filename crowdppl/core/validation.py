@@ -23,6 +23,8 @@ LONGEST = 80
 """Letters of a value in a message."""
 SEEDS = 2**63
 """Seeds lie below: torch takes no larger ones."""
+MOST = 100_000_000
+"""The largest count: of passes or draws, at no less than a millisecond each, more would take longer than a day."""
 SEED = f"a whole number from 0 and below 2**{SEEDS.bit_length() - 1}"
 LIBRARY = __name__.partition(".")[0]
 Given = TypeVar("Given")
@@ -68,11 +70,13 @@ def _refusal(name: str, value: Any, wanted: str, hint: str, error: type[Crowdppl
 def whole_number(
     name: str, value: Any, least: int, hint: str = "", error: type[CrowdpplError] = MethodError
 ) -> int:
-    """A whole number of at least ``least``, as Python's; else ``error`` with the argument's name and a hint."""
+    """A whole number from ``least`` to ``MOST``, as Python's; else ``error`` with the argument's name and hint."""
     if not is_whole(value):
         raise _refusal(name, value, f"a whole number, {least} or more", hint, error)
     if value < least:
         raise _refusal(name, value, f"at least {least}", hint, error)
+    if value > MOST:
+        raise _refusal(name, value, f"at most {MOST:,}", hint, error)
     return int(value)
 
 
@@ -143,8 +147,8 @@ class Range:
 Positive = Annotated[float, Range("a number above 0", lambda x: x > 0)]
 NotNegative = Annotated[float, Range("a number, at least 0", lambda x: x >= 0)]
 Share = Annotated[float, Range("a number above 0 and below 1", lambda x: 0 < x < 1)]
-Count = Annotated[int, Range("a whole number, at least 1 and below 2**63", lambda x: 1 <= x < 2**63, whole=True)]
-Whole = Annotated[int, Range("a whole number, at least 0 and below 2**63", lambda x: 0 <= x < 2**63, whole=True)]
+Count = Annotated[int, Range(f"a whole number from 1 to {MOST:,}", lambda x: 1 <= x <= MOST, whole=True)]
+Whole = Annotated[int, Range(f"a whole number from 0 to {MOST:,}", lambda x: 0 <= x <= MOST, whole=True)]
 
 
 def check_settings(model: object, where: str = "") -> None:

@@ -14,7 +14,7 @@ import numpy as np
 from torch import Tensor
 
 from crowdppl.core.devices import pyro_state_kept
-from crowdppl.core.memory import memory_errors_explained, require_room
+from crowdppl.core.memory import BYTES, memory_errors_explained, require_memory, require_room
 from crowdppl.core.validation import shown, warn
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.covariates import no_covariates
@@ -31,6 +31,7 @@ from crowdppl.inference.options import FitOptions, Options
 from crowdppl.inference.problem import Earlier, Problem, build_problem, without_validation
 from crowdppl.inference.result import Fit, FitResult
 from crowdppl.inference.svi import svi
+from crowdppl.inference.tables import JOINED
 from crowdppl.inference.vb.coordinate_ascent import EM, VB, CoordinateAscent
 from crowdppl.inference.vb.fit import epochs, run_starts
 from crowdppl.networks.classifier import learns
@@ -106,7 +107,7 @@ def fit_model(
     began = time.perf_counter()
     check_fit(model, data, inference)
     if (card := card_of(model)) is not None and options.device == "cpu":
-        require_room(name, card.sites, data)
+        require_room(name, [*card.sites.values(), card.table], data)
     ready = set_up(model, data)
     if options.checkpoint is not None:
         _check_checkpoint(ready, options)
@@ -127,6 +128,7 @@ def fit_model(
                     f"{type(ready).__name__} draws no truth; call crowdppl.primitives.truth(data, log_p) in "
                     "plates.items(data), and give what it returns to annotate"
                 )
+            _require_room_for_draws(problem, ENGINES[engine])
             result = ENGINES[engine].run(problem, data.order)
     if volumes:
         result.diagnostics["volumes"] = volumes
@@ -157,6 +159,16 @@ def check_fit(model: Model, data: Annotations, inference: str) -> None:
         what = f"{entity}_covariates"
         if card is not None and what in card.uses and getattr(data, what) is None:
             raise DataError(f"{card.title} reads {what}, and {no_covariates(entity)}")
+
+
+def _require_room_for_draws(problem: Problem, engine: Engine) -> None:
+    """Refuses more draws than memory holds, all of which an engine keeps until they are put together."""
+    if engine.sample is not None:
+        chains = problem.options.chains if "chains" in engine.options else 1
+        numbers = sum(math.prod(site.shape(problem.n_items)) for site in problem.sites.values())
+        size = BYTES * JOINED * chains * problem.options.draws * numbers
+        what = f"{engine.name} with chains={chains} and draws={problem.options.draws:,} of {numbers:,} numbers"
+        require_memory(what, size, "lower chains or draws")
 
 
 @contextmanager

@@ -36,6 +36,16 @@ def test_a_method_that_does_not_fit_is_refused_before_it_runs(limit: Limit, left
 
 
 @pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("method", ["class_coin", "ordinal", "item_difficulty"])
+def test_tables_count_where_no_site_is_as_large(limit: Limit, method: str) -> None:
+    kind = "ordinal" if method == "ordinal" else "nominal"
+    data = Annotations.from_arrays([0, 0, 1], [0, 1, 0], [0, 1, 1], classes=range(100), kind=kind)
+    limit(2 * 100 * 100 * 8)
+    with pytest.raises(MemoryShortageError, match=f"{method} on .*GB of memory"):
+        crowdppl.fit(method, data, inference="vb", seed=0)
+
+
+@pytest.mark.filterwarnings("ignore")
 def test_confusions_that_do_not_fit_are_refused_and_other_tables_are_there(limit: Limit) -> None:
     item = np.repeat(np.arange(40), 4)
     data = Annotations.from_arrays(item, np.arange(160) % 8, item % 300, classes=range(300))
@@ -54,6 +64,13 @@ def test_draws_of_tables_that_do_not_fit_are_refused(limit: Limit) -> None:
     limit(10_000)
     with pytest.raises(MemoryShortageError, match="draws of .* confusions"):
         posterior.annotators()
+
+
+@pytest.mark.parametrize("engine", ["gibbs", "nuts", "laplace"])
+def test_draws_of_sites_that_do_not_fit_are_refused(engine: str, limit: Limit) -> None:
+    limit(10_000_000)
+    with pytest.raises(MemoryShortageError, match=rf"{engine} .*draws=1,000,000 .*; lower chains or draws"):
+        crowdppl.fit("one_coin", crowd(n_items=20), inference=engine, draws=1_000_000, seed=0)
 
 
 @pytest.mark.parametrize("version", [1, 2])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import numpy as np
 import pandas as pd
@@ -14,8 +14,10 @@ import torch
 
 import crowdppl
 from crowdppl import fit, random_design, simulate
+from crowdppl.core.validation import MOST
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import ConvergenceWarning, CrowdpplWarning, DataError, MethodError, NumericalError
+from crowdppl.inference.options import FitOptions
 from crowdppl.primitives import Card, annotate, plates, truth
 from tests.crowd import crowd
 
@@ -49,7 +51,6 @@ def far(one: Any, two: Any) -> float:
         ({"inference": "mcmc"}, "mcmc"),
         ({"settings": {"prevalance": "learned"}}, "prevalence"),
         ({"restarts": 0}, "restarts"),
-        ({"max_iterations": 10**22}, "max_iterations"),
         ({"batch_size": 2.5}, "batch_size"),
         ({"seed": -1}, "seed"),
         ({"dtype": torch.int32}, "dtype"),
@@ -69,6 +70,17 @@ def far(one: Any, two: Any) -> float:
 def test_what_makes_no_sense_is_refused_by_name(data: Annotations, wrong: dict[str, Any], name: str) -> None:
     with pytest.raises(MethodError, match=name):
         fit("one_coin", data, **wrong)
+
+
+COUNTS = [name for name, kind in get_type_hints(FitOptions).items() if int in (kind, *get_args(kind))]
+
+
+@pytest.mark.parametrize("name", COUNTS)
+@pytest.mark.parametrize("huge", [MOST + 1, 10**30])
+def test_counts_without_end_are_refused_by_name(data: Annotations, name: str, huge: int) -> None:
+    largest = 2**63 if name == "seed" else 0
+    with pytest.raises(MethodError, match=rf"{name}={max(huge, largest)} must be"):
+        fit("one_coin", data, **{name: max(huge, largest)})
 
 
 def test_what_is_no_method_or_no_data_is_refused(data: Annotations) -> None:
