@@ -52,6 +52,7 @@ from crowdppl.data.ids import (
 from crowdppl.data.kinds import require_categories
 from crowdppl.data.numbers import NUMBERS, label_set_of, spread, with_numbers
 from crowdppl.data.parts import PARTS, with_parts
+from crowdppl.data.sequences import units_of
 from crowdppl.data.tables import (
     Rows,
     coded_table,
@@ -320,11 +321,11 @@ class Annotations:
         of_annotators = covariate_table(options.get("annotator_covariates"), coded.annotators)
         like: Any = options.get("like") or cls
         names = label_columns(options.get("label_covariates", like.label_names), rows.columns, rows.place)
-        order, blocks = coded.blocks()
+        order, blocks = coded.blocks(units := units_of(of_items))
         kept, repeats = without_repeats(coded, blocks, rows.place, options.get("repeats", "keep"))
         left = coded if kept is None else coded.rows(kept)
         if kept is not None:
-            order, blocks = left.blocks()
+            order, blocks = left.blocks(units)
         columns = rows.columns if kept is None or rows.columns is None else rows.columns.iloc[kept]
         columns = None if columns is None else columns.iloc[left.by_code].reset_index(drop=True)
         numbers = () if kind is None or rows.label is None else (NUMBER,)

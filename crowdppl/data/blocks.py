@@ -13,9 +13,10 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from crowdppl.data.covariates import CovariateColumns
+from crowdppl.data.covariates import CovariateColumns, no_covariates
 from crowdppl.data.features import Features, rows_taken
 from crowdppl.data.ragged import RaggedIndex, gather, sorted_pairs
+from crowdppl.data.sequences import SEQUENCE, Sequences, edges_between
 from crowdppl.errors import DataError
 
 BLOCK_LABELS = 500_000
@@ -58,6 +59,8 @@ class Block:
         sparse: whether truths that an item's labels do not name may be summed out together.
         entries: of a minibatch, int64 (S,): the place of each label in the block that it was taken from.
         copies: float64 (n_items,), items with the same labels that each stands for (``distinct``); None for one.
+        apart: of items that are put to a model one by one (``with_items``), and follow no other: the number of
+            sequences that have an item at each place, in the block that they come from. Empty without sequences.
         dtype: precision of everything that has one entry an item or a label.
     """
 
@@ -82,6 +85,7 @@ class Block:
     sparse: bool = False
     entries: Tensor | None = None
     copies: Tensor | None = None
+    apart: tuple[int, ...] | None = None
     dtype: torch.dtype = torch.float64
     _views: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
@@ -239,6 +243,30 @@ class Block:
         copies = torch.from_numpy(np.bincount(place).astype(np.float64)).to(self.device)
         return replace(self.subset(first, 1.0), copies=copies), torch.from_numpy(place).to(self.device)
 
+    @cached_property
+    def sequences(self) -> Sequences:
+        """The sequences of the items, as the column "sequence" of the item covariates names them.
+
+        Raises:
+            DataError: when there is no such column, or it does not name a sequence for each item.
+        """
+        held = self.item_covariates
+        if held is None:
+            raise DataError(f"the model reads sequences of items, and {no_covariates('item')}")
+        return Sequences.of(held.groups(SEQUENCE)[0])
+
+    @property
+    def has_sequences(self) -> bool:
+        """Whether a column of the item covariates names sequences."""
+        return self.item_covariates is not None and SEQUENCE in self.item_covariates.levels
+
+    @property
+    def units(self) -> np.ndarray:
+        """What a minibatch keeps whole, int64 (n_items,): the number of each item's sequence, or of itself."""
+        if not self.has_sequences:
+            return np.arange(self.n_items)
+        return self.sequences.starts.cumsum(0).cpu().numpy() - 1
+
     def only_classes(self, x: Tensor) -> Tensor:
         """Sets what abstentions would contribute to zero: (S, width) -> (S, width)."""
         if self.n_answers == self.n_classes:
@@ -290,7 +318,8 @@ class Block:
     def with_items(self, bags: RaggedIndex, **known: Any) -> Block:
         """Other items and labels for the same annotators, of which no more than this is known."""
         nothing = dict.fromkeys((*OF_ITEMS, *OF_LABELS, "seen", "entries"))
-        return replace(self, bags=bags, offset=0, scale=1.0, **{**nothing, **known})
+        apart = self.sequences.sizes if self.has_sequences else ()
+        return replace(self, bags=bags, offset=0, scale=1.0, apart=self.apart or apart, **{**nothing, **known})
 
     def of_annotator(self, x: Tensor, event_dim: int = 0) -> Tensor:
         """Looks up an annotator's value for each label: (..., A, *event) -> (..., S, *event)."""
@@ -363,21 +392,26 @@ def build_blocks(
     n_classes: int,
     n_answers: int,
     block_labels: int | None = None,
+    units: np.ndarray | None = None,
 ) -> tuple[np.ndarray, list[Block]]:
     """Sorts labels, codes (S,) each, into blocks of items; ``answer=None`` makes a design without labels.
 
     Items have one fixed pseudo-random order that depends on their number alone, whatever the order of the rows;
-    within an item, labels are sorted by (annotator, answer).
+    within an item, labels are sorted by (annotator, answer). Sequences have such an order, too, and stay whole.
 
     Args:
         item, annotator, answer: of each label.
         n_items, n_annotators, n_classes, n_answers: sizes of the codebooks.
         block_labels: labels a block, about; by default 500,000, more where annotators' tables are larger.
+        units: (N, 2) sequence and rank in it of each item (``units_of``); None where items are on their own.
 
     Returns:
         ``order`` int32 (N,), the item code at each position, and the blocks, at least one.
     """
     order = np.random.default_rng(0).permutation(n_items).astype(np.int32)
+    if units is not None:
+        turn = np.random.default_rng(0).permutation(n_items)[units[:, 0]]
+        order = np.lexsort((units[:, 1], turn)).astype(np.int32)
     position = np.empty(n_items, np.int32)
     position[order] = np.arange(n_items, dtype=np.int32)
     n_cells = n_annotators * n_answers
@@ -388,6 +422,7 @@ def build_blocks(
     size = block_labels or max(BLOCK_LABELS, 4 * n_cells)
     n_blocks = max(1, min(-(-len(item) // size), n_items))
     edges = np.linspace(0, n_items, n_blocks + 1).round().astype(np.int64).tolist()
+    edges = edges if units is None else edges_between(edges, units[order, 0])
     sizes, has_labels = (n_annotators, n_classes, n_answers), answer is not None
     bags = [(RaggedIndex.of_matrix(whole[first:last]), first) for first, last in pairwise(edges)]
     return order, [Block(some, *sizes, first, has_labels=has_labels) for some, first in bags]

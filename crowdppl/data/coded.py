@@ -34,8 +34,8 @@ class Coded:
     annotator: np.ndarray
     answer: np.ndarray | None
 
-    def blocks(self) -> tuple[np.ndarray, list[Block]]:
-        """Sorts the rows into item blocks; returns the order of items, too."""
+    def blocks(self, units: np.ndarray | None = None) -> tuple[np.ndarray, list[Block]]:
+        """Sorts the rows into item blocks; returns the order of items, too. Sequences (``units_of``) stay whole."""
         return build_blocks(
             self.item,
             self.annotator,
@@ -44,6 +44,7 @@ class Coded:
             n_annotators=len(self.annotators),
             n_classes=self.alphabet.n_classes,
             n_answers=len(self.alphabet.book),
+            units=units,
         )
 
     def rows(self, kept: np.ndarray) -> Coded:

@@ -17,6 +17,7 @@ from crowdppl.data.coded import Coded
 from crowdppl.data.covariates import label_columns, regrouped
 from crowdppl.data.features import StoredFeatures, in_columns
 from crowdppl.data.ids import native, place_in_rows
+from crowdppl.data.sequences import unit_codes, units_of
 from crowdppl.errors import DataError, RepeatsWarning, SparseDataWarning
 
 
@@ -148,7 +149,8 @@ def with_rows(
     """
     first = data.blocks[0]
     answers = answer if first.has_labels else None
-    order, blocks = Coded(data.item_book, data.annotator_book, data.alphabet, item, annotator, answers).blocks()
+    coded = Coded(data.item_book, data.annotator_book, data.alphabet, item, annotator, answers)
+    order, blocks = coded.blocks(units_of(data.item_covariates))
     kept = {name: getattr(first, name) for name in (*OF_ANNOTATORS, "informative")}
     shared = [replace(block, **kept) for block in blocks]
     known = [with_known(block, order, data.known) for block in shared]
@@ -161,15 +163,16 @@ def label_folds(data: Annotations, folds: int, seed: int) -> np.ndarray:
     """The fold in which each label is left out, never all labels of an item in one; -1 for never.
 
     An item's labels are dealt to the folds in random order; labels of one annotator on one item stay together. An
-    item that only one annotator labelled always keeps its label; DataError when all are such.
+    item that only one annotator labelled always keeps its label; DataError when all are such. Items of a sequence
+    are dealt as one.
 
     Returns:
         int (S,), in the order of ``data.frame()``.
     """
     item, annotator, _ = data.label_codes()
-    first = np.append(True, (np.diff(item) != 0) | (np.diff(annotator) != 0))
-    unit = np.cumsum(first) - 1
-    owner = item[first]
+    whole = unit_codes(data.item_covariates, data.n_items)[item].astype(np.int64)
+    dealt_together, unit = np.unique(whole * data.n_annotators + annotator, return_inverse=True)
+    owner = dealt_together // data.n_annotators
     stream = np.random.default_rng(seed)
     shuffled = np.lexsort([stream.random(len(owner)), owner])
     sizes = np.bincount(owner, minlength=data.n_items)
@@ -193,8 +196,10 @@ def label_folds(data: Annotations, folds: int, seed: int) -> np.ndarray:
 def item_folds(data: Annotations, folds: int, seed: int) -> np.ndarray:
     """The fold in which each label is left out, with all others of its item: int (S,) as ``data.frame()``.
 
-    Only items with labels are dealt out: folds may be made within a fold of the same seed.
+    Only items with labels are dealt out: folds may be made within a fold of the same seed. Items of a sequence are
+    dealt as one.
     """
-    labelled, place = np.unique(data.label_codes()[0], return_inverse=True)
+    whole = unit_codes(data.item_covariates, data.n_items)
+    labelled, place = np.unique(whole[data.label_codes()[0]], return_inverse=True)
     out: np.ndarray = (np.random.default_rng(seed).permutation(len(labelled)) % folds)[place]
     return out

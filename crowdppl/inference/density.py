@@ -26,6 +26,7 @@ from torch import Tensor
 
 from crowdppl.data.blocks import Block
 from crowdppl.errors import MethodError, NumericalError
+from crowdppl.primitives.chains import ChainedCategorical
 from crowdppl.primitives.distributions import Categorical, SparseCategorical
 from crowdppl.primitives.labels import Labels
 from crowdppl.primitives.statistics import handing
@@ -240,8 +241,7 @@ def log_factors(
                 f"site {name!r} has no value: the engine neither infers nor enumerates it; mark a discrete "
                 'site with infer={"enumerate": "parallel"}, or use svi with a guide of your own'
             )
-        fn = site.fn
-        factors[name] = (fn.log_factor if isinstance(fn, Categorical) else fn.log_prob)(site.value)
+        factors[name] = _log_factor(site)
         scales.add(site.scale)
         if site.enum_dim is not None:
             dims[name] = site.enum_dim
@@ -251,6 +251,18 @@ def log_factors(
     if scale != 1.0 and drawing:
         raise MethodError("draws need all items: a minibatch has a scale, and a scaled draw means nothing")
     return factors, dims, scale
+
+
+def _log_factor(site: TraceSite) -> Tensor:
+    """The log-probability of a site, not expanded; of items in sequences, what does not depend on others."""
+    fn = site.fn
+    out: Tensor = (fn.log_factor if isinstance(fn, Categorical) else fn.log_prob)(site.value)
+    return out
+
+
+def pairs_of(truth: str) -> str:
+    """The name of the marginal of the pairs of an item's truth and that before it, (K, K, [C,] n_items)."""
+    return f"pairs of {truth}"
 
 
 @dataclass(frozen=True)
@@ -445,7 +457,7 @@ class Density:
         """The objective, the evidence of each item, the sites, and those that are leaves."""
         sites = traced(self.model, block, at, self.plates, self.chains)
         terms, sums, sizes, scale, below = self._factors(sites, at, how, tilt, block.dtype)
-        per_item = self._per_item(contract(terms, sums, sizes))
+        per_item = self._summed(terms, sums, sizes, sites)
         each = per_item.double()
         if block.copies is not None:
             apart = any(isinstance(site.fn, Labels) and site.fn.within == "label" for site in sites.values())
@@ -453,6 +465,23 @@ class Density:
         objective = each.sum(-1)
         objective = objective if scale == 1.0 else objective * scale
         return objective if extra is None else objective + extra(sites, at), per_item, sites, below
+
+    def _summed(
+        self, terms: Terms, sums: set[str], sizes: Mapping[str, int], sites: Mapping[str, TraceSite]
+    ) -> Tensor:
+        """The log evidence of each item, ([C,] n_items): that of one in a sequence given those before it."""
+        keep = (SYMBOLS[self.plates] if self.chains is not None else "") + SYMBOLS[0]
+        linked = {n: x for n, x in sites.items() if isinstance(x.fn, ChainedCategorical) and x.enum_dim is not None}
+        if not linked:
+            return self._added_up(contract(terms, sums, sizes), keep)
+        ((name, site),) = linked.items()
+        assert site.enum_dim is not None
+        own = SYMBOLS[-site.enum_dim - 1]
+        others = sums - {own}
+        each = self._added_up(contract(terms, others, sizes) if others else terms, own + keep)
+        lead = (self.chains,) if self.chains is not None else ()
+        out: Tensor = site.fn.summed(each.expand(len(each), *lead, site.fn.batch_shape[-1]), pairs_of(name))
+        return out
 
     def _factors(
         self,
@@ -506,9 +535,8 @@ class Density:
         plates = [n for n in x.shape[1 + many : -1] if n > 1]
         return x.reshape(*x.shape[: 1 + many], *plates, x.shape[-1])
 
-    def _per_item(self, parts: Mapping[frozenset[str], list[Tensor]]) -> Tensor:
-        """Adds up what is left in each term but items and chains: ([C,] n_items)."""
-        keep = (SYMBOLS[self.plates] if self.chains is not None else "") + SYMBOLS[0]
+    def _added_up(self, parts: Mapping[frozenset[str], list[Tensor]], keep: str) -> Tensor:
+        """Adds up what is left in each term but some dimensions: ([C,] n_items), or with one in front of these."""
         total: Tensor | None = None
         for term in (t for terms in parts.values() for t in terms):
             dims: str = term._pyro_dims  # type: ignore[attr-defined]
@@ -524,8 +552,7 @@ class Density:
             raise MethodError(
                 "the model scores no labels: call crowdppl.primitives.annotate inside the plate of items"
             )
-        lead = (self.chains,) if self.chains is not None else ()
-        return total.expand(*lead, total.shape[-1]) if lead else total
+        return total if self.chains is None else total.expand(*total.shape[:-2], self.chains, total.shape[-1])
 
 
 def _potential(fn: Any, tilt: Tensor) -> Tensor:
@@ -537,7 +564,7 @@ def _require_finite(objective: Tensor, values: Mapping[str, Tensor], sites: Mapp
     if all(map(math.isfinite, objective.reshape(-1).tolist())):
         return
     bad = [n for n, x in values.items() if not bool(torch.isfinite(x).all())]
-    broken = [] if bad else [n for n, x in sites.items() if bool(torch.isnan(x.fn.log_prob(x.value)).any())]
+    broken = [] if bad else [n for n, x in sites.items() if bool(torch.isnan(_log_factor(x)).any())]
     if bad:
         where = f"site {bad[0]!r} holds a value that is not finite"
     elif broken:

@@ -26,6 +26,7 @@ from crowdppl.inference.options import Options
 from crowdppl.inference.passes import FullPass
 from crowdppl.inference.replay import Function, Replayed
 from crowdppl.inference.result import SiteResult
+from crowdppl.inference.sequential import with_missing
 from crowdppl.inference.signatures import Signatures, signatures
 from crowdppl.inference.sites import Site, covariates_of_tables, covariates_read, read_model, sites_by_shape
 from crowdppl.inference.starts import soft_truth, spectral_truth, typical_values, votes
@@ -264,6 +265,7 @@ def build_problem(
         MethodError: for a start that names no site, or has another shape than its site.
         NumericalError: for a start that is not finite; it names the site.
     """
+    data = with_missing(model, data)
     dtype = options.dtype or (torch.float64 if data.n_labels < LARGE else torch.float32)
     blocks = with_network_outputs(model, data, data.on(options.device, dtype))
     blocks = [replace(b, sparse=True) for b in blocks]
@@ -289,7 +291,7 @@ def model_sites(model: Model, data: Annotations) -> dict[str, Site]:
     Raises:
         MethodError: when the model does not run on these data.
     """
-    block = next(b for b in data.blocks if b.n_items).subset(np.arange(1), 1.0)
+    block = next(b for b in with_missing(model, data).blocks if b.n_items).subset(np.arange(1), 1.0)
     if networks_of(model):
         row: Any = None if data.features is None else data.features[:1]
         block = replace(block, features=feature_tensor(replace(data, features=row)))

@@ -51,6 +51,14 @@ def with_derived(model: Model, data: Annotations) -> Annotations:
     return replace(out, blocks=_with_derived(out, data.blocks))
 
 
+def with_missing(model: Model, data: Annotations) -> Annotations:
+    """Annotations with those label covariates that a model derives from their labels, and they do not have."""
+    if not hasattr(model, "derived_covariates") or not data.blocks[0].has_labels:
+        return data
+    out = _with_columns(model, data, data.frame(), keep=True)
+    return data if out.label_names == data.label_names else replace(out, blocks=_with_derived(out, data.blocks))
+
+
 def _derived_from(model: Model, data: Annotations, blocks: list[Block], cells: list[Tensor]) -> list[Block]:
     """The blocks of a design with covariates derived from labels of it."""
     place = rows_by_item(blocks, data.order)[1]
@@ -63,14 +71,18 @@ def _with_derived(data: Annotations, blocks: Sequence[Block]) -> list[Block]:
     return with_covariates(blocks, data.order, *known)
 
 
-def _with_columns(model: Any, data: Annotations, labels: pd.DataFrame) -> Annotations:
-    """Annotations with derived columns, which their blocks do not have yet."""
+def _with_columns(model: Any, data: Annotations, labels: pd.DataFrame, keep: bool = False) -> Annotations:
+    """Annotations with derived columns, which their blocks do not have yet; those that they have may be kept."""
+    if data.item_covariates is not None:
+        more = data.item_covariates.iloc[data.label_codes()[0]].set_axis(labels.index)
+        labels = labels.join(more[more.columns.difference(labels.columns, sort=False)])
     found = model.derived_covariates(labels)
     if not isinstance(found, pd.DataFrame) or not found.index.equals(labels.index):
         raise MethodError(
             f"derived_covariates of {type(model).__name__} returns {kind_of(found)}; give a DataFrame of numbers "
             "with a row for each row of the labels"
         )
+    found = found.drop(columns=[*data.label_names], errors="ignore") if keep else found
     kept = pd.DataFrame(index=labels.index) if data.columns is None else data.columns
     columns = kept.drop(columns=found.columns, errors="ignore").join(found)
     return replace(data, columns=columns, label_names=(*dict.fromkeys([*data.label_names, *found.columns]),))

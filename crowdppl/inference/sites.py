@@ -23,6 +23,7 @@ from crowdppl.data.covariates import CovariateColumns
 from crowdppl.errors import CrowdpplError, MethodError, NumericalError
 from crowdppl.inference.density import Density, Extra, TraceSite, TraceSites, is_plate, narrowed, trace_sites
 from crowdppl.inference.families import Family, family_of
+from crowdppl.primitives.chains import ChainedCategorical
 from crowdppl.primitives.distributions import OneHot
 from crowdppl.primitives.labels import CategoricalLabels, Labels, NumberLabels
 from crowdppl.primitives.model import Model, plates_of
@@ -313,7 +314,9 @@ def _checked_sites(model: Model, small: Block) -> TraceSites:
             with _Rooted():  # outside the trace, which sees a site after it
                 trace = poutine.trace(program).get_trace(small)
             _refuse_misplaced(name, trace_sites(trace), small)
-            trace.compute_log_prob(lambda _, node: not is_plate(node))
+            trace.compute_log_prob(
+                lambda _, node: not (is_plate(node) or isinstance(node["fn"], ChainedCategorical))
+            )
         except (ValueError, RuntimeError, IndexError, NotImplementedError) as error:
             if isinstance(error, CrowdpplError):  # Pyro adds shapes to what it was raised from
                 raise (error.__cause__ if isinstance(error.__cause__, CrowdpplError) else error) from None

@@ -20,6 +20,7 @@ from crowdppl.data.numbers import NUMBERS
 from crowdppl.data.parts import PARTS
 from crowdppl.datasets.builtin import example
 from crowdppl.errors import CrowdpplWarning, MethodError
+from crowdppl.inference.sequential import with_missing
 from crowdppl.networks.outputs import networks_of
 from crowdppl.plots.axes import DARK, LIGHT, MIDDLE, axes_or_new
 from crowdppl.primitives.model import Model, card_of, set_up
@@ -84,7 +85,7 @@ def graph_of(model: Any, data: Annotations) -> ModelGraph:
 
 def _on(model: Any, data: Annotations) -> Callable[[], None]:
     """The model on data, as a program without arguments that reads features where it has networks."""
-    block = data.as_block()
+    block = with_missing(model, data).as_block()
 
     def program() -> None:
         if block.features is None or not networks_of(model):

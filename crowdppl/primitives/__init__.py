@@ -3,6 +3,7 @@
 from crowdppl.core.validation import Count, NotNegative, Positive, Share, Whole, check_settings
 from crowdppl.data.blocks import Block
 from crowdppl.primitives import plates
+from crowdppl.primitives.chains import chain, succession, successions
 from crowdppl.primitives.distributions import (
     Categorical,
     ChosenDirichlet,
@@ -61,6 +62,7 @@ __all__ = [
     "annotate",
     "annotate_numbers",
     "annotator_covariates",
+    "chain",
     "check_settings",
     "class_blends",
     "coin_counts",
@@ -85,6 +87,8 @@ __all__ = [
     "penalty",
     "plates",
     "prevalence",
+    "succession",
+    "successions",
     "through_blends",
     "truth",
     "truth_and_labels",

@@ -16,6 +16,7 @@ from crowdppl.data.blocks import NUMBER, Block
 from crowdppl.data.covariates import CovariateColumns, no_covariates
 from crowdppl.errors import DataError, MethodError
 from crowdppl.primitives import plates
+from crowdppl.primitives.chains import ChainedCategorical, shares_of_places
 from crowdppl.primitives.distributions import Categorical, SparseCategorical
 from crowdppl.primitives.labels import CategoricalLabels, Coin, Coins, NumberLabels, Table, is_large
 from crowdppl.primitives.plates import Data, block_of
@@ -213,13 +214,22 @@ def _a_label(name: str, x: Tensor | None, block: Block) -> Tensor | None:
     return x.reshape(-1)
 
 
-def truth(data: Data, log_p: Tensor, name: str = "truth", *, labels: Table | None = None) -> Tensor:
+def truth(
+    data: Data,
+    log_p: Tensor,
+    name: str = "truth",
+    *,
+    labels: Table | None = None,
+    log_transition: Tensor | None = None,
+) -> Tensor:
     """Draws the truth of each item; gold labels enter here.
 
     Args:
         data: the model's argument.
         log_p: (..., K), the same for all items, or (..., N, K).
         name: of the site.
+        log_transition: of items that follow one another, as the columns "sequence" and "position" of the item
+            covariates say: (..., K, K) log-probabilities [before, after]. ``log_p`` is then of first items.
         labels: what ``annotate`` takes for ``log_p``, where nothing else depends on the truth. Where these are
             coins and classes are many, those that no label of an item names are then summed out together.
 
@@ -227,6 +237,9 @@ def truth(data: Data, log_p: Tensor, name: str = "truth", *, labels: Table | Non
         Whole numbers below K in the plate of items, summed out exactly by engines that enumerate.
     """
     block, of_all = block_of(data), log_p.dim() == 1 or log_p.shape[-2] == 1
+    if log_transition is not None:
+        found: Tensor = pyro.sample(name, _chained(block, log_p, log_transition), infer={"enumerate": "parallel"})
+        return found
     coins = of_all and isinstance(labels, Coin | Coins) and not drawing()
     if coins and block.named_classes is not None:
         prior: Categorical = SparseCategorical(log_p, block.named_classes, block.gold)
@@ -235,6 +248,17 @@ def truth(data: Data, log_p: Tensor, name: str = "truth", *, labels: Table | Non
         prior = Categorical(log_p if potential is None else log_p + potential.to(log_p.dtype))
     out: Tensor = pyro.sample(name, prior, infer={"enumerate": "parallel"})
     return out
+
+
+def _chained(block: Block, log_initial: Tensor, log_transition: Tensor) -> Categorical:
+    """Truths along sequences; of items that stand for others, those of any item of a sequence."""
+    known = torch.zeros(()) if block.potential is None else block.potential.to(log_initial.dtype)
+    if block.apart:
+        return Categorical(shares_of_places(log_initial, log_transition, block.apart) + known)
+    sequences = block.sequences
+    first = log_initial.expand(*log_initial.shape[:-2], block.n_items, block.n_classes)
+    own = first.masked_fill(~sequences.starts.unsqueeze(-1), 0.0) + known
+    return ChainedCategorical(own, log_transition, sequences)
 
 
 Likelihood = Literal["joint", "per_annotation"]

@@ -159,16 +159,15 @@ class HasInit(Protocol):
 class HasDerivedCovariates(Protocol):
     """A model whose labels depend on other labels, through label covariates: the leader's label, or one's own last.
 
-    The columns are computed once and read with the labels, ``rows.join(model.derived_covariates(rows))``; where
-    labels are drawn, they are computed from those.
+    Columns that the annotations do not have are computed where they are read; where labels are drawn, from those.
     """
 
     def derived_covariates(self, labels: Any) -> Any:
         """The columns, a DataFrame of numbers with the index of ``labels``.
 
         Args:
-            labels: DataFrame of item, annotator, label and further columns. A row may look at labels before it
-                alone, in whatever order, never at its own.
+            labels: DataFrame of item, annotator, label, further columns and item covariates. A row may look at
+                labels before it alone, in whatever order, never at its own.
         """
         ...
 

@@ -14,7 +14,7 @@ STRENGTH = 4.0
 """Pseudo-counts of a confusion row, by default."""
 
 
-def crowd_rows(data: Data, crowd_prior_strength: float) -> Tensor:
+def crowd_rows(data: Data, crowd_prior_strength: float, contexts: int | None = None) -> Tensor:
     """Pseudo-counts of confusion rows that follow the crowd's rows, which are learned.
 
     Site ``crowd`` is Dirichlet, with 2 on the right answer and 1 on each other. It draws rows with few labels, and
@@ -23,9 +23,11 @@ def crowd_rows(data: Data, crowd_prior_strength: float) -> Tensor:
     Args:
         data: the model's argument.
         crowd_prior_strength: pseudo-counts of a row; 0 has no crowd.
+        contexts: X, in each of which the crowd has other rows; None for the same.
 
     Returns:
-        (..., K, K) [truth, label] to be added to a Dirichlet's concentrations; 0 where there is no crowd.
+        (..., K, K) [truth, label] to be added to a Dirichlet's concentrations, (..., X, K, K) in contexts; 0 where
+        there is no crowd.
 
     Raises:
         DataError: ``data`` is neither annotations nor a block of them.
@@ -41,7 +43,10 @@ def crowd_rows(data: Data, crowd_prior_strength: float) -> Tensor:
     k = block_of(data).n_classes
     if not number_within("crowd_prior_strength", crowd_prior_strength, "a number from 0 on", lambda x: x >= 0):
         return torch.zeros(())
-    crowd: Tensor = pyro.sample("crowd", dist.Dirichlet(1 + torch.eye(k)).to_event(1))
+    rows = 1 + torch.eye(k)
+    rows = rows if contexts is None else rows.repeat(contexts, 1)
+    crowd: Tensor = pyro.sample("crowd", dist.Dirichlet(rows).to_event(1))
+    crowd = crowd if contexts is None else crowd.unflatten(-2, (contexts, k))
     return crowd_prior_strength * crowd + 1e-3
 
 

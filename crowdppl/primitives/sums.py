@@ -231,6 +231,16 @@ def moments_probe(name: str | None, x: Tensor, how: Summing) -> Tensor | None:
     return probe
 
 
+def pairs_probe(name: str | None, x: Tensor) -> Tensor | None:
+    """A zero tensor (K, *x.shape) whose gradient is the share of pairs of alternatives of (K, ...), if wanted."""
+    how = _current.get()
+    if name is None or name not in how.probes:
+        return None
+    probe = x.new_zeros((len(x), *x.shape)).requires_grad_()
+    how.probes[name] = probe
+    return probe
+
+
 class _Waiting(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, u: Tensor, moments: Tensor | None, how: Summing, index: int) -> Tensor:

@@ -25,6 +25,7 @@ from crowdppl.data.checks import check_tables
 from crowdppl.data.covariates import feature_table, label_columns, some_columns
 from crowdppl.data.features import StoredFeatures
 from crowdppl.data.ids import Codebook, LabelSet, place_in_rows
+from crowdppl.data.sequences import units_of
 from crowdppl.errors import CrowdpplError, CrowdpplWarning, MethodError, ResultError
 from crowdppl.inference.coin_tables import CoinTables
 from crowdppl.inference.problem import model_sites
@@ -527,6 +528,7 @@ def _annotations(values: Mapping[str, Any], tables: Mapping[str, pd.DataFrame], 
         n_annotators=len(annotator_ids),
         n_classes=alphabet.n_classes,
         n_answers=len(answers),
+        units=units_of(of_items),
     )
     more = {name: values[name] for name in ("history", "abstainers", "informative")}
     blocks = [replace(with_known(block, order, gold), **more) for block in blocks]

@@ -22,7 +22,7 @@ from crowdppl.networks.training import VOLUMES, training_of
 from crowdppl.posterior import Posterior, load
 from crowdppl.primitives.model import card_of
 from crowdppl.simulation.from_model import simulate
-from crowdppl.testing.fixtures import GOLD, Trial, fit_quickly, require
+from crowdppl.testing.fixtures import Trial, fit_quickly, require, reversed_names
 from crowdppl.testing.models import ready, same_chains, same_density
 
 TOLERANCE = 1e-6
@@ -79,7 +79,7 @@ def gold(trial: Trial) -> None:
     """A known truth has probability one, with labels or without."""
     for engine in trial.accepted("em", "vb", "gibbs") or trial.accepted():
         table = trial.fit_odd(engine).probabilities()
-        for item, name in GOLD.items():
+        for item, name in trial.gold.items():
             p = float(table[name].loc[[item]].sum())
             require(abs(p - 1) < 1e-9, f"{engine}: {item} is known to be {name}, with probability {p}")
 
@@ -90,7 +90,7 @@ def odd_data(trial: Trial) -> None:
         posterior = trial.fit_odd(engine)
         _is_sound(trial, posterior, engine)
         require(
-            {"mute 1", "mute 2"} <= set(trial.truths(posterior).index),
+            {*trial.mute} <= set(trial.truths(posterior).index),
             f"{engine}: an item without labels is missing",
         )
 
@@ -118,9 +118,8 @@ def renaming(trial: Trial) -> None:
     Fits with Gaussian sites are left out: their random numbers go by position.
     """
     given = trial.answers.get("classes")
-    new = {
-        role: _reversed(trial.rows[role]) for role in ("item", "annotator", *(() if given is None else ("label",)))
-    }
+    new = {"item": trial.renamed_items(), "annotator": reversed_names(trial.rows["annotator"])}
+    new |= {} if given is None else {"label": reversed_names(trial.rows["label"])}
     rows = trial.rows.assign(**{role: trial.rows[role].map(names) for role, names in new.items()})
     classes = [] if given is None else [new["label"][name] for name in given]
     old = {role: {after: before for before, after in names.items()} for role, names in new.items()}
@@ -256,9 +255,3 @@ def _are_equal(trial: Trial, one: Posterior, two: Posterior, message: str) -> No
 def _largest(one: pd.DataFrame | np.ndarray, two: pd.DataFrame | np.ndarray) -> float:
     """The largest absolute difference, place by place."""
     return float(np.abs(np.asarray(one) - np.asarray(two)).max())
-
-
-def _reversed(names: pd.Series) -> dict[str, str]:
-    """New names that sort the other way round."""
-    old = sorted(set(names))
-    return {name: f"new {len(old) - i:03}" for i, name in enumerate(old)}

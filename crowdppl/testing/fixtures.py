@@ -5,28 +5,29 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import pandas as pd
 
 from crowdppl.core.validation import is_number
 from crowdppl.data.annotations import Annotations
+from crowdppl.data.blocks import with_covariates
 from crowdppl.data.numbers import NUMBERS
 from crowdppl.errors import CrowdpplWarning, MethodError
 from crowdppl.fitting import fit
 from crowdppl.inference.engines import ENGINES, engine_support, fit_model, used_by
 from crowdppl.inference.options import FitOptions, options_from
+from crowdppl.inference.sequential import with_missing
 from crowdppl.posterior import Posterior
-from crowdppl.primitives.model import Model, card_of
+from crowdppl.primitives.model import Model, card_of, set_up
 from crowdppl.registry import name_of
 
 QUICK: FitOptions = {"max_iterations": 10, "chains": 2, "draws": 2, "warmup": 1}
 """Options of very short fits, which need not converge."""
 
-GOLD = {"item 03": "c", "mute 1": "a"}
 Names = Mapping[str, Mapping[Any, Any]]
 Renamed = Callable[[Model, Names], Model]
 Columns = Mapping[Hashable, Sequence[float]]
@@ -60,7 +61,9 @@ class Trial:
     @staticmethod
     def of(model: Model, **about: Any) -> Trial:
         """The trial of a model, with data of the kind that its card names."""
-        return (NumberTrial if kind_of_labels(model) in NUMBERS else Trial)(model, **about)
+        kind = kind_of_labels(model)
+        trial = NumberTrial if kind in NUMBERS else SequenceTrial if kind == "sequence" else Trial
+        return trial(model, **about)
 
     @property
     def kind(self) -> str:
@@ -90,12 +93,36 @@ class Trial:
         """Annotations without anything special."""
         return self.read(self.rows)
 
+    mute: ClassVar[tuple[str, str]] = ("mute 1", "mute 2")
+    """Items of ``odd`` without labels."""
+
+    @property
+    def gold(self) -> dict[str, str]:
+        """Known truths of ``odd``."""
+        return {sorted({*self.rows["item"]})[3]: "c", self.mute[0]: "a"}
+
     @cached_property
     def odd(self) -> Annotations:
         """Everything at once: a class nobody gave, abstentions, a repeat, items without labels, and gold."""
-        more = [("item 00", "annotator 1", "?"), ("item 01", "annotator 2", "?"), ("item 00", "annotator 1", "b")]
+        one, two, *_ = sorted({*self.rows["item"]})
+        more = [(one, "annotator 1", "?"), (two, "annotator 2", "?"), (one, "annotator 1", "b")]
         rows = pd.concat([self.rows, pd.DataFrame(more, columns=list(self.rows.columns))])
-        return self.read(rows, classes=list("abcd"), abstentions=["?"], items=["mute 1", "mute 2"], gold=GOLD)
+        known: Any = {"abstentions": ["?"], "items": [*self.mute], "gold": self.gold}
+        return self.read(rows, classes=list("abcd"), **known)
+
+    def complete(self, data: Annotations) -> Annotations:
+        """The same with the label covariates that the model derives; a design as if its labels were the first."""
+        if hasattr(self.model, "derived_covariates") and not data.blocks[0].has_labels:
+            data = data.answered([block.annotator * block.n_answers for block in data.blocks])
+        return with_missing(set_up(self.model, data), data)
+
+    def unlinked(self, data: Annotations) -> Annotations:
+        """The same for Pyro, which sums items out one by one."""
+        return self.complete(data)
+
+    def renamed_items(self) -> dict[str, str]:
+        """New names of the items, which sort the other way round."""
+        return reversed_names(self.rows["item"])
 
     @property
     def answers(self) -> dict[str, Any]:
@@ -214,6 +241,50 @@ class NumberTrial(Trial):
     def truths(self, posterior: Posterior) -> pd.DataFrame:
         """Mean and standard deviation of each item's truth."""
         return posterior.truth()[["estimate", "sd"]]
+
+
+class SequenceTrial(Trial):
+    """The same with items in sequences of four: "item 0 | 0" to "item 2 | 11"."""
+
+    mute: ClassVar[tuple[str, str]] = ("mute | 1", "mute | 2")
+
+    @cached_property
+    def rows(self) -> pd.DataFrame:
+        return self._in_sequences(super().rows)
+
+    @property
+    def clear(self) -> pd.DataFrame:
+        return self._in_sequences(super().clear)
+
+    def unlinked(self, data: Annotations) -> Annotations:
+        data = self.complete(data)
+        assert data.item_covariates is not None
+        alone = data.item_covariates.assign(sequence=np.arange(data.n_items))
+        blocks = with_covariates(data.blocks, data.order, alone, None, data.label_columns)
+        return replace(data, item_covariates=alone, blocks=blocks)
+
+    def renamed_items(self) -> dict[str, str]:
+        names = {text: f"new {9 - int(text[-1])}" for text in {x.partition(" |")[0] for x in self.rows["item"]}}
+        return {x: x.replace(x.partition(" |")[0], names[x.partition(" |")[0]]) for x in {*self.rows["item"]}}
+
+    def design(self, items: Iterable[str], annotators: Iterable[str], **options: Any) -> Annotations:
+        """Who is to label what; an item without a sequence is alone in one."""
+        return super().design([x if " | " in x else f"{x} | 0" for x in items], annotators, **options)
+
+    def with_numbers(self, rows: pd.DataFrame, old: Names | None = None) -> pd.DataFrame:
+        """A table of labels with columns of the parts of its items."""
+        parts = rows["item"].str.split(" | ", regex=False, expand=True)
+        return super().with_numbers(rows, old).assign(sequence=parts[0], position=parts[1])
+
+    def _in_sequences(self, rows: pd.DataFrame) -> pd.DataFrame:
+        number = rows["item"].str.split().str[1].astype(int)
+        return rows.assign(item=[f"item {n // 4} | {n}" for n in number])
+
+
+def reversed_names(names: Iterable[str]) -> dict[str, str]:
+    """New names that sort the other way round."""
+    old = sorted(set(names))
+    return {name: f"new {len(old) - i:03}" for i, name in enumerate(old)}
 
 
 def kind_of_labels(model: Model) -> str:

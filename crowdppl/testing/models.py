@@ -47,7 +47,7 @@ def card_and_shapes(trial: Trial) -> None:
         raise AssertionError(
             f"{type(trial.model).__name__} has no card; give its class card = crowdppl.primitives.Card(...)"
         )
-    data = trial.odd
+    data = trial.complete(trial.odd)
     sizes = {"N": data.n_items, "A": data.n_annotators, "K": data.n_classes, "L": data.n_answers}
     found = _sites(ready(trial, data), data.as_block(), 0)
     shapes = {name: tuple(node.value.shape) for name, node in found.items() if not node.observed}
@@ -68,7 +68,7 @@ def card_and_shapes(trial: Trial) -> None:
 
 def runs_with_validation(trial: Trial) -> None:
     """At a draw from the prior the model passes Pyro's checks: drawn and enumerated, on a block and on all data."""
-    for data in (trial.data, trial.odd):
+    for data in map(trial.unlinked, (trial.data, trial.odd)):
         model = ready(trial, data)
         for given in (data, data.as_block(), replace(data.as_block(), has_labels=False)):
             with without_validation("cpu", validate=True):
@@ -98,7 +98,7 @@ def settings_round_trip(trial: Trial) -> None:
         said = json.dumps(settings_of(model))
         again = type(model)(**json.loads(said))
         require(json.dumps(settings_of(again)) == said, f"settings {said} came back as {settings_of(again)}")
-        blocks = trial.data.as_block()
+        blocks = trial.complete(trial.data).as_block()
         one, two = (latent_values(_ready_again(x, trial.data), blocks, 5) for x in (model, again))
         same = one.keys() == two.keys() and all(torch.equal(one[n], two[n]) for n in one)
         require(same, f"built again from its settings {said}, the model draws something else")
@@ -106,7 +106,8 @@ def settings_round_trip(trial: Trial) -> None:
 
 def plain_svi(trial: Trial) -> None:
     """``pyro.infer.SVI`` with the model's guide lowers the loss, and ``Predictive`` draws from the guide."""
-    model, data = ready(trial, trial.data), trial.data
+    data = trial.unlinked(trial.data)
+    model = ready(trial, data)
     guide = getattr(model, "guide", None) or (lambda given: mean_field(model, given))
     with pyro.get_param_store().scope(), torch.random.fork_rng():
         svi = SVI(model.model, guide, Adam({"lr": 0.1}), TraceEnum_ELBO())
@@ -138,7 +139,7 @@ def plain_nuts(trial: Trial) -> None:
         pyro.set_rng_seed(0)
         kernel = NUTS(model.model, step_size=0.01, adapt_step_size=False, max_tree_depth=2)
         run = MCMC(kernel, num_samples=2, warmup_steps=1, disable_progbar=True)
-        run.run(trial.data)
+        run.run(trial.unlinked(trial.data))
     for name, x in run.get_samples().items():
         require(bool(torch.isfinite(x).all()), f"Pyro's NUTS found values of {name!r} that are not finite")
 
@@ -201,13 +202,13 @@ def _size(word: str, sizes: Mapping[str, int]) -> int:
 
 def density_is_pyros(trial: Trial) -> None:
     """The log-likelihood is that of Pyro's enumeration, and its gradient that of finite differences."""
-    for data in (trial.data, trial.odd):
+    for data in map(trial.unlinked, (trial.data, trial.odd)):
         same_density(ready(trial, data), data.as_block())
 
 
 def chains_are_runs(trial: Trial) -> None:
     """Several chains in one pass give what each gives alone: the model indexes from the right."""
-    same_chains(ready(trial, trial.data), trial.data.as_block())
+    same_chains(ready(trial, trial.data), trial.complete(trial.data).as_block())
 
 
 def same_density(model: Model, block: Block) -> None:
@@ -270,7 +271,7 @@ def answers_sum_to_one(trial: Trial) -> None:
     rows = [(f"one {a}", a) for a in names]
     rows += [(f"two {a}", each) for a, b in pairwise(names) for each in (a, b)]
     items, people = zip(*rows, strict=True)
-    design = trial.design(items, people)
+    design = trial.unlinked(trial.design(items, people))
     model, block = ready(trial, design), replace(design.as_block(), uses_power=False)
     second = torch.cat([torch.zeros(1, dtype=torch.bool), block.item[1:] == block.item[:-1]])
     pairs = torch.zeros(block.n_items, dtype=torch.bool).index_fill(0, block.item[second], True)

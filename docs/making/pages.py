@@ -78,6 +78,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
         "gain_annotators",
         "robust_annotators",
     ),
+    "Sequences: tokens of sentences": ("hmm_crowd", "sequence_crowd"),
 }
 """The methods by what they need and what they are for."""
 LABELS: Mapping[str, str] = {

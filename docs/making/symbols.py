@@ -55,6 +55,7 @@ SYMBOLS: Mapping[str, Symbol] = {
     "hardness": Symbol("χ", "spread of difficulties"),
     "hit": Symbol("θ", "probabilities of a right and of a wrong label, by class"),
     "individual": Symbol("W", "effect of an annotator's own noise on the classifier's probabilities"),
+    "initial": Symbol("π", "how common each class is at the start of a sequence"),
     "kind": Symbol("c", "the blend of classes that an item is"),
     "kinds": Symbol("λ", "how common each blend is"),
     "label": Symbol("y", "label of an item by an annotator"),
@@ -80,6 +81,7 @@ SYMBOLS: Mapping[str, Symbol] = {
     "subtypes": Symbol("π", "how common each subtype of a class is"),
     "taste": Symbol("u", "how much an annotator follows the shared noise"),
     "trap": Symbol("τ", "potentials of an item's labels, given the truth"),
+    "transition": Symbol("T", "probability of each class after another"),
     "truth": Symbol("z", "class of an item"),
     "view": Symbol("v", "answer of an expert on an item without features"),
     "weights": Symbol("h", "how common each community is"),
@@ -127,6 +129,7 @@ SIZES: Mapping[str, tuple[str, str]] = {
     "S": ("s", "blends of classes"),
     "T": ("t", "states that labels depend on: classes, and those of the method's own"),
     "W": ("w", "giving a class, and each way of declining"),
+    "X": ("x", "no label before, and each class: K + 1"),
     "coin": ("", "right and wrong"),
     "other": ("l", "classes but the true one, K − 1"),
 }

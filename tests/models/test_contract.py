@@ -39,6 +39,7 @@ COSTLY = (
     "multinomial",
     "ordinal",
     "robust_annotators",
+    "sequence_crowd",
 )
 OTHER_PACKAGE = '''
 from dataclasses import dataclass

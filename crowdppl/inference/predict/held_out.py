@@ -11,7 +11,7 @@ import torch
 
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import MethodError
-from crowdppl.inference.predict.answers import truth_alone
+from crowdppl.inference.predict.answers import label_tables, truth_alone
 from crowdppl.inference.predict.predictive import (
     DRAWS,
     GivenLabels,
@@ -25,7 +25,7 @@ from crowdppl.inference.predict.predictive import (
 from crowdppl.inference.predict.update import options_of
 from crowdppl.inference.problem import build_problem, without_validation
 from crowdppl.inference.result import Fit
-from crowdppl.inference.sites import covariates_of_tables
+from crowdppl.inference.sequential import with_missing
 
 PIECE = 10_000_000
 """Numbers, draws x labels, that are computed together."""
@@ -68,7 +68,7 @@ def left_out(
     try:
         logs = predictive(posterior, of_items, draws)
     except TemperedError:
-        each, items = _by_tables(posterior, given.cell[gone], mine, at)
+        each, items = _by_tables(posterior, full, gone, mine, at)
         return each if alone else none, mine, items if together else none
     before = logs[:, :n]
     items = _log_mean_exp(logs[:, n:] - before) if together else none
@@ -80,18 +80,21 @@ def left_out(
     return _log_mean_exp(with_one - before[:, at]), mine, items
 
 
-def _by_tables(posterior: Fit, cell: np.ndarray, mine: np.ndarray, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _by_tables(
+    posterior: Fit, full: Annotations, gone: np.ndarray, mine: np.ndarray, at: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """Log-probabilities of labels, alone and an item's together, from truth probabilities and mean tables.
 
     For points, and for mean fields, in which truth and tables are independent, these are the means over draws.
     Refused after a sampler, whose draws of truth and tables depend on each other, and where labels of an item share
-    more than its truth. ``mine`` are codes of items, (n,), ``at`` the place of each label's among them, (S,).
+    more than its truth. ``gone`` are the rows of labels, (S,), ``mine`` codes of items, (n,), and ``at`` the place
+    of each label's among them, (S,).
     """
     with without_validation("cpu"):
         options = options_of(posterior, dtype=torch.float64, device="cpu")
         problem = build_problem(posterior.model, posterior.data, options)
         power = cast(Power, label_power(problem))
-        alone = truth_alone(problem) and not covariates_of_tables(problem.model, problem.blocks[0])
+        alone = truth_alone(problem)
     if any(site.family == "draws" for site in posterior.result.sites.values()):
         raise MethodError(
             f"{posterior.method} {power.what}; labels left out are then scored after em or vb, not after a sampler"
@@ -101,9 +104,8 @@ def _by_tables(posterior: Fit, cell: np.ndarray, mine: np.ndarray, at: np.ndarra
             f"{posterior.method} {power.what}, and labels depend on more than the truth of their item; "
             f"{power.remedy}"
         )
-    annotator, answer = np.divmod(cell, posterior.data.n_answers)
     start = np.log(np.clip(posterior.result.probabilities[mine], 1e-300, None))
-    each = np.log(np.clip(posterior.result.confusions[annotator, :, answer], 1e-300, None))
+    each = np.log(np.clip(label_tables(posterior, with_missing(posterior.model, full), gone), 1e-300, None))
     together = np.stack([np.bincount(at, x, len(mine)) for x in each.T], 1)
     items = np.logaddexp.reduce(start + together, axis=1)
     return np.logaddexp.reduce(start[at] + each, axis=1), items

@@ -17,6 +17,7 @@ from crowdppl.data.blocks import Block
 from crowdppl.errors import MethodError
 from crowdppl.inference.problem import Problem, model_sites, without_validation
 from crowdppl.inference.result import Fit, OnDemand, SiteResult, Sites
+from crowdppl.inference.sequential import with_missing
 from crowdppl.inference.sites import Site
 from crowdppl.inference.starts import prior_mean
 from crowdppl.networks.outputs import networks_of
@@ -111,7 +112,7 @@ class _PriorMeans(Messenger):
 
 def _priors(model: Model, data: Annotations, sites: Sites) -> _PriorMeans:
     """Priors on one item of some data, without annotators' history, which was counted."""
-    block: Block = data.blocks[0].subset(np.arange(1), 1.0)
+    block: Block = with_missing(model, data).blocks[0].subset(np.arange(1), 1.0)
     with _PriorMeans(sites) as found:
         model.model(replace(block, history=None))
     return found

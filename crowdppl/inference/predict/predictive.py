@@ -26,6 +26,7 @@ from crowdppl.inference.problem import Earlier, Problem, build_problem, without_
 from crowdppl.inference.result import Fit
 from crowdppl.inference.sites import covariates_read
 from crowdppl.inference.tables import WIDTH
+from crowdppl.primitives.chains import ChainedCategorical
 from crowdppl.primitives.labels import Labels
 from crowdppl.primitives.model import Model
 
@@ -188,8 +189,11 @@ class Power(NamedTuple):
 
 
 def label_power(problem: Problem) -> Power | None:
-    """How the model takes the labels' likelihood to a power; None where it does not."""
-    labels = [x.fn for x in one_item_sites(problem).values() if isinstance(x.fn, Labels)]
+    """Why the model's likelihood of an item's labels is not their probability; None where it is."""
+    sites = one_item_sites(problem).values()
+    if any(isinstance(x.fn, ChainedCategorical) for x in sites):
+        return Power("links the items of a sequence", "use heldout_score")
+    labels = [x.fn for x in sites if isinstance(x.fn, Labels)]
     if any(fn.weight is not None for fn in labels):
         return Power("weighs labels (weight=)", "fit without weights")
     if any(fn.power != 1 for fn in labels):

@@ -200,10 +200,12 @@ def warm_up(problem: Problem, state: State) -> State:
     t = 0
     for _ in range(EPOCHS):
         for block in problem.blocks:
-            size = max(1, round(share * block.n_items))
-            order = rng.permutation(block.n_items)
-            for chosen in np.array_split(order, max(1, block.n_items // size)):
-                batch = replace(block.subset(np.sort(chosen), problem.n_items / len(chosen)), offset=0)
+            units = block.units
+            n_units = units[-1] + 1 if len(units) else 0
+            size = max(1, round(share * n_units))
+            for drawn in np.array_split(rng.permutation(n_units), max(1, n_units // size)):
+                chosen = np.flatnonzero(np.isin(units, drawn))
+                batch = replace(block.subset(chosen, problem.n_items / len(chosen)), offset=0)
                 one = replace(problem, blocks=[batch])
                 state = _minibatch_step(one, state, (t + DELAY) ** -FORGETTING)
                 t += 1

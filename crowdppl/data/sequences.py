@@ -1,0 +1,97 @@
+"""Sequences of items, such as the tokens of a sentence: units that blocks, folds and minibatches keep whole."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from crowdppl.errors import DataError
+
+SEQUENCE, POSITION = "sequence", "position"
+"""Item covariates: the sequence of an item, and a number by which the items of a sequence are in order."""
+
+
+@dataclass(frozen=True)
+class Sequences:
+    """The items of a block in the order in which chains are summed: all first items, all second ones, and so on.
+
+    Attributes:
+        order: int64 (n_items,), the item at each place; longer sequences come first.
+        back: int64 (n_items,), the place of each item.
+        sizes: number of sequences that have a first item, a second one, and so on.
+    """
+
+    order: Tensor
+    back: Tensor
+    sizes: tuple[int, ...]
+
+    @classmethod
+    def of(cls, sequence: Tensor) -> Sequences:
+        """Those of items that stand in order: ``sequence`` (n_items,), equal for neighbours in one."""
+        code = sequence.cpu().numpy()
+        first = np.flatnonzero(np.append(True, code[1:] != code[:-1])[: len(code)])
+        lengths = np.diff(first, append=len(code))
+        rank = np.arange(len(code)) - np.repeat(first, lengths)
+        order = np.lexsort((np.repeat(np.arange(len(first)), lengths), -np.repeat(lengths, lengths), rank))
+        at = torch.from_numpy(order).to(sequence.device)
+        return cls(at, at.argsort(), tuple(np.bincount(rank).tolist()))
+
+    @cached_property
+    def starts(self) -> Tensor:
+        """Which items are first of their sequence, bool (n_items,)."""
+        return self.back < (self.sizes[0] if self.sizes else 0)
+
+    @cached_property
+    def last(self) -> Tensor:
+        """The place of the last item of each sequence, int64; shorter sequences first."""
+        sizes = np.array(self.sizes, np.int64)
+        left, ends = np.append(sizes[1:], 0), np.cumsum(sizes)
+        places = [np.arange(end - size + more, end) for end, size, more in zip(ends, sizes, left, strict=True)]
+        return torch.from_numpy(np.concatenate(places)).to(self.order.device)
+
+    @cached_property
+    def before(self) -> Tensor:
+        """The item before each item, int64 (n_items,); itself where it is the first."""
+        ahead = np.repeat(np.append(0, self.sizes[:-1]), self.sizes).astype(np.int64)
+        place = torch.arange(len(self.order)) - torch.from_numpy(ahead)
+        return self.order[place.to(self.order.device)][self.back]
+
+
+def units_of(item_covariates: pd.DataFrame | None) -> np.ndarray | None:
+    """The sequence of each item and its rank in it, int64 (N, 2), in codebook order; None without sequences.
+
+    Raises:
+        DataError: for an item without a sequence or a position, and for two of a sequence at one position.
+    """
+    if item_covariates is None or SEQUENCE not in item_covariates:
+        return None
+    if POSITION not in item_covariates:
+        raise DataError(f"item_covariates have a column {SEQUENCE!r} and none of the {POSITION!r} of items in it")
+    known = item_covariates[[SEQUENCE, POSITION]]
+    sequence, position = pd.factorize(known[SEQUENCE])[0], pd.to_numeric(known[POSITION], errors="coerce")
+    wrong = (sequence < 0) | ~np.isfinite(position.to_numpy(np.float64))
+    if wrong.any():
+        item = known.index[int(np.argmax(wrong))]
+        raise DataError(f"the item {item!r} has no {SEQUENCE} or no {POSITION} that is a number; give both")
+    twice = known.duplicated().to_numpy()
+    if twice.any():
+        found = known[twice].iloc[0].to_dict()
+        raise DataError(f"two items have one place, {found}; give each of a sequence a position of its own")
+    return np.stack([sequence, position.groupby(sequence).rank().to_numpy(np.int64)], 1)
+
+
+def unit_codes(item_covariates: pd.DataFrame | None, n_items: int) -> np.ndarray:
+    """The unit of each item that folds keep whole, (N,): its sequence, or itself."""
+    units = units_of(item_covariates)
+    return np.arange(n_items) if units is None else units[:, 0]
+
+
+def edges_between(edges: list[int], unit: np.ndarray) -> list[int]:
+    """Edges of blocks, moved on to where the next unit begins; ``unit`` (N,) is of the items in their order."""
+    starts = np.append(np.flatnonzero(np.append(True, unit[1:] != unit[:-1])), len(unit))
+    return [int(edge) for edge in np.unique(starts[np.searchsorted(starts, edges)])]
