@@ -104,7 +104,7 @@ class BayesDgc:
         return self.prevalence or "uniform", self.prevalence_strength
 
     def setup(self, data: Annotations) -> BayesDgc:
-        """A copy with a network for these features, and with the recipe's settings."""
+        """A copy with a network for these features, the recipe's settings and the prevalence's strength."""
         found: dict[str, Any] = {"training": dict(self.training)}
         if self.recipe == "default" and data.features is not None:
             found = crowdppl.default_recipe(data, training=self.training)
@@ -112,6 +112,7 @@ class BayesDgc:
                 found["crowd_prior_strength"] = 0.0
         given = {"crowd_prior_strength": self.crowd_prior_strength, "likelihood_power": self.likelihood_power}
         found |= {name: value for name, value in given.items() if value is not None}
+        found["prevalence_strength"] = self._prevalence[1] or cp.default_prevalence(data)
         return replace(self, network=networks.prepared(self.network, data, found["training"]), **found)
 
     def model(self, data: cp.Block) -> None:

@@ -10,14 +10,14 @@ row(k) puts ``prior_accuracy`` on class k and spreads the rest evenly. History a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 import pyro
 import pyro.distributions as dist
 
 import crowdppl.primitives as cp
-from crowdppl import mean_field
+from crowdppl import Annotations, mean_field
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,10 @@ class BayesianDawidSkene:
         cost="labels x K",
         uses=("history",),
     )
+
+    def setup(self, data: Annotations) -> BayesianDawidSkene:
+        """A copy with the strength of the prevalence's prior."""
+        return replace(self, prevalence_strength=self.prevalence_strength or cp.default_prevalence(data))
 
     def model(self, data: cp.Block) -> None:
         """Draws confusions, truths and labels."""

@@ -46,6 +46,7 @@ class CoinNet:
         likelihood_power: power of the labels' likelihood; below 1, the labels of an item count for less.
         nominal, outlying: pseudo-counts of other items and of outliers.
         spread: pseudo-counts of a class in an outlier's shares.
+        prevalence_strength: pseudo-counts of each class, by default ``default_prevalence``; without a network.
         prior_strength, prior_accuracy: pseudo-counts of a confusion row, and their share on the correct label.
         crowd_prior_strength: pseudo-counts of a confusion row that follow the crowd's row, in place of these.
         weight, power, volume: of the penalised form, as above, in units of a label's log-probability.
@@ -61,6 +62,7 @@ class CoinNet:
     nominal: cp.Positive = 9.0
     outlying: cp.Positive = 1.0
     spread: cp.Positive = 1.0
+    prevalence_strength: cp.Positive | None = None
     prior_strength: cp.Positive = 4.0
     prior_accuracy: cp.Share | None = None
     crowd_prior_strength: cp.NotNegative = 0.0
@@ -89,13 +91,19 @@ class CoinNet:
             object.__setattr__(self, "card", replace(self.card, only=("svi",), because=why, uses=("features",)))
 
     def setup(self, data: Annotations) -> CoinNet:
-        """A copy with a network for these features, and a count of the labels."""
-        return replace(self, network=networks.prepared(self.network, data, self.training), n_labels=data.n_labels)
+        """A copy with a network for these features, a count of the labels and the prevalence's strength."""
+        strength = self.prevalence_strength or cp.default_prevalence(data)
+        network = networks.prepared(self.network, data, self.training)
+        return replace(self, network=network, n_labels=data.n_labels, prevalence_strength=strength)
 
     def model(self, data: cp.Block) -> None:
         """Draws confusions, truths, outliers or departures, and labels."""
         k, network = data.n_classes, self.network
-        log_p = cp.prevalence(data, "learned", None) if network is None else networks.class_logits(data, network)
+        log_p = (
+            cp.prevalence(data, "learned", self.prevalence_strength)
+            if network is None
+            else networks.class_logits(data, network)
+        )
         rows = torch.ones(k, k)
         if self.form == "generative":
             own = 0.0 if self.crowd_prior_strength else self.prior_strength

@@ -64,8 +64,10 @@ class DependentClusters:
     )
 
     def setup(self, data: Any) -> DependentClusters:
-        """A copy with groups as one whole number for each annotator, in the order of their codes."""
-        return replace(self, groups=cp.group_codes(self.groups, data, self.n_groups), n_groups=None)
+        """A copy with a group's number for each annotator code, and with the strength of the prevalence's prior."""
+        groups = cp.group_codes(self.groups, data, self.n_groups)
+        strength = self.prevalence_strength or cp.default_prevalence(data)
+        return replace(self, groups=groups, n_groups=None, prevalence_strength=strength)
 
     def model(self, data: cp.Block) -> None:
         """Draws links, confusions, truths, opinions and labels."""

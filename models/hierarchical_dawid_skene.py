@@ -13,7 +13,7 @@ A large concentration means that annotators are alike. History adds to an annota
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 import pyro
@@ -21,7 +21,7 @@ import pyro.distributions as dist
 import torch
 
 import crowdppl.primitives as cp
-from crowdppl import mean_field
+from crowdppl import Annotations, mean_field
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,10 @@ class HierarchicalDawidSkene:
         cost="labels x K, and a search over 2 K hyper-parameters without labels",
         uses=("history",),
     )
+
+    def setup(self, data: Annotations) -> HierarchicalDawidSkene:
+        """A copy with the strength of the prevalence's prior."""
+        return replace(self, prevalence_strength=self.prevalence_strength or cp.default_prevalence(data))
 
     def model(self, data: cp.Block) -> None:
         """Draws the crowd's rows, each annotator's around them, truths and labels."""

@@ -33,7 +33,6 @@ from crowdppl.inference.options import Options
 from crowdppl.inference.result import Fit
 from crowdppl.networks.outputs import networks_of
 from crowdppl.primitives.model import card_of
-from crowdppl.primitives.priors import default_prevalence
 from crowdppl.results.correction import MIN_GOLD, labels_an_item, members
 from crowdppl.results.leave_one_out import standard_error
 from crowdppl.results.tables import information, informative_part
@@ -298,7 +297,6 @@ def _prevalence(posterior: Fit) -> Iterator[Doubt]:
     model: Any = posterior.model
     data, learned = posterior.data, is_dataclass(model) and getattr(model, "prevalence", "") == "learned"
     mass = getattr(model, "prevalence_strength", 0) if learned else 0
-    mass = default_prevalence(data.n_classes) if mass is None else mass
     if mass <= 1 or data.n_classes * mass < PULL_WEIGHT * data.n_items or networks_of(model) or posterior.memory:
         return
     share = posterior.uncorrected().result.probabilities.mean(0)

@@ -344,7 +344,7 @@ def prevalence(
         return torch.full((n_classes,), -math.log(n_classes))
     if kind != "learned":
         raise MethodError(f"prevalence={kind!r} is neither 'learned' nor 'uniform'")
-    mass = default_prevalence(n_classes) if concentration is None else concentration
+    mass = default_prevalence(data) if concentration is None else concentration
     share: Tensor = pyro.sample("prevalence", dist.Dirichlet(mass * torch.ones(n_classes)))
     return share.log()
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pyro
 import pyro.distributions as dist
 import torch
 from torch import Tensor
 
-from crowdppl.core.validation import number_within, whole_number
+from crowdppl.core.validation import number_within, require_data
 from crowdppl.primitives.plates import Data, block_of
 
 STRENGTH = 4.0
@@ -104,23 +106,28 @@ def diagonal_prior(
     return prior_strength / (n_classes if coins else 1) * rows
 
 
-def default_prevalence(n_classes: int) -> float:
+def default_prevalence(data: Data) -> float:
     """Pseudo-counts of each class in the prior of the prevalence, where annotators have confusion matrices.
 
-    4 for two classes, 32 for three, 100 for more. Where items are hard for all, too few pseudo-counts let the
-    shares of many classes drift with the confusions; too many draw unbalanced classes of few items together.
+    4 for two classes, 10 for three, 100 for more: where items are hard for all, too few pseudo-counts let the
+    shares of many classes drift with the confusions; too many draw unbalanced classes together. With fewer items
+    a class than this, it falls with their square, to no less than 1, a flat prior: few items are not outweighed.
 
     Args:
-        n_classes: K.
+        data: the model's argument. A model finds the number in ``setup``, once for all blocks of the labels.
 
     Raises:
-        MethodError: for anything but a whole number from 2 on.
+        DataError: ``data`` is neither annotations nor a block of them.
 
     Examples:
-        >>> crowdppl.primitives.default_prevalence(2), crowdppl.primitives.default_prevalence(8)
-        (4.0, 100.0)
+        >>> data = crowdppl.anaesthetists()
+        >>> data.n_items, data.n_classes, round(crowdppl.primitives.default_prevalence(data), 2)
+        (45, 4, 1.27)
     """
-    return {2: 4.0, 3: 32.0}.get(whole_number("n_classes", n_classes, 2), 100.0)
+    given: Any = require_data(data)  # sizes are known of annotations too, without one block of everything
+    most = {2: 4.0, 3: 10.0}.get(given.n_classes, 100.0)
+    a_class = given.scale * given.n_items / given.n_classes
+    return max(1.0, most * min(1.0, float(a_class) / most) ** 2)
 
 
 def coin_prior(data: Data, right: float, wrong: float, by_class: bool = False) -> Tensor:

@@ -398,8 +398,8 @@ def confusion(posterior: Fit, draws: bool = False, *, at: Mapping[Hashable, floa
         label     1     2     3     4
         truth
         1      0.79  0.16  0.02  0.02
-        2      0.07  0.63  0.29  0.02
-        3      0.05  0.05  0.68  0.23
+        2      0.06  0.58  0.34  0.02
+        3      0.06  0.06  0.61  0.28
         4      0.10  0.10  0.10  0.70
     """
     draws = switch("draws", draws, "to_arviz(draws=...) makes as many as asked")

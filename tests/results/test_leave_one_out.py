@@ -189,7 +189,7 @@ def test_with_known_truths_whole_items_are_exact(tells: bool) -> None:
     data, true = known_crowd(tells)
     found = leave_one_out(crowdppl.fit("bayesian_dawid_skene", data, inference="vb"), "item", "closed")
     counts, sizes = counted(data, true), np.bincount(true, minlength=3)
-    mass = crowdppl.primitives.default_prevalence(3)
+    mass = crowdppl.primitives.default_prevalence(data)
     for i in range(30):
         wanted = np.log((mass + sizes[true[i]] - 1) / (3 * mass + 30 - 1))
         for a, answer in [(a, answer) for at, a, answer in rows_of(data) if at == i]:

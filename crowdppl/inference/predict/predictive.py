@@ -28,7 +28,7 @@ from crowdppl.inference.sites import covariates_read
 from crowdppl.inference.tables import WIDTH
 from crowdppl.primitives.chains import ChainedCategorical
 from crowdppl.primitives.labels import Labels
-from crowdppl.primitives.model import Model
+from crowdppl.primitives.model import Model, settings_of
 
 DRAWS = 100
 """Posterior draws over which a prediction is averaged."""
@@ -93,8 +93,7 @@ def refit(
     options = options_of(posterior)
     takes = ENGINES[posterior.inference].takes_start
     start = _warm_start(posterior, data, options) if takes else None
-    anew = model is not None and hasattr(model, "setup")  # the old sites need not fit settings found anew
-    earlier = None if anew else Earlier(posterior.result.sites, data.order)
+    earlier = None if _finds_anew(model, posterior.model) else Earlier(posterior.result.sites, data.order)
     again, memory = model or posterior.model, posterior.memory
     if memory is not None:
         again = PosteriorAsPrior(again, memory.sites)
@@ -113,6 +112,14 @@ def refit(
     return replace(
         posterior, model=fitted, data=data, inference=found.inference, result=found.result, correction=None
     )
+
+
+def _finds_anew(model: Model | None, fitted: Model) -> bool:
+    """Whether a model's ``setup`` finds what an old fit's sites need not fit; they do with another number."""
+    if model is None or not hasattr(model, "setup"):
+        return False
+    given = settings_of(model)
+    return any(x is not given.get(n) and not isinstance(x, (int, float)) for n, x in settings_of(fitted).items())
 
 
 def _warm_start(posterior: Fit, data: Annotations, options: Options) -> dict[str, Tensor]:

@@ -39,7 +39,7 @@ MORE = pd.DataFrame(
 @pytest.mark.parametrize(
     ("name", "settings"),
     [
-        ("bayesian_dawid_skene", {}),
+        ("bayesian_dawid_skene", {"prevalence_strength": 4.0}),  # by default found in the first labels
         ("one_coin", {"prevalence": "learned"}),
         ("class_coin", {}),
         ("multinomial", {}),

@@ -73,7 +73,7 @@ def test_rows_are_as_wide_as_a_dense_matrix_says(monkeypatch: pytest.MonkeyPatch
     ratio = dense(found)
     rows = [found.result.sites[name] for name in ("confusion", "prevalence")]
     total = np.concatenate([x.arrays["concentration"].sum(-1).ravel() for x in rows])
-    prior = np.array([4.0] * (len(total) - 1) + [32.0 * K])
+    prior = np.array([4.0] * (len(total) - 1) + [10.0 * K])
     want = np.maximum((total + 1) / ratio - 1, prior) / total
     np.testing.assert_allclose(np.concatenate([np.ravel(x.weight()) for x in rows]), want, rtol=1e-3)
     assert want.min() < 0.8  # there is something to be found
