@@ -22,7 +22,7 @@ from crowdppl.plots import evaluation as evaluation_plots
 from crowdppl.plots import posterior as posterior_plots
 from crowdppl.plots.posterior import BINS
 from crowdppl.primitives.model import Model
-from crowdppl.results import acquisition, archive, arviz, correction, decisions, sites, tables, updating
+from crowdppl.results import acquisition, archive, arviz, correction, decisions, rankings, sites, tables, updating
 from crowdppl.results import leave_one_out as leaving_out
 from crowdppl.results.decisions import Cost
 from crowdppl.results.leave_one_out import LeaveOneOut
@@ -103,6 +103,20 @@ class Posterior(Fit):
         See ``crowdppl.results.tables.truth``.
         """
         return tables.truth(self, level)
+
+    def ranking(self, level: float = 0.95) -> pd.DataFrame:
+        """The objects that were compared, the best first, with scores and intervals.
+
+        See ``crowdppl.results.rankings.ranking``.
+        """
+        return rankings.ranking(self, level)
+
+    def order_probabilities(self) -> pd.DataFrame:
+        """How probable it is that one object is better than another.
+
+        See ``crowdppl.results.rankings.order_probabilities``.
+        """
+        return rankings.order_probabilities(self)
 
     def entropy(self) -> pd.DataFrame:
         """Entropy of the truth of each item, aleatoric and epistemic.

@@ -30,6 +30,7 @@ class CovariateColumns:
         mean: (D,), over all items, annotators or labels of the data.
         faults: by name, why a column cannot be read as numbers.
         levels: by name, of columns whose values name groups of items: the value of each group, (G,).
+        books: by name, the groups that such a column names.
         asked: names that a model has read.
     """
 
@@ -39,6 +40,7 @@ class CovariateColumns:
     mean: Tensor
     faults: Mapping[Hashable, str]
     levels: Mapping[Hashable, Tensor] = field(default_factory=dict)
+    books: Mapping[Hashable, Codebook] = field(default_factory=dict)
     asked: set[Hashable] = field(default_factory=set, compare=False, repr=False)
 
     @classmethod
@@ -51,6 +53,7 @@ class CovariateColumns:
         values, ids = np.full(table.shape, np.nan), table.index
         faults: dict[Hashable, str] = {}
         levels: dict[Hashable, Tensor] = {}
+        books: dict[Hashable, Codebook] = {}
 
         def place(row: int) -> str:
             return f"the {entity} {native(ids[row])!r}"
@@ -65,9 +68,10 @@ class CovariateColumns:
                     values[:, n] = book.codes(table.iloc[:, n].array)
                 level = np.arange(len(book)) if fault else book.ids
                 levels[name] = torch.from_numpy(np.array(level, np.float64))
+                books[name] = book
         mean = torch.from_numpy(values.mean(0) if len(values) else np.zeros(values.shape[1]))
         found = torch.from_numpy(values if order is None else values[order])
-        return cls(f"{entity}_covariates", tuple(table.columns), found, mean, faults, levels)
+        return cls(f"{entity}_covariates", tuple(table.columns), found, mean, faults, levels, books)
 
     def chosen(self, names: Sequence[Hashable]) -> Tensor:
         """Some columns (n, D), without names all; DataError where one does not hold a number for everyone."""
@@ -83,12 +87,26 @@ class CovariateColumns:
         """Some columns (n, D), as numbers or as codes of groups."""
         return self.values[:, [self.names.index(name) for name in names]]
 
-    def groups(self, name: Hashable) -> tuple[Tensor, int]:
+    def groups(self, *names: Hashable) -> tuple[Tensor, int]:
         """The group of each item that a column names, int64 (n,), and how many groups there are.
 
+        Of several columns, which name groups of one kind, (n, columns).
+
         Raises:
-            DataError: where it names none for some item, or holds floats.
+            DataError: where a column names none for some item, or holds floats, or columns have other categories.
         """
+        codes = [self._codes(name) for name in names]
+        book = self.books[names[0]]
+        for name in names[1:]:
+            if not self.books[name].ids.equals(book.ids):
+                raise DataError(
+                    f"the columns {native(names[0])!r} and {native(name)!r} of {self.what} name groups of one "
+                    "kind, and have other categories; make both a pandas.Categorical with those of all groups"
+                )
+        return (codes[0] if len(names) == 1 else torch.stack(codes, -1)), len(book)
+
+    def _codes(self, name: Hashable) -> Tensor:
+        """The group of each item that one column names."""
         self._require(name)
         if name not in self.levels:
             raise DataError(
@@ -99,7 +117,7 @@ class CovariateColumns:
         levels = self.levels[name].to(self.values.device)
         rank = levels.argsort()
         place = torch.searchsorted(levels[rank], self.held([name])[:, 0].contiguous())
-        return rank[place.clamp(max=len(levels) - 1)], len(levels)
+        return rank[place.clamp(max=len(levels) - 1)]
 
     def _require(self, name: Hashable) -> None:
         if name not in self.names:
@@ -151,13 +169,19 @@ def group_book(column: pd.Series[Any]) -> Codebook | None:
 
 
 def regrouped(old: pd.DataFrame, new: pd.DataFrame) -> pd.DataFrame:
-    """New covariates of items whose groups have the codes of the old ones; those that are new follow."""
+    """New covariates of items whose groups have the codes of the old ones; those that are new follow.
+
+    Columns that had the same groups have the same ones again.
+    """
     out = new.copy()
-    for name in new.columns[~new.columns.duplicated(keep=False)]:
-        known, own = group_book(old[name]), group_book(new[name])
-        if known is not None and own is not None:
-            book = known.extended(own.ids)
-            out[name] = pd.Categorical.from_codes(book.codes(new[name].array), categories=book.ids)
+    names = new.columns[~new.columns.duplicated(keep=False)]
+    pairs = {name: (group_book(old[name]), group_book(new[name])) for name in names}
+    books = {name: (known, own) for name, (known, own) in pairs.items() if known is not None and own is not None}
+    for name, (known, _) in books.items():
+        book = known
+        for was, own in books.values():
+            book = book.extended(own.ids) if was.ids.equals(known.ids) else book
+        out[name] = pd.Categorical.from_codes(book.codes(new[name].array), categories=book.ids)
     return out
 
 

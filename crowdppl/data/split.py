@@ -10,7 +10,7 @@ import pandas as pd
 import torch
 
 from crowdppl.core.validation import warn
-from crowdppl.data.annotations import SIDE_INFORMATION, Annotations
+from crowdppl.data.annotations import SIDE_INFORMATION, Annotations, parts_of_items
 from crowdppl.data.blocks import OF_ANNOTATORS, with_covariates, with_known
 from crowdppl.data.checks import require_labels
 from crowdppl.data.coded import Coded
@@ -41,12 +41,22 @@ def align_to(old: Annotations, new: Annotations | pd.DataFrame) -> Annotations:
             away = new.answers[np.setdiff1d(new.label_codes()[2], np.arange(new.n_classes))]
             old.alphabet.book.require(away, "abstentions=", "name it in abstentions= of the fit's annotations")
             known: Any = {name: getattr(new, name) for name in ("items", *SIDE_INFORMATION)}
-            new = Annotations.from_frame(new.frame(), "item", "annotator", "label", like=old, grow=True, **known)
+            frame, item = _with_parts(new)
+            new = Annotations.from_frame(frame, item, "annotator", "label", like=old, grow=True, **known)
         new = check_aligned(old, new)
     else:
         new = Annotations.from_frame(new, like=old, grow=True)
     _warn_of_new_classes(old, new)
     return _with_known(old, new)
+
+
+def _with_parts(data: Annotations) -> tuple[pd.DataFrame, Any]:
+    """The labels, and the columns that name an item: one, or the two parts."""
+    frame, parts = data.frame(), parts_of_items({"kind": data.kind})
+    if not parts or data.item_covariates is None:
+        return frame, "item"
+    of_labels = data.item_covariates.loc[frame["item"], [*parts]].set_axis(frame.index)
+    return frame.drop(columns="item").assign(**of_labels), parts
 
 
 def _warn_of_new_classes(old: Annotations, new: Annotations) -> None:

@@ -104,6 +104,7 @@ class TraceSite(NamedTuple):
         scale: of its log-probability.
         log_prob: where it was computed.
         natural: whether it enters the model through its statistics alone.
+        ratios: whether the labels depend on the ratios of its values alone.
     """
 
     fn: Any
@@ -115,6 +116,7 @@ class TraceSite(NamedTuple):
     scale: float
     log_prob: Tensor | None
     natural: bool = False
+    ratios: bool = False
 
 
 TraceSites = dict[str, TraceSite]
@@ -134,6 +136,7 @@ def trace_sites(trace: Trace) -> TraceSites:
             float(node["scale"]),
             node.get("log_prob"),
             bool(node["infer"].get("natural")),
+            bool(node["infer"].get("ratios")),
         )
         for name, node in nodes.items()
         if node["type"] == "sample" and not is_plate(node)

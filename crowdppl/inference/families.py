@@ -99,6 +99,18 @@ class Family(ABC):
     def draw(self, parameter: Tensor, generator: torch.Generator) -> Tensor:
         """Leaves of drawn values."""
 
+    def mode_of_scale(self, leaf: Tensor, prior: Tensor) -> Tensor:
+        """Statistics of the same ratios of all values, in the most probable unit under the prior."""
+        raise NotImplementedError
+
+    def mean_of_scale(self, parameter: Tensor, prior: Tensor) -> Tensor:
+        """Parameter of the same ratios, in the unit that vb's objective prefers."""
+        raise NotImplementedError
+
+    def draw_of_scale(self, leaf: Tensor, prior: Tensor, generator: torch.Generator) -> Tensor:
+        """Statistics of the same ratios, in a unit drawn from the prior for each chain (the first dimension)."""
+        raise NotImplementedError
+
     @abstractmethod
     def sample(self, parameter: np.ndarray, n: int, stream: np.random.Generator) -> np.ndarray:
         """Drawn values (n, ...)."""
@@ -292,6 +304,24 @@ class Gamma(Family):
                 "Gamma has no mode; use inference='vb', or a prior of at least 1"
             )
 
+    def mode_of_scale(self, leaf: Tensor, prior: Tensor) -> Tensor:
+        """Along a common factor c of all x, the log-density is ``sum(a - 1) log c - c sum(b x)``."""
+        a, b = prior[..., 0], -prior[..., 1]
+        return _scaled(leaf, (a - 1).sum() / (b * leaf[..., 1]).sum())
+
+    def mean_of_scale(self, parameter: Tensor, prior: Tensor) -> Tensor:
+        """The same in expectation, where ``a - 1`` is ``a``."""
+        a, b = prior[..., 0], -prior[..., 1]
+        factor = a.sum() / (b * self.mean_value(parameter)).sum()
+        return torch.stack([parameter[..., 0], parameter[..., 1] / factor], -1)
+
+    def draw_of_scale(self, leaf: Tensor, prior: Tensor, generator: torch.Generator) -> Tensor:
+        """The factor is drawn from ``Gamma(sum a, sum(b x))``."""
+        a, b = prior[..., 0].flatten(1), -prior[..., 1].flatten(1)
+        total = (b * leaf[..., 1].flatten(1)).sum(1)
+        factor = torch._standard_gamma(a.sum(1), generator=generator) / total
+        return _scaled(leaf, factor.reshape(-1, *(1,) * (leaf.dim() - 2)))
+
     def draw(self, parameter: Tensor, generator: torch.Generator) -> Tensor:
         a, b = parameter[..., 0], -parameter[..., 1]
         return self.leaf(torch._standard_gamma(a.contiguous(), generator=generator) / b)
@@ -318,6 +348,12 @@ class Gamma(Family):
         own = gamma(parameter[..., 0], scale=-1 / parameter[..., 1])
         low, high = (own.ppf(q) for q in ((1 - level) / 2, (1 + level) / 2))
         return Estimate(own.mean(), own.std(), low, high)
+
+
+def _scaled(leaf: Tensor, factor: Tensor) -> Tensor:
+    """Statistics of Gammas times a factor; as they are where that is 0, as of a mode at the border."""
+    factor = torch.where(factor > 0, factor, 1.0)
+    return torch.stack([leaf[..., 0] + factor.log(), leaf[..., 1] * factor], -1)
 
 
 class NormalGamma(Family):

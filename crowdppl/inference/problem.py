@@ -28,7 +28,14 @@ from crowdppl.inference.replay import Function, Replayed
 from crowdppl.inference.result import SiteResult
 from crowdppl.inference.sequential import with_missing
 from crowdppl.inference.signatures import Signatures, signatures
-from crowdppl.inference.sites import Site, covariates_of_tables, covariates_read, read_model, sites_by_shape
+from crowdppl.inference.sites import (
+    Site,
+    covariates_of_tables,
+    covariates_read,
+    read_model,
+    sites_by_shape,
+    truths_are_own,
+)
 from crowdppl.inference.starts import soft_truth, spectral_truth, typical_values, votes
 from crowdppl.inference.typical_labels import TypicalLabels, typical_items
 from crowdppl.networks.outputs import cached_outputs, networks_of
@@ -224,6 +231,11 @@ class Problem:
         """Item covariates over which tables of annotators are averaged, and their shares."""
         some = next(b for b in self.blocks if b.n_items)
         return typical_items(self.blocks, covariates_read(self.model, some, "item"))
+
+    @cached_property
+    def own_truths(self) -> bool:
+        """Whether labels have a truth each, so that an item's tells nothing of them."""
+        return truths_are_own(self.model, next(b for b in self.blocks if b.n_items))
 
     @property
     def counts(self) -> Tensor:

@@ -25,7 +25,7 @@ from crowdppl.inference.density import Density, Extra, TraceSite, TraceSites, is
 from crowdppl.inference.families import Family, family_of
 from crowdppl.primitives.chains import ChainedCategorical
 from crowdppl.primitives.distributions import OneHot
-from crowdppl.primitives.labels import CategoricalLabels, Labels, NumberLabels
+from crowdppl.primitives.labels import CategoricalLabels, Labels, NumberLabels, OwnTruthLabels
 from crowdppl.primitives.model import Model, plates_of
 from crowdppl.primitives.sums import Summing
 
@@ -154,6 +154,13 @@ def covariates_of_tables(model: Model, block: Block) -> set[Hashable]:
     return set() if fixed else names
 
 
+def truths_are_own(model: Model, block: Block) -> bool:
+    """Whether labels have a truth each, found by running the model on one item."""
+    with seeded(0):
+        sites = trace_sites(poutine.trace(model.model).get_trace(block.subset(np.arange(1), 1.0)))
+    return any(isinstance(x.fn, OwnTruthLabels) for x in sites.values())
+
+
 def _read(model: Model, block: Block, entity: str) -> tuple[set[Hashable], TraceSites]:
     """Names of the covariates that a model reads, and its sites, on one item."""
     what = f"{entity}_covariates"
@@ -185,6 +192,7 @@ class Site:
         support: constraint on its values.
         plates: name of the plate of each batch dimension, "" where there is none.
         family: of a conjugate site.
+        ratios: whether the labels depend on the ratios of its values alone.
     """
 
     name: str
@@ -195,6 +203,7 @@ class Site:
     support: Any
     plates: tuple[str, ...] = ()
     family: Family | None = None
+    ratios: bool = False
 
     @property
     def conjugate(self) -> Family:
@@ -359,7 +368,7 @@ def _site(name: str, site: TraceSite, kind: Kind, family: Family | None = None) 
     names = tuple(plates.get(i - len(batch), "") for i in range(len(batch)))
     local = not {"items", "labels"}.isdisjoint(names)
     shape = tuple(-1 if plate in ("items", "labels") else n for plate, n in zip(names, batch, strict=True))
-    return Site(name, kind, local, shape, tuple(site.fn.event_shape), site.fn.support, names, family)
+    return Site(name, kind, local, shape, tuple(site.fn.event_shape), site.fn.support, names, family, site.ratios)
 
 
 def sites_by_shape(model: Model, block: Block) -> dict[str, Site]:

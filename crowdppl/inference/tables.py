@@ -24,7 +24,7 @@ from crowdppl.inference.starts import Typical
 from crowdppl.inference.typical_labels import TypicalLabels
 from crowdppl.networks.outputs import networks_of
 from crowdppl.primitives.distributions import bits
-from crowdppl.primitives.labels import CategoricalLabels, Coin, Coins, is_large
+from crowdppl.primitives.labels import CategoricalLabels, Coin, Coins, OwnTruthLabels, is_large
 from crowdppl.primitives.model import Model
 
 LOOKS = 8
@@ -197,7 +197,7 @@ def site_dims(model: Model, site: Site) -> tuple[str, ...]:
     words = card.sites.get(site.name, "").split() if card is not None else []
     if len(words) != len(sizes):
         return tuple("item" if n == -1 else f"{site.name}_dim_{i}" for i, n in enumerate(sizes))
-    plain = {"N": "item", "A": "annotator", "L": "answer"}
+    plain = {"N": "item", "A": "annotator", "L": "answer", "O": "object"}
     twice = words.count("K") + words.count("L") > 1 and "K" in words
     out: list[str] = []
     for word in words:
@@ -232,11 +232,14 @@ def tables_at(
     conal), an item is of its most probable class: the truth that such a model draws is no more like an annotator's
     label than two annotators' labels are, so that who is right in three of four cases would seem to be in .58.
     Where labels depend on covariates of their own, it is averaged over ``labels``, by default those of the problem;
-    where the model reads item covariates, over those of the items.
+    where the model reads item covariates, over those of the items. Where labels have a truth each, the tables are
+    of that, and the prevalence is the mean over items.
 
     Returns:
         ([C,] A, K, L) tables and ([C,] K) prevalence.
     """
+    if problem.own_truths:
+        return _of_own_truths(problem, values, chains)
     block, labels = problem.blocks[0], labels or problem.typical_labels
     probe = probe_block(block, labels)
     views: list[Block] = []
@@ -261,6 +264,16 @@ def tables_at(
         own = covariates and covariates.at(torch.zeros(probe.n_items, dtype=torch.long))
         total = total + share * _joint(problem, values, chains, replace(probe, item_covariates=own))
     return _tables(total, block, labels)
+
+
+def _of_own_truths(problem: Problem, values: Mapping[str, Tensor], chains: int | None) -> tuple[Tensor, Tensor]:
+    """The tables that the model states, and the mean over items of the truths' prior."""
+    fold, share, table = problem.full_pass(chains), torch.zeros(()), torch.zeros(())
+    for block in problem.blocks:
+        sites = fold.density.sites(block, fold.cut(values, block))
+        labels = next(x.fn for x in sites.values() if isinstance(x.fn, OwnTruthLabels))
+        table, share = labels.table.double(), share + labels.prior.double().softmax(-1).sum(-2)
+    return _chained(table.exp(), 3, chains), _chained(share / problem.n_items, 1, chains)
 
 
 def _tell_of_the_truth(joint: Tensor, block: Block) -> bool:
@@ -358,10 +371,15 @@ def tables_read(problem: Problem, values: Mapping[str, Tensor], chains: int | No
 
 
 def _of_chains(x: Tensor, dims: int, chains: int | None) -> np.ndarray:
+    """The same as ``_chained`` as an array."""
+    return _chained(x, dims, chains).cpu().numpy()
+
+
+def _chained(x: Tensor, dims: int, chains: int | None) -> Tensor:
     """Numbers of ``dims`` dimensions, after that of the chains where there is one."""
     lead, tail = x.shape[: x.dim() - dims], x.shape[x.dim() - dims :]
     flat = x.reshape(math.prod(lead), *tail)
-    return (flat[0] if chains is None else flat.expand(chains, *tail)).cpu().numpy()
+    return flat[0] if chains is None else flat.expand(chains, *tail)
 
 
 def _by_annotator(labels: CategoricalLabels, truth: Tensor, block: Block) -> tuple[Tensor, ...] | None:

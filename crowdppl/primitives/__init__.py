@@ -4,6 +4,7 @@ from crowdppl.core.validation import Count, NotNegative, Positive, Share, Whole,
 from crowdppl.data.blocks import Block
 from crowdppl.primitives import plates
 from crowdppl.primitives.chains import chain, succession, successions
+from crowdppl.primitives.comparisons import annotate_each, preferences
 from crowdppl.primitives.distributions import (
     Categorical,
     ChosenDirichlet,
@@ -60,6 +61,7 @@ __all__ = [
     "Units",
     "Whole",
     "annotate",
+    "annotate_each",
     "annotate_numbers",
     "annotator_covariates",
     "chain",
@@ -86,6 +88,7 @@ __all__ = [
     "number_units",
     "penalty",
     "plates",
+    "preferences",
     "prevalence",
     "succession",
     "successions",

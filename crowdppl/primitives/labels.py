@@ -16,6 +16,7 @@ from crowdppl.data.blocks import Block
 from crowdppl.data.ragged import RaggedIndex, flip, gather, ragged_sum
 from crowdppl.errors import MethodError
 from crowdppl.primitives.distributions import pick
+from crowdppl.primitives.sums import logsumexp
 
 
 def each_label(rows: Tensor) -> Callable[[Tensor], Tensor]:
@@ -369,6 +370,32 @@ class CategoricalLabels(Labels):
         assert not isinstance(self.log_p, Tensor | Coins)
         values = self.log_p(torch.full_like(block.annotator, answer))
         return values.reshape(values.shape[-2:]).gather(-1, state.unsqueeze(-1)).squeeze(-1)
+
+
+EACH_TRUTH = "truth of each label"
+"""Name of the sum over the truth of each label, where each has one of its own."""
+
+
+class OwnTruthLabels(CategoricalLabels):
+    """Labels that have a truth each, which is summed out; the item's own tells nothing more of them.
+
+    Args:
+        block: who labelled what.
+        table: of labels given their own truth, (..., A, K, L).
+        prior: of their truths, (..., N, K).
+        state: the item's truth.
+    """
+
+    def __init__(self, block: Block, table: Tensor, prior: Tensor, state: Tensor) -> None:
+        self.table, self.prior = table, prior
+        super().__init__(block, self._potential, state)
+
+    def _potential(self, answer: Tensor) -> Tensor:
+        block = self.block
+        each, rows = block.of_item(self.prior, event_dim=1), block.of_annotator(self.table, event_dim=2)
+        given = rows.gather(-1, answer[:, None, None].expand(*rows.shape[:-1], 1)).squeeze(-1)
+        own = logsumexp(each + given, name=EACH_TRUTH)
+        return own.unsqueeze(-1).expand(*own.shape, block.n_classes)
 
 
 def is_large(block: Block) -> bool:

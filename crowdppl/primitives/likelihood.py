@@ -408,18 +408,20 @@ def item_covariates(data: Data, *names: Hashable) -> Tensor:
     return _numbers(block_of(data).item_covariates, "item", names)
 
 
-def item_groups(data: Data, name: Hashable) -> Tensor:
+def item_groups(data: Data, *names: Hashable) -> Tensor:
     """The group of each item, such as its document, as a column of the item covariates names it.
 
     Args:
         data: the model's argument.
-        name: of the column.
+        names: of the column; or of several that name groups of one kind, such as the two objects of a comparison.
 
     Returns:
-        (n_items,) whole numbers below the size of ``plates.groups(data, name)``, in the order of the items.
+        (n_items,) whole numbers below the size of ``plates.groups(data, name)``, in the order of the items; of
+        several columns, (n_items, columns).
 
     Raises:
-        DataError: when the data have no such column, or it does not name a group for each item.
+        DataError: when the data have no such column, or it does not name a group for each item, or columns have
+            other categories.
 
     Examples:
         >>> import pandas as pd
@@ -433,7 +435,7 @@ def item_groups(data: Data, name: Hashable) -> Tensor:
     held = block_of(data).item_covariates
     if held is None:
         raise DataError(f"the model reads groups of items, and {no_covariates('item')}")
-    return held.groups(name)[0]
+    return held.groups(*names)[0]
 
 
 def annotator_covariates(data: Data, *names: Hashable) -> Tensor:

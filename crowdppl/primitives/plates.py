@@ -72,18 +72,20 @@ def annotators(data: Data, name: str = "annotators") -> pyro.plate:
     return pyro.plate(name, block_of(data).n_annotators, dim=-1)
 
 
-def groups(data: Data, name: Hashable) -> pyro.plate:
+def groups(data: Data, *names: Hashable) -> pyro.plate:
     """The plate of groups of items, such as documents of sentences, at dimension -1.
 
     A column of the item covariates names the group of each item, by text or whole numbers; ``item_groups`` gives
-    its code. A group that is new at ``predict`` or ``update`` begins at the prior.
+    its code. A group that is new at ``predict`` or ``update`` begins at the prior. Several columns may name groups
+    of one kind, such as the two objects of a comparison: each is a ``pandas.Categorical`` with the same categories.
 
     Args:
         data: the model's argument.
-        name: of the column.
+        names: of the column, or columns.
 
     Raises:
-        DataError: when the data have no such column, or it does not name a group for each item.
+        DataError: when the data have no such column, or it does not name a group for each item, or columns have
+            other categories.
 
     Examples:
         A Dirichlet for each document: the shares of classes in it.
@@ -109,7 +111,8 @@ def groups(data: Data, name: Hashable) -> pyro.plate:
     held = block_of(data).item_covariates
     if held is None:
         raise DataError(f"the model reads groups of items, and {no_covariates('item')}")
-    return pyro.plate(f"groups of {name}", held.groups(name)[1], dim=-1)
+    of = " and ".join(map(str, names))
+    return pyro.plate(f"groups of {of}", held.groups(*names)[1], dim=-1)
 
 
 def annotator_groups(size: int) -> pyro.plate:

@@ -46,7 +46,7 @@ def normal_gamma_parts(x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     return x[..., 0], x[..., 1], x[..., 2 : 2 + d], x[..., 2 + d :].unflatten(-1, (d, d))
 
 
-def natural(name: str, prior: Any) -> tuple[Tensor, ...]:
+def natural(name: str, prior: Any, *, ratios: bool = False) -> tuple[Tensor, ...]:
     """Draws a site from a Gamma or NormalGamma, and returns its sufficient statistics.
 
     A model that is linear in them is fitted exactly by em, vb and gibbs, which hand over what they expect or draw
@@ -56,13 +56,15 @@ def natural(name: str, prior: Any) -> tuple[Tensor, ...]:
     Args:
         name: of the site.
         prior: a Gamma or ``NormalGamma``, in any batches and events.
+        ratios: whether the labels depend on the ratios of Gammas alone. Their unit is then known from the prior,
+            and engines move it at once; in small steps it would take them long.
 
     Returns:
         Of a Gamma log x and x, (...) each. Of a NormalGamma of D coefficients w and precision tau: log tau (...),
         tau (...), tau w (..., D) and tau w w' (..., D, D).
 
     Raises:
-        MethodError: for another prior.
+        MethodError: for another prior, and for ratios of anything but Gammas.
 
     Examples:
         >>> import pyro.distributions as dist
@@ -76,7 +78,9 @@ def natural(name: str, prior: Any) -> tuple[Tensor, ...]:
     if not isinstance(inner, torch.distributions.Gamma | NormalGamma):
         given = type(inner).__name__
         raise MethodError(f"natural draws site {name!r} from a Gamma or NormalGamma, and its prior is {given}")
-    marked: Any = {"natural": True}
+    if ratios and isinstance(inner, NormalGamma):
+        raise MethodError(f"natural: only Gammas have ratios, and the prior of site {name!r} is a NormalGamma")
+    marked: Any = {"natural": True, "ratios": ratios}
     x: Tensor = pyro.sample(name, prior, infer=marked)
     found = _statistics.get().get(name)
     if isinstance(inner, NormalGamma):

@@ -6,8 +6,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 
 from crowdppl.core.validation import shown, switch
+from crowdppl.data.annotations import Annotations
+from crowdppl.data.parts import PARTS
 from crowdppl.errors import MethodError
 from crowdppl.inference.result import Fit, NumberTruth, OnDemand, SiteResult
 
@@ -88,6 +91,8 @@ def coordinates(posterior: Fit) -> dict[str, Any]:
     """Ids along the dimensions."""
     data = posterior.data
     sides = {"item": data.items, "annotator": data.annotators}
+    if (objects := objects_of(data)) is not None:
+        sides["object"] = objects
     if isinstance(posterior.result.truth, NumberTruth):
         return sides
     return {
@@ -97,6 +102,15 @@ def coordinates(posterior: Fit) -> dict[str, Any]:
         "label": data.answers,
         "answer": data.answers,
     }
+
+
+def objects_of(data: Annotations) -> pd.Index[Any] | None:
+    """Ids of the objects that are compared; None where items are no pairs."""
+    kind = PARTS.get(data.kind)
+    if kind is None or not kind.shared or data.item_covariates is None:
+        return None
+    known: pd.Index[Any] = data.item_covariates[kind.parts[0]].cat.categories.rename("object")
+    return known
 
 
 def dim_names(

@@ -79,6 +79,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
         "robust_annotators",
     ),
     "Sequences: tokens of sentences": ("hmm_crowd", "sequence_crowd"),
+    "Comparisons: objects are ranked": ("bradley_terry", "crowd_bt"),
 }
 """The methods by what they need and what they are for."""
 LABELS: Mapping[str, str] = {

@@ -59,6 +59,7 @@ SYMBOLS: Mapping[str, Symbol] = {
     "kind": Symbol("c", "the blend of classes that an item is"),
     "kinds": Symbol("λ", "how common each blend is"),
     "label": Symbol("y", "label of an item by an annotator"),
+    "looks": Symbol("χ", "how probable one look is, and two"),
     "lean": Symbol("Λ", "offset of an annotator's confusion by an item's features"),
     "level": Symbol("λ", "mean and precision of items' numbers"),
     "link": Symbol("φ", "probability of a group's opinion, given the truth"),
@@ -71,6 +72,7 @@ SYMBOLS: Mapping[str, Symbol] = {
     "outlier": Symbol("o", "whether an item is an outlier"),
     "precision": Symbol("τ", "precision of labels, all annotators alike"),
     "prevalence": Symbol("π", "how common each class is"),
+    "reliability": Symbol("η", "probabilities of a right and of a wrong answer of an annotator"),
     "rate": Symbol("ρ", "how common outliers are"),
     "readout": Symbol("V", "from annotator and item to a confusion"),
     "scale": Symbol("γ", "distance at which annotators count as different"),
@@ -91,8 +93,14 @@ SYMBOLS: Mapping[str, Symbol] = {
 NUMBERS = ("gain_annotators", "gaussian_annotators", "label_mean", "robust_annotators")
 """Methods for labels that are numbers."""
 
+COMPARISONS = ("bradley_terry", "crowd_bt")
+"""Methods for comparisons of objects."""
+
 OWN: Mapping[tuple[str, str], Symbol] = {
     **{(name, "truth"): Symbol("z", "number of an item") for name in NUMBERS},
+    **{(name, "skill"): Symbol("λ", "skill of an object") for name in COMPARISONS},
+    **{(name, "truth"): Symbol("z", "which of two objects is preferred") for name in COMPARISONS},
+    **{(name, "advantage"): Symbol("δ", "log-odds that the left side gains") for name in COMPARISONS},
     ("crowd_layer", "weights"): Symbol("W", "effect of an annotator on the classifier's probabilities"),
     ("madl", "embedding"): Symbol("a", "embedding of an annotator"),
     ("ebcc", "confusion"): Symbol("v", "probability of each label, given truth and subtype"),
@@ -124,6 +132,7 @@ SIZES: Mapping[str, tuple[str, str]] = {
     "L": ("l", "answers: classes and ways of declining"),
     "M": ("m", "a setting of the method"),
     "N": ("i", "items"),
+    "O": ("o", "objects that are compared"),
     "Q": ("q", "length of an annotator's embedding"),
     "R": ("r", "a setting of the method"),
     "S": ("s", "blends of classes"),

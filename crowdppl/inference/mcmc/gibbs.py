@@ -173,8 +173,13 @@ def _leaves_around(
 def _draw_leaves(
     problem: Problem, priors: Mapping[str, Tensor], counts: Mapping[str, Tensor], stream: torch.Generator
 ) -> Tensors:
-    draw = {name: problem.sites[name].conjugate.draw for name in priors}
-    return {name: draw[name]((prior + counts[name]).contiguous(), stream) for name, prior in priors.items()}
+    out = {}
+    for name, prior in priors.items():
+        site = problem.sites[name]
+        out[name] = site.conjugate.draw((prior + counts[name]).contiguous(), stream)
+        if site.ratios:
+            out[name] = site.conjugate.draw_of_scale(out[name], prior.expand(out[name].shape), stream)
+    return out
 
 
 def _replay(

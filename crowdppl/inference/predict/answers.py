@@ -81,7 +81,7 @@ class AnswerTables:
 
     Raises:
         MethodError: when the model sums no truth out; or labels depend on more than it, and it takes them to a
-            power or reads covariates of theirs.
+            power or reads covariates of theirs; or tell of it through sites alone, and these are points.
     """
 
     def __init__(self, posterior: Fit, annotators: np.ndarray) -> None:
@@ -99,6 +99,12 @@ class AnswerTables:
                 )
             if not alone and covariates_read(posterior.model, self._problem.blocks[0], "label"):
                 raise no_covariates_yet(posterior)
+            points = all(site.family == "point" for site in posterior.result.sites.values())
+            if self._problem.own_truths and points:
+                raise MethodError(
+                    f"{posterior.inference} found points, and given these a label tells nothing of another one by "
+                    f"{posterior.method}; fit with inference='vb' or 'gibbs'"
+                )
             self._draws = {} if alone else _stored_values(self._problem, posterior)
         table = posterior.result.confusions[annotators].transpose(1, 0, 2)[None]
         self._common: np.ndarray | None = table / table.sum(-1, keepdims=True) if alone else None
@@ -168,7 +174,7 @@ class AnswerTables:
         out, at = {}, torch.from_numpy(item)
         for name, x in self._draws.items():
             site = self._problem.sites[name]
-            value = x[draw].reshape(site.shape(self.data.n_items))
+            value = x[draw].reshape(site.leaf_shape(self.data.n_items))
             out[name] = value.index_select(site.batch_shape.index(-1), at) if site.local else value
         return out
 
@@ -248,8 +254,11 @@ def _tables_of(posterior: Fit, problem: Problem, labels: TypicalLabels, draws: b
 
 
 def _stored_values(problem: Problem, posterior: Fit) -> dict[str, Tensor]:
-    """Values of sites, (draws, ...), items in codebook order: draws of a sampler, else the means."""
+    """Values of sites, (draws, ...), items in codebook order: draws of a sampler, else the means.
+
+    Where labels have a truth each, one tells of another through the sites alone, of which there must be draws.
+    """
     stored, n_draws = posterior.result.sites, TABLE_DRAWS
-    if not any(site.family == "draws" for site in stored.values()):
+    if not problem.own_truths and not any(site.family == "draws" for site in stored.values()):
         stored, n_draws = {n: SiteResult(n, s.dims, "point", {"value": s.mean}) for n, s in stored.items()}, 1
     return draws_of(problem, stored, np.arange(posterior.data.n_items), n_draws, problem.options.generator(14))

@@ -303,7 +303,7 @@ def draw_labels(posterior: Fit, n: int, seed: int, kind: str) -> np.ndarray:
 
 def _replicate(problem: Problem, data: Annotations, values: dict[str, Tensor], number: int) -> np.ndarray:
     """Answer codes (S,) of one drawn data set."""
-    shaped = {n: x.reshape(problem.sites[n].shape(problem.n_items)) for n, x in values.items()}
+    shaped = {n: x.reshape(problem.sites[n].leaf_shape(problem.n_items)) for n, x in values.items()}
     full_pass = problem.full_pass()
     density, known = full_pass.density, []
     for index, block in enumerate(problem.blocks):

@@ -65,6 +65,10 @@ class MapUpdate:
         """The mode; a row without counts or prior keeps its value."""
         return family.mode(prior + counts, before)
 
+    def with_scale(self, family: Family, parameter: Tensor, prior: Tensor) -> Tensor:
+        """The most probable unit, where labels depend on ratios alone."""
+        return family.mode_of_scale(parameter, prior)
+
     def prior_term(self, family: Family, prior: Any, parameter: Tensor) -> Tensor:
         """The site's term of the objective, one for each row: its log-prior."""
         return family.over(prior, family.log_prior, parameter)
@@ -96,6 +100,10 @@ class MeanFieldUpdate:
         """Prior plus counts."""
         new = prior + counts
         return new if self.rate == 1.0 else before + self.rate * (new - before)
+
+    def with_scale(self, family: Family, parameter: Tensor, prior: Tensor) -> Tensor:
+        """The unit that the objective prefers, where labels depend on ratios alone."""
+        return family.mean_of_scale(parameter, prior)
 
     def prior_term(self, family: Family, prior: Any, parameter: Tensor) -> Tensor:
         """Minus the divergence of the posterior from the prior."""
@@ -318,7 +326,10 @@ class CoordinateAscent:
         parameters = dict(state.parameters)
         for name, prior in priors.items():
             mean = counts[name] if particles == 1 else counts[name] / particles
-            parameters[name] = self.rule.update(problem.sites[name].conjugate, parameters[name], prior, mean)
+            site = problem.sites[name]
+            parameters[name] = self.rule.update(site.conjugate, parameters[name], prior, mean)
+            if site.ratios:
+                parameters[name] = self.rule.with_scale(site.conjugate, parameters[name], prior)
         state = replace(state, parameters=parameters)
         # Each has a pass of its own: where two enter a table together, one's gradient changes as the other moves.
         for name in state.logits:

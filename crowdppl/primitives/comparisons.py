@@ -1,0 +1,107 @@
+"""Comparisons of two objects: skills, what is preferred given them, and a truth for each label."""
+
+from __future__ import annotations
+
+import math
+
+import pyro
+import pyro.distributions as dist
+import torch
+from torch import Tensor
+
+from crowdppl.data.parts import SIDES, TIE
+from crowdppl.errors import DataError
+from crowdppl.primitives import plates
+from crowdppl.primitives.labels import OwnTruthLabels
+from crowdppl.primitives.likelihood import item_groups, truth
+from crowdppl.primitives.plates import Data, block_of
+from crowdppl.primitives.statistics import natural
+from crowdppl.primitives.sums import logsumexp, neg_log
+
+
+def preferences(data: Data, prior_strength: float, position_bias: bool = False) -> Tensor:
+    """Draws the skill of each object, and says how probable it is that the left or the right one is preferred.
+
+    The left one is, with probability ``skill[left] / (skill[left] + skill[right])`` (Bradley & Terry 1952,
+    doi:10.1093/biomet/39.3-4.324). Skills are the site ``skill``, Gammas, which makes ``em`` Hunter's MM and
+    ``gibbs`` the sampler of Caron & Doucet (2012, doi:10.1080/10618600.2012.638220). Their unit has no meaning.
+
+    With a third class, ties: whoever compares looks once or, with probability ``looks[1]``, twice, and calls it a
+    tie where the two looks differ. A tie then tells that the two are near, and all stays linear in the skills. Who
+    always looks twice answers by the model of Davidson (1970, doi:10.1080/01621459.1970.10481082) with ``nu = 2``.
+
+    With ``position_bias``, the odds of the left one are multiplied by ``exp(advantage)``, whoever stands there.
+
+    Args:
+        data: the model's argument: the item covariates ``left`` and ``right`` name the objects.
+        prior_strength: shape of the Gammas; 1 has none in ``em``, and larger ones draw skills together.
+        position_bias: whether the left side may have an advantage.
+
+    Returns:
+        Log-probabilities (..., N, K) of left, right and perhaps tie, up to a constant in a pass of ``vb``.
+
+    Raises:
+        DataError: when the data compare nothing.
+
+    Examples:
+        >>> import pyro
+        >>> data = crowdppl.datasets.example("pair")
+        >>> with pyro.poutine.seed(rng_seed=0):
+        ...     log_p = crowdppl.primitives.preferences(data, prior_strength=2.0)
+        >>> log_p.shape, bool(log_p.exp().sum(-1).allclose(log_p.new_ones(10)))
+        (torch.Size([10, 2]), True)
+    """
+    block = block_of(data)
+    if block.n_classes not in (len(SIDES), len((*SIDES, TIE))):
+        raise DataError(
+            f"the model compares two objects, and these labels are of {block.n_classes} classes; read comparisons "
+            'by kind="pair", whose labels are left, right or tie'
+        )
+    with plates.groups(data, *SIDES):
+        log_skill, skill = natural("skill", dist.Gamma(torch.tensor(float(prior_strength)), 1.0), ratios=True)
+    pair = item_groups(data, *SIDES)
+    log_each, each = log_skill[..., pair], skill[..., pair]  # (..., N, 2)
+    if position_bias:
+        advantage = pyro.sample("advantage", dist.Normal(0.0, 1.0))
+        sides = torch.stack([advantage, torch.zeros_like(advantage)], -1)
+        log_each, each = log_each + sides, each * sides.exp()
+    once = log_each + neg_log(each.sum(-1)).unsqueeze(-1)
+    if block.n_classes == len(SIDES):
+        return once
+    looks: Tensor = pyro.sample("looks", dist.Dirichlet(torch.ones(2)))
+    one, two = looks.log().split(1, -1)
+    won = logsumexp(torch.stack([once + one, 2 * once + two], -1))
+    return torch.cat([won, once.sum(-1, keepdim=True) + two + math.log(2)], -1)
+
+
+def annotate_each(data: Data, log_p: Tensor, table: Tensor) -> Tensor:
+    """Draws labels that have a truth each, as where the annotators' own preferences are asked for.
+
+    An item's truth is that of one more label: it is drawn beside them, and they tell of it through ``log_p`` alone.
+    A known one counts once. Call it outside all plates.
+
+    Args:
+        data: the model's argument.
+        log_p: log-probabilities of the truth, (..., N, K).
+        table: of labels given their own truth, (..., A, K, L), of which rows sum to one.
+
+    Returns:
+        int32 (S,), as of ``annotate``.
+
+    Examples:
+        >>> import pyro, torch
+        >>> design = crowdppl.random_design(1, 40, 40, classes=["no", "yes"], seed=0)
+        >>> even, never_err = torch.full((1, 2), 0.5).log(), torch.eye(2).log().expand(40, 2, 2)
+        >>> with pyro.poutine.seed(rng_seed=0):
+        ...     cells = crowdppl.primitives.annotate_each(design, even, never_err)
+        >>> (cells % 2).sum()  # of 40
+        tensor(21)
+    """
+    block = block_of(data)
+    prior = log_p.detach().log_softmax(-1)  # of which labels are no evidence, and which is none of the skills
+    if block.gold is not None:
+        prior = torch.where((block.gold >= 0).unsqueeze(-1), log_p, prior)
+    with plates.items(data):
+        labels = OwnTruthLabels(block, table, log_p, truth(data, prior))
+        out: Tensor = pyro.sample("label", labels, obs=block.bags.cells if block.has_labels else None)
+    return out

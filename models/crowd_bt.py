@@ -1,0 +1,70 @@
+"""Crowd-BT: Bradley-Terry, seen through annotators who are right with a probability of their own.
+
+    skill[o]        ~ Gamma(prior_strength, 1)                              (O)
+    looks           ~ Dirichlet(1, 1)                                       (2), with ties
+    advantage       ~ Normal(0, 1)                                          of the left side, if wanted
+    reliability[a]  ~ Dirichlet(right, wrong)                               (A, 2)
+    truth[i]        ~ Categorical(left: skill[left[i]] : skill[right[i]])   (N)
+    own[i, a]       ~ the same, each anew, and is summed out
+    label[i, a]     = own[i, a] with probability reliability[a, 0], else any other class evenly
+
+An item is a comparison of two objects, ``kind="pair"``, and its truth what one more reliable answer would be.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import pyro
+import pyro.distributions as dist
+
+import crowdppl.primitives as cp
+from crowdppl import mean_field
+
+
+@dataclass(frozen=True)
+class CrowdBt:
+    """Skills of objects, and how reliable annotators compare them.
+
+    Args:
+        prior_strength: shape of the skills' Gamma.
+        right, wrong: pseudo-counts of right and wrong answers. All skills and annotators the other way round are as
+            likely, and the majority is on the right side where right exceeds wrong.
+        position_bias: whether the left side may have an advantage; gibbs refuses it.
+    """
+
+    prior_strength: cp.Positive = 2.0
+    right: cp.Positive = 4.0
+    wrong: cp.Positive = 2.0
+    position_bias: bool = False
+
+    card: ClassVar[cp.Card] = cp.Card(
+        title="Crowd-BT",
+        reference="Chen et al. (2013), Pairwise ranking aggregation in a crowdsourced setting, WSDM",
+        doi="10.1145/2433396.2433420",
+        sites={
+            "skill": "O",
+            "looks": "2",
+            "advantage": "",
+            "reliability": "A 2",
+            "abstention": "A D W",
+            "truth": "N",
+        },
+        kind="pair",
+        assumes="objects lie on one scale for all, and an annotator is equally reliable on near and far pairs",
+        fails="when annotators differ in taste, or each gives a handful of answers",
+        cost="pairs and labels",
+        uses=("item_covariates", "history"),
+    )
+
+    def model(self, data: cp.Block) -> None:
+        """Draws skills, reliabilities, preferences and labels."""
+        log_p = cp.preferences(data, self.prior_strength, self.position_bias)
+        with cp.plates.annotators(data):
+            coin = cp.coin_prior(data, self.right, self.wrong)
+            reliability = pyro.sample("reliability", dist.Dirichlet(coin)).log()
+        table = cp.coin_table(reliability.unsqueeze(-2), data.n_classes)
+        cp.annotate_each(data, log_p, cp.with_abstentions(data, table))
+
+    guide = mean_field

@@ -1,0 +1,255 @@
+"""Comparisons of objects: Bradley-Terry and Crowd-BT against closed forms, importance sampling and each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyro
+import pytest
+import torch
+
+import crowdppl
+import crowdppl.primitives as cp
+from crowdppl import Annotations
+from crowdppl.errors import DataError, MethodError
+
+pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
+EXACTLY: dict[str, Any] = {"inference": "em", "tolerance": 1e-15, "max_iterations": 5000, "seed": 0}
+FEW = [
+    ("a", "b", "x", "left"),
+    ("b", "a", "x", "left"),
+    ("b", "c", "x", "left"),
+    ("a", "c", "y", "tie"),
+    ("a", "b", "y", "right"),
+    ("c", "b", "y", "right"),
+    ("a", "b", "z", "left"),
+]
+
+
+def pairs(rows: Iterable[tuple[str, str, str, str]], **options: Any) -> Annotations:
+    columns = ["left", "right", "annotator", "winner"]
+    return Annotations.from_frame(pd.DataFrame(list(rows), columns=columns), kind="pair", **options)
+
+
+def again(rows: pd.DataFrame) -> Annotations:
+    """The rows of some annotations, read anew."""
+    return Annotations.from_arrays(rows["item"], rows["annotator"], rows["label"], kind="pair")
+
+
+def compared(n: int, seed: int = 0, objects: int = 5, annotators: int = 3, spread: float = 0.6) -> Annotations:
+    """Comparisons by annotators who answer by true skills; the first object is the best."""
+    rng = np.random.default_rng(seed)
+    left, step = rng.integers(0, objects, n), rng.integers(1, objects, n)
+    right = (left + step) % objects
+    chance = 1 / (1 + np.exp(spread * (left - right)))
+    won = np.where(rng.random(n) < chance, "left", "right")
+    who = rng.integers(0, annotators, n)
+    return pairs((f"o{a}", f"o{b}", f"w{w}", y) for a, b, w, y in zip(left, right, who, won, strict=True))
+
+
+def scores(posterior: crowdppl.Posterior) -> pd.Series[Any]:
+    return posterior.ranking()["score"].sort_index()
+
+
+def luce(data: Annotations, shape: float) -> np.ndarray:
+    """Log-skills by minorise-maximise steps with a Gamma prior (Hunter 2004; Caron & Doucet 2012)."""
+    rows = data.frame().join(data.item_covariates, on="item")  # type: ignore[arg-type]
+    left, right = rows["left"].cat.codes.to_numpy(), rows["right"].cat.codes.to_numpy()
+    size = len(rows["left"].cat.categories)
+    wins = np.bincount(np.where(rows["label"] == "left", left, right), minlength=size)
+    skill = np.ones(size)
+    for _ in range(3_000):
+        each = 1 / (skill[left] + skill[right])
+        skill = (shape - 1 + wins) / (1 + np.bincount(left, each, size) + np.bincount(right, each, size))
+    return np.asarray(np.log(skill) - np.log(skill).mean())
+
+
+@pytest.mark.parametrize("model", ["bradley_terry", "crowd_bt"])
+def test_em_with_annotators_who_never_err_is_the_fixed_point_of_luce(model: str) -> None:
+    settings = {"prior_strength": 1.5} | ({"right": 1e12, "wrong": 1.0} if model == "crowd_bt" else {})
+    data = compared(60)
+    found = crowdppl.fit(model, data, settings=settings, **EXACTLY)
+    np.testing.assert_allclose(scores(found), luce(data, 1.5), atol=1e-6)
+
+
+def test_a_class_of_ties_that_nobody_uses_changes_nothing() -> None:
+    rows = [row for row in FEW if row[3] != "tie"]
+    data = pairs(rows), pairs(rows, classes=["left", "right", "tie"])
+    found = [scores(crowdppl.fit("bradley_terry", x, **EXACTLY)) for x in data]
+    np.testing.assert_allclose(*found, atol=1e-5)
+
+
+def test_who_always_looks_twice_follows_davidson() -> None:
+    data, skill = pairs(FEW), torch.tensor([3.0, 1.0, 0.5])
+    known = {"skill": skill, "looks": torch.tensor([1e-30, 1.0])}
+    with pyro.poutine.condition(data=known):
+        found = cp.preferences(data, 2.0).exp()
+    pair = cp.item_groups(data, "left", "right")
+    worth = skill[pair].square()  # Davidson's are the squares
+    tie = 2 * worth.prod(-1, keepdim=True).sqrt()
+    each = torch.cat([worth, tie], -1)
+    torch.testing.assert_close(found, each / each.sum(-1, keepdim=True))
+
+
+def by_importance(n: int = 300_000) -> tuple[np.ndarray, np.ndarray]:
+    """Expected centred log-skills and reliabilities of FEW: draws of the prior, weighed by the likelihood."""
+    rng = np.random.default_rng(1)
+    skill, looks = rng.gamma(2.0, size=(n, 3)), rng.beta(1, 1, n)
+    right = rng.beta(4, 2, (n, 3))
+    weight = np.ones(n)
+    for one, other, who, label in FEW:
+        a, b = skill[:, "abc".index(one)], skill[:, "abc".index(other)]
+        p = a / (a + b)
+        outcome = np.stack([looks * q**2 + (1 - looks) * q for q in (p, 1 - p)] + [2 * looks * p * (1 - p)])
+        own, good = outcome[["left", "right", "tie"].index(label)], right[:, "xyz".index(who)]
+        weight *= good * own + (1 - good) / 2 * (1 - own)
+    log = np.log(skill) - np.log(skill).mean(1, keepdims=True)
+    return np.average(log, 0, weight), np.average(right, 0, weight)
+
+
+@pytest.mark.slow
+def test_gibbs_is_the_posterior_by_importance_sampling() -> None:
+    """The error of either side is below .015: 10,000 draws, and an effective 60,000 of the prior."""
+    data = pairs(FEW)
+    found = crowdppl.fit("crowd_bt", data, inference="gibbs", seed=0, chains=40, draws=250, warmup=20)
+    log, right = by_importance()
+    np.testing.assert_allclose(scores(found), log, atol=0.04)
+    np.testing.assert_allclose(found.annotators()["accuracy"], right, atol=0.02)
+
+
+def test_the_majority_is_on_the_right_side_of_the_mirror() -> None:
+    right = compared(120, seed=3).frame()
+    rows = right.assign(annotator=np.where(right.index % 4 == 0, "mirror", right["annotator"]))
+    flipped = {"left": "right", "right": "left"}
+    wrong = rows["annotator"] == "mirror"
+    rows.loc[wrong, "label"] = rows.loc[wrong, "label"].map(flipped)
+    data = again(rows)
+    for inference in ("em", "vb"):
+        found = crowdppl.fit("crowd_bt", data, inference=inference, seed=0, restarts=3)
+        assert [*found.ranking().index] == [f"o{n}" for n in range(5)]
+        assert found.annotators()["accuracy"].idxmin() == "mirror" and found.annotators()["accuracy"].min() < 0.45
+
+
+def test_engines_move_the_unit_of_skills_at_once() -> None:
+    """Labels tell nothing of it: it is the prior's, 5 * (2 - 1) at the mode and 5 * 2 in the mean."""
+    for inference, total in (("em", 5.0), ("vb", 10.0)):
+        found = crowdppl.fit("bradley_terry", compared(500), inference=inference, seed=0)
+        assert found.diagnostics()["iterations"] < 150
+        assert found.result.sites["skill"].mean.sum() == pytest.approx(total)
+
+
+def test_an_advantage_of_the_left_side_is_found() -> None:
+    rng, rows = np.random.default_rng(2), []
+    for n in range(300):
+        a, b = rng.permutation(4)[:2]
+        rows.append((f"o{a}", f"o{b}", f"w{n % 3}", "left" if rng.random() < 0.75 else "right"))
+    found = crowdppl.fit("bradley_terry", pairs(rows), inference="vb", settings={"position_bias": True}, seed=0)
+    assert found.result.sites["advantage"].mean == pytest.approx(np.log(3), abs=0.4)
+    with pytest.raises(MethodError, match="advantage"):
+        crowdppl.fit("crowd_bt", pairs(rows), inference="gibbs", settings={"position_bias": True})
+
+
+def test_a_known_truth_counts_as_one_more_answer() -> None:
+    data, rows = compared(40), compared(40).frame()
+    item, label = rows.loc[0, "item"], rows.loc[0, "label"]
+    more = pd.concat([rows, pd.DataFrame({"item": [item], "annotator": ["new"], "label": [label]})])
+    with_gold = crowdppl.fit("bradley_terry", data.with_gold({item: label}), **EXACTLY)
+    with_label = crowdppl.fit("bradley_terry", again(more), **EXACTLY)
+    np.testing.assert_allclose(scores(with_gold), scores(with_label), atol=1e-6)
+    assert with_gold.probabilities().loc[item, label] == pytest.approx(1)
+
+
+def test_new_objects_begin_at_the_prior_and_an_update_is_a_fit_to_all(tmp_path: Path) -> None:
+    rows = compared(60).frame()
+    exactly: dict[str, Any] = {"inference": "vb", "tolerance": 1e-13}
+    new = pairs([("o0", "o9", "w0", "left"), ("p", "q", "w1", "right"), ("o1", "o0", "w0", "right")])
+    posterior = crowdppl.fit("bradley_terry", again(rows), **exactly)
+    posterior.save(tmp_path / "kept")
+    known = crowdppl.load(tmp_path / "kept")
+    pd.testing.assert_frame_equal(known.ranking(), posterior.ranking())
+    found = known.predict(new)
+    assert found.loc["p | q", "left"] == pytest.approx(0.5)
+    updated = known.update(new, tolerance=1e-13)
+    all_rows = again(pd.concat([rows, new.frame()]))
+    whole = crowdppl.fit("bradley_terry", all_rows, **exactly)
+    np.testing.assert_allclose(scores(updated), scores(whole)[scores(updated).index], atol=0.1)
+    assert [*updated.site("skill")["object"].values] == [*[f"o{n}" for n in range(5)], "o9", "p", "q"]
+
+
+def test_the_order_is_told_by_draws_and_refused_of_points() -> None:
+    data = compared(120)
+    posterior = crowdppl.fit("crowd_bt", data, inference="vb", seed=0)
+    before, table = posterior.order_probabilities(), posterior.ranking(0.9)
+    assert [*before.index] == [*table.index] == [*before.columns]
+    off = ~np.eye(5, dtype=bool)
+    np.testing.assert_allclose((before + before.T).to_numpy()[off], 1, atol=1e-9)
+    assert (np.triu(before, 1)[np.triu_indices(5, 1)] > 0.5).all() and (table["low"] < table["score"]).all()
+    points = crowdppl.fit("crowd_bt", data, inference="em", seed=0)
+    assert points.ranking()["low"].isna().all()
+    for ask in (points.order_probabilities, lambda: points.suggest_labels(1)):
+        with pytest.raises(MethodError, match="em found points"):
+            ask()
+    with pytest.raises(MethodError, match="crowd_bt"):
+        crowdppl.fit("one_coin", data, inference="em").ranking()
+
+
+def test_the_next_question_is_about_the_least_known_order() -> None:
+    rows = [("a", "b", f"w{n}", "left") for n in range(12)] + [("c", "d", "w0", "left"), ("c", "d", "w1", "right")]
+    data = pairs(rows, annotators=["w0", "w1", "other"])
+    posterior = crowdppl.fit("bradley_terry", data, inference="vb", seed=0)
+    found = posterior.suggest_labels(2, annotators=["other"])
+    assert [*found["item"]] == ["c | d", "a | b"] and (found["information"] > 0.001).all()
+
+
+@pytest.mark.slow
+def test_what_other_parts_say() -> None:
+    data = compared(60)
+    posterior = crowdppl.fit("crowd_bt", data, inference="vb", seed=0)
+    coin = posterior.site("reliability")
+    np.testing.assert_allclose(posterior.confusion()[:, 0, 0], coin[:, 0], atol=0.02)
+    assert "object" in posterior.to_arviz().posterior["skill"].dims
+    assert len(posterior.draw_labels(2, seed=0)) == 2 * data.n_labels
+    checked = crowdppl.compare(
+        {"pairs": "crowd_bt", "coins": "one_coin"}, data, inference="vb", folds=2, seed=0
+    ).scores
+    assert np.isfinite(checked["pairs"].labels["log_p"]).all()
+
+
+def test_columns_of_other_categories_are_no_groups_of_one_kind() -> None:
+    table = pd.DataFrame({"one": ["x", "y"], "other": ["y", "z"]}, index=["i", "j"])
+    labels = {"u": {"i": 0, "j": 1}}
+    apart = Annotations.from_dicts(labels, item_covariates=table)
+    with pytest.raises(DataError, match="categories"):
+        cp.item_groups(apart, "one", "other")
+    same = table.astype(pd.CategoricalDtype(["z", "y", "x"]))
+    joined = Annotations.from_dicts(labels, item_covariates=same)
+    assert cp.item_groups(joined, "one", "other").tolist() == [[2, 1], [1, 0]]
+    assert cp.plates.groups(joined, "one", "other").size == 3
+    with pytest.raises(MethodError, match="kind='pair'"):
+        crowdppl.fit("crowd_bt", apart)
+
+
+@pytest.mark.slow
+def test_intervals_and_orders_are_right_as_often_as_they_say() -> None:
+    """Of 6 x 8 skills drawn from the prior: .90 less 4 standard errors of 36 independent ones is .70."""
+    rng, covered, said, held = np.random.default_rng(0), [], [], []
+    couples = [tuple(f"o{x}" for x in rng.permutation(8)[:2]) for _ in range(60)]
+    frame = pairs((a, b, f"w{n % 4}", "left") for n, (a, b) in enumerate(couples))
+    for seed in range(6):
+        drawn = crowdppl.simulate("crowd_bt", frame, seed=seed)
+        found = crowdppl.fit("crowd_bt", drawn.data, inference="gibbs", seed=0, chains=4, draws=100, warmup=30)
+        objects = drawn.data.item_covariates["left"].cat.categories  # type: ignore[index]
+        true = pd.Series(np.log(drawn.parameters["skill"]), objects)
+        true -= true.mean()
+        table, before = found.ranking(0.9), found.order_probabilities()
+        covered += [*true[table.index].between(table["low"], table["high"])]
+        at = np.triu_indices(8, 1)
+        order = true[table.index].to_numpy()
+        said += [*before.to_numpy()[at]]
+        held += [*(order[:, None] > order)[at]]
+    assert np.mean(covered) > 0.7
+    assert np.mean(held) == pytest.approx(np.mean(said), abs=0.12)
