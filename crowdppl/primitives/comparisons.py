@@ -95,7 +95,7 @@ def annotate_each(data: Data, log_p: Tensor, table: Tensor) -> Tensor:
         >>> with pyro.poutine.seed(rng_seed=0):
         ...     cells = crowdppl.primitives.annotate_each(design, even, never_err)
         >>> (cells % 2).sum()  # of 40
-        tensor(21)
+        tensor(20)
     """
     block = block_of(data)
     prior = log_p.detach().log_softmax(-1)  # of which labels are no evidence, and which is none of the skills

@@ -33,13 +33,13 @@ def ranking(posterior: Fit, level: float = 0.95) -> pd.DataFrame:
     Examples:
         >>> posterior = crowdppl.fit("bradley_terry", crowdppl.datasets.example("pair"), inference="vb", seed=0)
         >>> posterior.ranking().round(1)
-               rank  score  low  high
+                rank  score  low  high
         object
-        apple     1    0.8  0.2   1.5
-        fig       2    0.3 -0.3   1.0
-        kiwi      3   -0.3 -1.0   0.4
-        plum      4   -0.3 -1.1   0.4
-        pear      5   -0.5 -1.2   0.2
+        pear       1    0.5 -0.1   1.1
+        apple      2    0.0 -0.7   0.6
+        plum       3    0.0 -0.6   0.6
+        fig        4   -0.2 -0.9   0.5
+        kiwi       5   -0.4 -1.2   0.3
     """
     check_level(level)
     drawn = _scores(posterior)
@@ -68,7 +68,7 @@ def order_probabilities(posterior: Fit) -> pd.DataFrame:
 
     Examples:
         >>> posterior = crowdppl.fit("bradley_terry", crowdppl.datasets.example("pair"), inference="vb", seed=0)
-        >>> posterior.order_probabilities().loc["apple", ["fig", "pear"]].round(1).tolist()
+        >>> posterior.order_probabilities().loc["pear", ["apple", "kiwi"]].round(1).tolist()
         [0.9, 1.0]
     """
     drawn, order = _scores(posterior), ranking(posterior).index
