@@ -22,9 +22,21 @@ from crowdppl.plots import evaluation as evaluation_plots
 from crowdppl.plots import posterior as posterior_plots
 from crowdppl.plots.posterior import BINS
 from crowdppl.primitives.model import Model
-from crowdppl.results import acquisition, archive, arviz, correction, decisions, rankings, sites, tables, updating
+from crowdppl.results import (
+    acquisition,
+    archive,
+    arviz,
+    correction,
+    decisions,
+    grouping,
+    rankings,
+    sites,
+    tables,
+    updating,
+)
 from crowdppl.results import leave_one_out as leaving_out
 from crowdppl.results.decisions import Cost
+from crowdppl.results.grouping import Criterion
 from crowdppl.results.leave_one_out import LeaveOneOut
 
 if TYPE_CHECKING:
@@ -177,6 +189,20 @@ class Posterior(Fit):
         if not self._doubts:
             self._doubts.append(doubting.doubts(self))
         return self._doubts[0]
+
+    def sets(self, best: Criterion = "accuracy") -> pd.DataFrame:
+        """Where labels are sets: for each item the classes in its set, and how right that should be.
+
+        See ``crowdppl.results.grouping.sets``.
+        """
+        return grouping.sets(self, best)
+
+    def clusters(self) -> pd.DataFrame:
+        """The cluster of each object, item or annotator, where the method finds clusters.
+
+        See ``crowdppl.results.grouping.clusters``.
+        """
+        return grouping.clusters(self)
 
     def decide(self, cost: Cost | None = None, *, ask_again: float | None = None) -> pd.DataFrame:
         """The decision about each item with the least expected cost.

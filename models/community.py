@@ -55,6 +55,7 @@ class Community:
         doi="10.1145/2566486.2567989",
         sites={"prevalence": "K", "weights": "M", "shared": "M K K", "community": "A M", "alike": ""}
         | {"confusion": "A K K", "abstention": "A D W", "truth": "N"},
+        clusters="community",
         assumes="annotators come in a few kinds; given the kind and the truth, they err independently",
         fails="when annotators differ by degrees rather than in kind; communities may depend on the start",
         cost="labels x K, twice an iteration",

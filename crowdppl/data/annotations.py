@@ -85,8 +85,11 @@ class Options(TypedDict, total=False):
             that of labels as numbers; "real" where labels are numbers and no classes. Two columns name an item
             together, and are item covariates, where it is "pair" (left and right are compared; the label is the id
             of the winner, "left", "right" or "tie"), "similarity" (left and right are the same or not), or
-            "sequence" (sequence and position). By default nominal, and labels that seem to be measurements, sets
-            of classes or JSON are refused; ``kind`` or ``classes`` says that they are categories all the same.
+            "sequence" (sequence and position). Of "set" each label is a set of classes: text such as "a;b", a list
+            or a set of Python, empty for none; it is read as an answer, yes or no, about each class of the item.
+            The classes of "similarity" are different, then same. By default nominal, and labels that seem to be
+            measurements, sets of classes or JSON are refused; ``kind`` or ``classes`` says that they are categories
+            all the same.
         gold: series or mapping from item id to known class (or number), for some or all items.
         features: DataFrame by item id, or array (N, ...) or torch Dataset whose rows belong to ``items``; rows of a
             dataset are read when a network asks for them.
@@ -157,7 +160,7 @@ def parts_of_items(options: Options) -> tuple[str, ...]:
     """What the two columns are called that name an item together; none where one does."""
     check_options(options)
     kind = PARTS.get(_kind(options))
-    return () if kind is None else kind.parts
+    return kind.parts if kind is not None and kind.columns else ()
 
 
 def _answers(rows: Rows, options: Options) -> tuple[LabelSet, np.ndarray | None]:

@@ -64,16 +64,19 @@ def label_roles(
 
     Args:
         item, annotator, label, gold: their columns, or None.
-        parts: the roles of two columns that name an item together; ``item`` is then a pair of columns.
+        parts: the roles of two columns that name an item together; ``item`` is then a pair of columns, or one with
+            the ids of both.
 
     Raises:
-        DataError: where ``item`` is one column, and two are needed.
+        DataError: where ``item`` is no pair of columns, and two are needed.
     """
-    if parts and item is not None and (isinstance(item, str) or np.size(item) != 2):
+    if parts and item is not None and not isinstance(item, str) and np.size(item) != 2:
         raise DataError(
-            f"item={item!r} must name two columns, of {' and '.join(parts)}: item=({', '.join(map(repr, parts))})"
+            f"item={item!r} must name two columns, of {' and '.join(parts)}: item=({', '.join(map(repr, parts))}), "
+            "or one with ids of both"
         )
-    of_item = dict(zip(parts, item or (None, None), strict=False)) if parts else {"item": item}
+    one = not parts or isinstance(item, str)
+    of_item = {"item": item} if one else dict(zip(parts, item or (None, None), strict=False))
     roles = {**of_item, "annotator": annotator, "label": label}
     return roles if gold is None else {**roles, "gold": gold}
 

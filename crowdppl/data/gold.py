@@ -10,6 +10,7 @@ import pandas as pd
 
 from crowdppl.core.validation import kind_of
 from crowdppl.data.ids import MISSING, Codebook, LabelSet, as_index, native, require_comparable
+from crowdppl.data.sets import SET, classes_of, truths_by_class
 from crowdppl.errors import DataError
 
 ITS_PROBABILITIES = "give the posterior, or posterior.probabilities(), a DataFrame of items x classes"
@@ -88,7 +89,7 @@ def known_truths(gold: Any, items: Codebook, alphabet: LabelSet) -> np.ndarray |
     """
     if gold is None:
         return None
-    known = by_item(gold)
+    known = by_item(gold if alphabet.kind != SET else truths_by_class(gold, classes_of(items.ids)))
     items.refuse_twice(items.codes(known.index), DIFFERENT)
     item = items.require(known.index, "gold", "correct it, or add it to items= if it is an item without labels")
     if alphabet.n_classes == 0:

@@ -23,7 +23,7 @@ MISSING = frozenset(["", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NULL
 EXACT = 2**53
 """Whole floats from here on may have lost digits."""
 
-A_TABLE_EACH = "make a table of each class, with the labels yes and no, and fit each"
+AS_SETS = 'say kind="set"'
 """What to do with labels that name several classes."""
 
 Place = Callable[[int], str]
@@ -357,7 +357,7 @@ def _remedy(value: Any, name: str) -> str:
     if name == "label" and (isinstance(value, Mapping) or (isinstance(value, Collection) and not plain)):
         return "take the class out of it, into a column of its own, with a row for each part that has a class"
     if name == "label" and plain:
-        return f"{A_TABLE_EACH}; where each holds one class, take it out by .str[0] of pandas"
+        return f"{AS_SETS}; where each holds one class, take it out by .str[0] of pandas"
     if name == "label" and isinstance(value, float):
         return (
             'cut measurements into classes (pandas.cut), or say kind="real"; if each is a class, use .astype(str)'

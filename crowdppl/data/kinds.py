@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import pandas as pd
 
-from crowdppl.data.ids import A_TABLE_EACH, Place, as_number, texts_of
+from crowdppl.data.ids import AS_SETS, Place, as_number, texts_of
 from crowdppl.errors import DataError
 
 MANY = 20
@@ -36,7 +36,7 @@ def require_categories(classes: pd.Index, item: np.ndarray, answer: np.ndarray, 
     texts = texts_of(classes)
     for found, what, remedy in (
         (_structured(texts), "is JSON", "take the class out of it, into a column of its own"),
-        (_set_of_classes([*texts]), "names several classes", A_TABLE_EACH),
+        (_set_of_classes([*texts]), "names several classes", AS_SETS),
     ):
         if found is not None:
             where = place(int(np.argmax(answer == classes.get_loc(found))))

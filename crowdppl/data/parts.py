@@ -11,15 +11,24 @@ import pandas as pd
 
 from crowdppl.data.gold import by_item
 from crowdppl.data.ids import Codebook, Encoding, Place, encode, native
+from crowdppl.data.sets import OF_SETS, SEPARATOR, SET, with_answers
 from crowdppl.data.tables import Rows
 from crowdppl.errors import DataError
 
-SEPARATOR = " | "
-"""What stands between the parts of an item's id."""
 SIDES = ("left", "right")
 TIE = "tie"
 TIES = ("tie", "draw", "equal")
 """How labels that prefer neither begin."""
+
+
+DIFFERENT_SAME = (
+    ("different", "same"),
+    ("dissimilar", "similar"),
+    ("no", "yes"),
+    ("false", "true"),
+    ("0", "1"),
+)
+"""What labels of similarity say, where nobody lists them."""
 
 
 @dataclass(frozen=True)
@@ -31,12 +40,14 @@ class PartsKind:
         parts: what the columns are called, and the item covariates that models read.
         shared: whether both hold ids of the same objects.
         ordered: whether the second counts positions, whole numbers.
+        columns: whether two columns name them; else items are read, and labels name the second part.
     """
 
     name: str
     parts: tuple[str, str]
     shared: bool = False
     ordered: bool = False
+    columns: bool = True
 
 
 PARTS = {
@@ -45,6 +56,7 @@ PARTS = {
         PartsKind("pair", SIDES, shared=True),
         PartsKind("similarity", SIDES, shared=True),
         PartsKind("sequence", ("sequence", "position"), ordered=True),
+        PartsKind(SET, OF_SETS, columns=False),
     )
 }
 """The kinds whose items have parts; their labels are classes."""
@@ -59,6 +71,8 @@ def with_parts(rows: Rows, options: Mapping[str, Any], kind: PartsKind) -> tuple
         DataError: for an id that is no pair, or holds the separator, a position that is no whole number, an object
             that is compared with itself, and a label that names neither object.
     """
+    if not kind.columns:
+        rows, options = with_answers(rows, options)
     features = options.get("features")
     named = [options.get("items"), features.index if isinstance(features, pd.DataFrame) else None]
     own = _parts(rows.item, kind, rows.place)
@@ -94,7 +108,23 @@ def with_parts(rows: Rows, options: Mapping[str, Any], kind: PartsKind) -> tuple
         changed["gold"] = truths.set_axis(_ids(truths.index, kind))
     item = Encoding(names, np.searchsorted(distinct, place).astype(np.int32))
     rows = replace(rows, item=item, items=Codebook("item", names), gold=gold)
+    if kind.name == "similarity" and options.get("classes") is None and options.get("like") is None:
+        changed["classes"] = _different_and_same(rows, options)
     return _with_sides(rows, changed, parts) if kind.name == "pair" else (rows, changed)
+
+
+def _different_and_same(rows: Rows, options: Mapping[str, Any]) -> list[Any]:
+    """The classes of labels of similarity: different, then same."""
+    away = {*map(str, options.get("abstentions", ()))}
+    found = [] if rows.label is None else list(encode(rows.label, "label", rows.place, mixed=True).values)
+    said = {str(native(x)).strip().lower(): native(x) for x in found if str(native(x)) not in away}
+    for different, same in DIFFERENT_SAME:
+        if said.keys() == {different, same}:
+            return [said[different], said[same]]
+    raise DataError(
+        f"the labels of kind='similarity' are {', '.join(map(repr, said.values())) or 'to be drawn'}; say which is "
+        "which: classes=[different, same]"
+    )
 
 
 def _of_options(row: int) -> str:

@@ -89,9 +89,16 @@ def example(kind: str = "nominal") -> Annotations:
         return anaesthetists(kind)
     if kind == "sequence":
         items: list[Any] = [(text, place) for text in ("first", "second", "third") for place in range(4)]
+    elif kind == "set":
+        items = ["one", "two", "three", "four", "five", "six"]
     else:
         items = list(combinations(("apple", "fig", "kiwi", "pear", "plum"), 2))
-    words = {"pair": SIDES, "similarity": ("different", "same"), "sequence": ("O", "B-name", "I-name")}[kind]
+    words: Sequence[str] = {
+        "pair": SIDES,
+        "similarity": ("different", "same"),
+        "sequence": ("O", "B-name", "I-name"),
+        "set": ("red;round", "red", "", "long"),
+    }[kind]
     item, annotator = np.divmod(np.arange(3 * len(items)), 3)
     label = np.where(np.arange(len(item)) % 7 == 6, item + 1, item // 2) % len(words)  # one in seven errs
     with warnings.catch_warnings():

@@ -15,6 +15,7 @@ from crowdppl.core.intervals import Estimate, check_level
 from crowdppl.core.validation import kind_of, seed_number, warn, whole_number
 from crowdppl.data.gold import ITS_PROBABILITIES, by_item, class_codes, probability_array, rows_of_truths
 from crowdppl.data.ids import native
+from crowdppl.data.sets import SET, classes_of, truths_by_class
 from crowdppl.errors import CrowdpplWarning, DataError
 from crowdppl.evaluation.number_metrics import NumberEvaluation, evaluate_numbers, warn_of_gold
 from crowdppl.inference.result import Fit, NumberTruth
@@ -538,7 +539,10 @@ def matched(
     Returns:
         Their probabilities (n, K), truth codes (n,) and rows in the posterior (n,), and how many are not there.
     """
-    table, truth = table_of(posterior), by_item(gold)
+    table = table_of(posterior)
+    if isinstance(posterior, Fit) and posterior.data.kind == SET:
+        gold = truths_by_class(gold, classes_of(table.index))
+    truth = by_item(gold)
     row = rows_of_truths(table.index, truth.index)
     code = class_codes(table.columns, truth[row >= 0], isinstance(posterior, pd.DataFrame))
     unscored = int((row < 0).sum())

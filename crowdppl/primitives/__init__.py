@@ -26,7 +26,7 @@ from crowdppl.primitives.likelihood import (
     truth_and_labels,
     with_abstentions,
 )
-from crowdppl.primitives.mixtures import class_blends, group_codes, through_blends
+from crowdppl.primitives.mixtures import class_blends, cluster_start, group_codes, through_blends
 from crowdppl.primitives.model import Card, Model
 from crowdppl.primitives.numbers import Errors, GaussianLabels, Level, Units, number_level, number_units
 from crowdppl.primitives.priors import (
@@ -67,6 +67,7 @@ __all__ = [
     "chain",
     "check_settings",
     "class_blends",
+    "cluster_start",
     "coin_counts",
     "coin_prior",
     "coin_table",

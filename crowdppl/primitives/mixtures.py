@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -19,6 +20,8 @@ EMPTY = -80.0
 """Log of the share of a class that is not part of an atom: minus infinity has no gradient."""
 BLENDS = {5: (0.1, 0.2, 0.3, 0.4, 0.5), 20: (0.15, 0.3, 0.45), 50: (0.5,)}
 """Shares of the second class in a blend, by the largest number of classes; beyond, pairs are too many."""
+CLEAR = 0.9
+"""Share of a point in its own cluster at the start."""
 DILUTIONS = (0.25, 0.5, 0.75, 1.0)
 """Parts of a diluted atom that all classes share evenly."""
 
@@ -96,6 +99,26 @@ def _drawn(log_atoms: Tensor, by_seen: Tensor) -> Tensor:
         parts += [logsumexp(terms, dim=-2)] if len(seen) else []
     order = torch.cat([torch.nonzero(few), torch.nonzero(~few)]).squeeze(-1)
     return torch.cat(parts, -2)[..., order.argsort(), :]
+
+
+def cluster_start(points: np.ndarray, n_clusters: int) -> Tensor:
+    """Shares of clusters from which a model can start, (n, n_clusters): k-means, each point mostly of its cluster.
+
+    Args:
+        points: (n, D).
+        n_clusters: how many clusters; those beyond the number of different points stay empty.
+
+    Examples:
+        >>> import numpy as np
+        >>> crowdppl.primitives.cluster_start(np.array([[0.0], [0.1], [5.0]]), 2).argmax(1).unique().tolist()
+        [0, 1]
+    """
+    from sklearn.cluster import KMeans  # slow to import
+
+    found = KMeans(min(n_clusters, len(np.unique(points, axis=0))), n_init=10, random_state=0).fit(points)
+    code = torch.from_numpy(found.labels_.astype(np.int64))
+    start = torch.full((len(points), n_clusters), (1 - CLEAR) / max(n_clusters - 1, 1), dtype=torch.float64)
+    return start.scatter(1, code.unsqueeze(1), CLEAR if n_clusters > 1 else 1.0)
 
 
 def group_codes(

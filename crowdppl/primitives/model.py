@@ -37,6 +37,7 @@ class Card:
         only: the engines for which the model is made, where it is made for some; all others are refused.
         because: why they are.
         table: shape of the table of answers that a pass forms, where it is larger than any site: "A K L".
+        clusters: the site with the shares of clusters of items, objects or annotators, for ``posterior.clusters``.
         columns: by site, the names of the numbers along its last dimension, for tables.
         uses: parts of the data beyond labels and gold that the method reads: "features", "history",
             "item_covariates", "annotator_covariates", "label_covariates". A fit without covariates is refused.
@@ -63,6 +64,7 @@ class Card:
     because: str = ""
     uses: tuple[str, ...] = ()
     table: str = ""
+    clusters: str = ""
     columns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -16,6 +16,8 @@ from crowdppl.core.validation import is_number
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.blocks import with_covariates
 from crowdppl.data.numbers import NUMBERS
+from crowdppl.data.parts import PARTS
+from crowdppl.data.sets import SEPARATOR
 from crowdppl.errors import CrowdpplWarning, MethodError
 from crowdppl.fitting import fit
 from crowdppl.inference.engines import ENGINES, engine_support, fit_model, used_by
@@ -62,13 +64,21 @@ class Trial:
     def of(model: Model, **about: Any) -> Trial:
         """The trial of a model, with data of the kind that its card names."""
         kind = kind_of_labels(model)
-        trial = NumberTrial if kind in NUMBERS else SequenceTrial if kind == "sequence" else Trial
-        return trial(model, **about)
+        if kind in NUMBERS:
+            return NumberTrial(model, **about)
+        if kind == "sequence":
+            return SequenceTrial(model, **about)
+        return (PartsTrial if kind in PARTS else Trial)(model, **about)
 
     @property
     def kind(self) -> str:
         """The kind of labels of the model."""
         return kind_of_labels(self.model)
+
+    @property
+    def letters(self) -> str:
+        """The classes."""
+        return "abc"
 
     @cached_property
     def rows(self) -> pd.DataFrame:
@@ -124,10 +134,14 @@ class Trial:
         """New names of the items, which sort the other way round."""
         return reversed_names(self.rows["item"])
 
+    def renamed_classes(self) -> dict[str, str]:
+        """New names of classes that sort the other way round."""
+        return reversed_names(self.rows["label"])
+
     @property
     def answers(self) -> dict[str, Any]:
         """The options of ``read`` that say what can be answered."""
-        return {"classes": list("abc")}
+        return {"classes": list(self.letters)}
 
     def truths(self, posterior: Posterior) -> pd.DataFrame:
         """What a fit says of each item's truth."""
@@ -140,7 +154,7 @@ class Trial:
             known = self.covariates([*rows["item"], *options.get("items", ())], rows["annotator"], old)
             options = {**self.answers, "kind": self.kind, **known, **options}
             options = {"label_covariates": list(self.label_covariates), **options}
-            return Annotations.from_frame(self.with_numbers(rows, old), **options)
+            return Annotations.from_frame(self.with_numbers(rows, old), "item", **options)
 
     def covariates(
         self, items: Iterable[str], annotators: Iterable[str], old: Names | None = None
@@ -279,6 +293,61 @@ class SequenceTrial(Trial):
     def _in_sequences(self, rows: pd.DataFrame) -> pd.DataFrame:
         number = rows["item"].str.split().str[1].astype(int)
         return rows.assign(item=[f"item {n // 4} | {n}" for n in number])
+
+
+class PartsTrial(Trial):
+    """The same with items of two parts, and two classes."""
+
+    mute: ClassVar[tuple[str, str]] = ("mute 1 | part 2", "mute 2 | part 3")
+
+    @property
+    def letters(self) -> str:
+        """The classes."""
+        return "ab"
+
+    @property
+    def gold(self) -> dict[str, str]:
+        """A known truth with labels, and one without."""
+        return {"item 1 | part 0": "b", "mute 1 | part 2": "a"}
+
+    @cached_property
+    def rows(self) -> pd.DataFrame:
+        """The labels of 12 items by 5 annotators, of which no part has less than three."""
+        return self._in_parts(super().rows)
+
+    @property
+    def clear(self) -> pd.DataFrame:
+        """Labels of 9 items on which all annotators agree."""
+        return self._in_parts(super().clear)
+
+    @cached_property
+    def odd(self) -> Annotations:
+        """Abstentions, a repeat, items without labels, and gold."""
+        more = [("item 0 | part 0", "annotator 1", "?"), ("item 0 | part 0", "annotator 1", "b")]
+        rows = pd.concat([self.rows, pd.DataFrame(more, columns=list(self.rows.columns))])
+        return self.read(rows, abstentions=["?"], items=[*self.mute], gold=self.gold)
+
+    def renamed_items(self) -> dict[str, str]:
+        """New names of the first parts."""
+        parts = {name: name.split(SEPARATOR) for name in self.rows["item"]}
+        first = reversed_names(one for one, _ in parts.values())
+        return {name: SEPARATOR.join([first[one], other]) for name, (one, other) in parts.items()}
+
+    def design(self, items: Iterable[str], annotators: Iterable[str], **options: Any) -> Annotations:
+        """The same, with one second part for items that name none."""
+        ids = [name if SEPARATOR in name else f"{name}{SEPARATOR}part 0" for name in items]
+        return super().design(ids, annotators, **options)
+
+    def renamed_classes(self) -> dict[str, str]:
+        """New names of classes in their order, which says what they mean."""
+        return {name: f"new {name}" for name in self.letters}
+
+    def _in_parts(self, rows: pd.DataFrame) -> pd.DataFrame:
+        """Items by number as three parts of each of some; the classes a and b in turn."""
+        number = rows["item"].str[5:].astype(int)
+        item = [f"item {n // 3}{SEPARATOR}part {n % 3}" for n in number]
+        label = [self.letters["abc".index(x) % 2] for x in rows["label"]]
+        return rows.assign(item=item, label=label)
 
 
 def reversed_names(names: Iterable[str]) -> dict[str, str]:

@@ -88,7 +88,10 @@ def simulates(trial: Trial) -> None:
     if trial.kind in NUMBERS:
         require(bool(np.isfinite(drawn.truth).all()), f"drawn truths {list(drawn.truth)} are not all finite")
     else:
-        require(bool(drawn.truth.isin(list("abc")).all()), f"drawn truths {list(drawn.truth)} are not all classes")
+        require(
+            bool(drawn.truth.isin(list(trial.letters)).all()),
+            f"drawn truths {list(drawn.truth)} are not all classes",
+        )
     require(found.equals(again.data.frame()), "the same seed drew other labels")
 
 

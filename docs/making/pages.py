@@ -26,6 +26,7 @@ from crowdppl.data.annotations import Annotations
 from crowdppl.data.ids import KINDS
 from crowdppl.data.numbers import NUMBERS
 from crowdppl.data.parts import PARTS
+from crowdppl.datasets.builtin import example
 from crowdppl.inference.engines import ENGINES, engine_support
 from crowdppl.networks.embedding import embedding_for
 from crowdppl.plots.model_graph import FEATURES, ModelGraph, a_few_labels, graph_of
@@ -80,6 +81,8 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     ),
     "Sequences: tokens of sentences": ("hmm_crowd", "sequence_crowd"),
     "Comparisons: objects are ranked": ("bradley_terry", "crowd_bt"),
+    "Sets of classes": ("set_clusters",),
+    "Similarity of objects": ("crowd_clustering",),
 }
 """The methods by what they need and what they are for."""
 LABELS: Mapping[str, str] = {
@@ -89,6 +92,7 @@ LABELS: Mapping[str, str] = {
     "pair": "comparisons: left, right, winner",
     "similarity": "two items, same or different",
     "sequence": "tags of tokens: sequence, position",
+    "set": 'sets of classes, such as "a;b"',
 }
 """What labels of each kind are."""
 
@@ -395,7 +399,8 @@ def drawn_with(name: str) -> Model:
 
 def graph(name: str) -> ModelGraph:
     """The variables of a method, on labels without abstentions and, where it reads them, with features."""
-    return graph_of(drawn_with(name), a_few_labels(drawn_kind(name)))
+    kind = drawn_kind(name)
+    return graph_of(drawn_with(name), example(kind) if kind in PARTS else a_few_labels(kind))
 
 
 def diagram(name: str) -> str:

@@ -37,6 +37,7 @@ SYMBOLS: Mapping[str, Symbol] = {
     "bias": Symbol("β", "leniency, in grades"),
     "centre": Symbol("γ", "blend of experts around which those of annotators vary"),
     "closeness": Symbol("κ", "how closely annotators' blends follow the centre, in pseudo-counts"),
+    "cluster": Symbol("m", "the cluster that an item belongs to"),
     "common": Symbol("C", "effect of the crowd's shared noise on the classifier's probabilities"),
     "community": Symbol("m", "the community that an annotator belongs to"),
     "competence": Symbol("θ", "probabilities of knowing and of guessing"),
@@ -67,6 +68,7 @@ SYMBOLS: Mapping[str, Symbol] = {
     "log_precision": Symbol("−ln σ", "how sharply an annotator sees, on a log scale"),
     "logits": Symbol("β", "log-odds of each label, given the truth"),
     "mean": Symbol("μ", "mean of the items of a class"),
+    "membership": Symbol("π", "how much an object belongs to each cluster"),
     "mix": Symbol("B", "how an annotator and an item are mixed"),
     "opinion": Symbol("o", "opinion of a group on an item"),
     "outlier": Symbol("o", "whether an item is an outlier"),
@@ -76,6 +78,7 @@ SYMBOLS: Mapping[str, Symbol] = {
     "rate": Symbol("ρ", "how common outliers are"),
     "readout": Symbol("V", "from annotator and item to a confusion"),
     "scale": Symbol("γ", "distance at which annotators count as different"),
+    "share": Symbol("h", "how common each cluster is"),
     "shared": Symbol("ψ", "probability of each label in a community, given the truth"),
     "skill": Symbol("μ", "accuracy of the crowd"),
     "spread": Symbol("ω", "spread of annotators around the crowd"),
@@ -115,6 +118,9 @@ OWN: Mapping[tuple[str, str], Symbol] = {
     ("glad", "ability"): Symbol("α", "ability of an annotator, on a scale of log-odds"),
     ("glad", "difficulty"): Symbol("−ln β", "difficulty of an item, on a log scale"),
     ("hierarchical_mixed_membership", "ability"): Symbol("α", "accuracy of an annotator"),
+    ("set_clusters", "rate"): Symbol("φ", "how often a class is in the sets of a cluster"),
+    ("set_clusters", "truth"): Symbol("z", "whether a class is in the set of an item"),
+    ("crowd_clustering", "truth"): Symbol("z", "whether both objects are of one cluster"),
     ("majority_vote", "ability"): Symbol(
         "θ", "probabilities of a right and of a wrong label, all annotators alike"
     ),
@@ -139,6 +145,7 @@ SIZES: Mapping[str, tuple[str, str]] = {
     "T": ("t", "states that labels depend on: classes, and those of the method's own"),
     "W": ("w", "giving a class, and each way of declining"),
     "X": ("x", "no label before, and each class: K + 1"),
+    "O": ("o", "objects"),
     "coin": ("", "right and wrong"),
     "other": ("l", "classes but the true one, K − 1"),
 }
@@ -146,6 +153,9 @@ SIZES: Mapping[str, tuple[str, str]] = {
 
 OWN_SIZES: Mapping[tuple[str, str], tuple[str, str]] = {
     ("coin_net", "S"): ("s", "labels"),
+    ("set_clusters", "C"): ("c", "classes that a set can hold"),
+    ("set_clusters", "G"): ("g", "items that sets are given to"),
+    ("set_clusters", "N"): ("i", "items with a class each"),
 }
 """By method and word, where a word means something else there."""
 

@@ -27,6 +27,7 @@ ZOO = [name for name in FILES if name not in COMPARISONS]
 COSTLY = (
     "coin_net",
     "community",
+    "crowd_clustering",
     "dependent_clusters",
     "ebcc",
     "gain_annotators",
@@ -43,6 +44,7 @@ COSTLY = (
     "ordinal",
     "robust_annotators",
     "sequence_crowd",
+    "set_clusters",
 )
 OTHER_PACKAGE = '''
 from dataclasses import dataclass

@@ -1,0 +1,210 @@
+"""Labels that are sets of classes, as answers of yes or no about each class."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from crowdppl.core.validation import kind_of
+from crowdppl.data.ids import Codebook, Encoding, Place, as_index, encode, listed_answers, native
+from crowdppl.data.kinds import SEPARATORS
+from crowdppl.data.tables import Rows
+from crowdppl.errors import DataError
+
+SET = "set"
+OF_SETS = ("item", "class")
+"""The item that a set was given to, and the class of which an answer says whether it is in the set."""
+NO_YES = ("no", "yes")
+SEPARATOR = " | "
+"""What stands between the parts of an item's id."""
+Members = tuple[Any, ...] | None
+"""The classes in a set; None for an abstention."""
+
+
+def are_answers(items: Any) -> bool:
+    """Whether ids already name an item and a class each, "item | class"."""
+    values = items.values if isinstance(items, Encoding) else as_index(items)
+    return len(values) > 0 and all(isinstance(x, str) and SEPARATOR in x for x in values)
+
+
+def with_answers(rows: Rows, options: Mapping[str, Any]) -> tuple[Rows, dict[str, Any]]:
+    """Rows of sets as rows of answers about each class, whose items are pairs of item and class.
+
+    A set is text such as "a;b", a list, a tuple or a set of Python; an empty one holds no class. The first of ";",
+    "|" and "," that stands in any text separates the classes of all. Rows of answers stay as they are.
+
+    Raises:
+        DataError: for a label that is missing or no set, with its row, for a class that is not known, for features,
+            which do not tell classes apart, and where there is no class.
+    """
+    unnamed = options.get("classes") is None and options.get("like") is None
+    if are_answers(rows.item):
+        return rows, {**options, "classes": NO_YES} if unnamed else dict(options)
+    if options.get("features") is not None:
+        raise DataError("features do not tell classes apart; leave them out, or make a table of each class")
+    away = listed_answers(options.get("abstentions", ()), "abstentions")
+    known = _known_classes(options)
+    sets = None if rows.label is None else _sets(_cells(rows.label), rows.place, known, away)
+    classes = _classes(sets, known)
+    n, item = len(classes), encode(rows.item, "item", rows.place)
+    annotator = encode(rows.annotator, "annotator", rows.place)
+    given, place = rows.columns, rows.place
+    named = options.get("items") if options.get("items") is not None else rows.items
+    changed = {**options, "classes": None if options.get("like") is not None else NO_YES}
+    changed["items"] = None if named is None else _names(as_index(named), classes)
+    if isinstance(options.get("item_covariates"), pd.DataFrame):
+        of_items = options["item_covariates"]
+        changed["item_covariates"] = _repeated(of_items, n).set_axis(_names(of_items.index, classes))
+    if options.get("gold") is not None:
+        changed["gold"] = truths_by_class(options["gold"], classes)
+    gold = rows.gold
+    if gold is not None:
+        gold = truths_by_class(gold[gold.map(lambda x: x == x and x is not None and x != "")], classes)
+    return replace(
+        rows,
+        item=_pairs(item, classes),
+        annotator=Encoding(annotator.values, np.repeat(annotator.codes, n)),
+        label=None if sets is None else _answers(sets, classes, away),
+        columns=None if given is None else _repeated(given, n).reset_index(drop=True),
+        place=lambda row: place(row // n),
+        gold=gold,
+    ), changed
+
+
+def truths_by_class(gold: Any, classes: Iterable[Any]) -> pd.Series[Any]:
+    """Known sets, a series or mapping by item id, as known answers by "item | class"; answers stay as they are.
+
+    Raises:
+        DataError: for what is no set, and a class that is none of ``classes``.
+    """
+    given = gold if isinstance(gold, pd.Series) else pd.Series([*gold.values()], index=as_index(gold), dtype=object)
+    if are_answers(given.index):
+        return given
+    index, names = given.index, as_index(list(classes))
+    sets = _sets(given.tolist(), lambda n: f"the gold of item {native(index[n])!r}", names, ())
+    answers = _answers(sets, names, [])
+    return pd.Series(answers.values[answers.codes], index=_names(index, names), dtype=object)
+
+
+def classes_of(items: pd.Index[Any]) -> pd.Index[Any]:
+    """The classes that ids of items and classes name, as text."""
+    return pd.Index(list(dict.fromkeys(str(name).rsplit(SEPARATOR, 1)[1] for name in items)))
+
+
+def _known_classes(options: Mapping[str, Any]) -> pd.Index[Any] | None:
+    """The classes that options list, or those of data that new ones are to be like."""
+    if options.get("like") is not None:
+        known: pd.Index[Any] = options["like"].item_covariates[OF_SETS[1]].cat.categories
+        return known
+    given = options.get("classes")
+    return None if given is None else as_index(listed_answers(given, "classes"))
+
+
+def _cells(labels: Any) -> list[Any]:
+    """The label of each row."""
+    if isinstance(labels, Encoding):
+        return list(np.array(labels.values, object)[labels.codes])
+    return list(labels)
+
+
+def _sets(
+    cells: Sequence[Any], place: Place, known: pd.Index[Any] | None, away: Sequence[Hashable]
+) -> list[Members]:
+    """The classes of each label, those that are known in their spelling."""
+    texts = {x for x in cells if isinstance(x, str)} - {*map(str, away)} - {*([] if known is None else known)}
+    mark = next((mark for mark in SEPARATORS if any(mark in x for x in texts)), None)
+    book = None if known is None else Codebook("class", known)
+    read: dict[Hashable, Members] = {}
+    out = list[Members]()
+    for row, cell in enumerate(cells):
+        key: Any = cell if isinstance(cell, Hashable) else tuple(native(x) for x in _members(cell, place, row))
+        if key not in read:
+            read[key] = _read(key, place, row, mark if key in texts else None, away)
+            found = read[key]
+            if found and book is not None:
+                code = book.codes(list(found))
+                if (code < 0).any():
+                    lost = found[int(np.argmax(code < 0))]
+                    there = ", ".join(repr(native(name)) for name in book.ids[:12])
+                    raise DataError(
+                        f"the class {lost!r} at {place(row)} is none of {len(book)} ({there}); correct it, or list "
+                        "all in classes="
+                    )
+                read[key] = tuple(book.ids[code])
+        out.append(read[key])
+    return out
+
+
+def _members(cell: Any, place: Place, row: int) -> Collection[Any]:
+    """What a list, a set or an array holds."""
+    if isinstance(cell, Mapping) or not isinstance(cell, Collection | np.ndarray):
+        raise DataError(
+            f"the label at {place(row)} is {kind_of(cell)}, and no set of classes; give a list, or 'a;b'"
+        )
+    return cell if isinstance(cell, Collection) else cell.tolist()
+
+
+def _read(cell: Any, place: Place, row: int, mark: str | None, away: Sequence[Hashable]) -> Members:
+    """The classes of one label, each once."""
+    if isinstance(cell, str):
+        if cell in away:
+            return None
+        parts: list[Any] = [part.strip() for part in (cell.split(mark) if mark else [cell])]
+        return tuple(dict.fromkeys(part for part in parts if part))
+    if isinstance(cell, Collection):
+        members = [native(x) for x in cell]
+        wrong = next((x for x in members if not isinstance(x, str | int)), None)
+        if wrong is not None:
+            raise DataError(f"the label at {place(row)} holds {wrong!r}, which is no class; use text or integers")
+        return tuple(dict.fromkeys(members))
+    if pd.isna(cell):
+        raise DataError(
+            f"the label at {place(row)} is missing ({cell!r}); say [] or '' for an empty set, or leave the row out"
+        )
+    return None if native(cell) in away else (native(cell),)
+
+
+def _classes(sets: list[Members] | None, known: pd.Index[Any] | None) -> pd.Index[Any]:
+    """The classes, in their order."""
+    if known is not None:
+        return known
+    if sets is None:
+        raise DataError("a design has no labels to take the classes from; list them in classes=")
+    found = list(dict.fromkeys(name for members in sets for name in members or ()))
+    if not found:
+        raise DataError("no label names a class; list the classes in classes=")
+    return encode(found, "class").codebook("class")[0].ids
+
+
+def _answers(sets: list[Members], classes: pd.Index[Any], away: Sequence[Hashable]) -> Encoding:
+    """An answer about each class for each set: no, yes, or the abstention."""
+    n, place = len(classes), {name: k for k, name in enumerate(classes)}
+    codes = np.zeros((len(sets), n), np.int32)
+    row = np.repeat(np.arange(len(sets)), [len(members or ()) for members in sets])
+    codes[row, [place[name] for members in sets for name in members or ()]] = 1
+    codes[[k for k, members in enumerate(sets) if members is None]] = 2
+    used, again = np.unique(codes, return_inverse=True)
+    names = [*NO_YES, *map(str, away[:1])]
+    return Encoding(pd.Index([names[k] for k in used], dtype=object), again.reshape(-1).astype(np.int32))
+
+
+def _pairs(item: Encoding, classes: pd.Index[Any]) -> pd.DataFrame:
+    """Every item with every class, a row each."""
+    n, rows = len(classes), len(item)
+    first = pd.Categorical.from_codes(np.repeat(item.codes, n), categories=item.values)
+    second = pd.Categorical.from_codes(np.tile(np.arange(n), rows), categories=classes)
+    return pd.DataFrame(dict(zip(OF_SETS, (first, second), strict=True)))
+
+
+def _names(items: pd.Index[Any], classes: pd.Index[Any]) -> pd.Index[Any]:
+    """The ids of every item with every class."""
+    return pd.Index([f"{item}{SEPARATOR}{name}" for item in items for name in classes], dtype=object)
+
+
+def _repeated(table: pd.DataFrame, n: int) -> pd.DataFrame:
+    """Each row n times."""
+    return table.iloc[np.repeat(np.arange(len(table)), n)]

@@ -1,0 +1,129 @@
+"""Crowd clustering: objects are alike when they belong to one cluster, and annotators compare two of them.
+
+    membership[o]    ~ Dirichlet(sparsity / M)                              (O, M)
+    confusion[a, k]  ~ Dirichlet(prior_strength * row(k))                   (A, 2, 2)
+    side[i, s]       ~ Categorical(membership[object[i, s]])                both objects of a pair, summed out
+    truth[i]         = same where side[i, left] = side[i, right], else different
+    label[i, a]      ~ Categorical(confusion[a, truth[i]])
+
+row(k) puts ``prior_accuracy`` on class k and the rest on the other. M is found in the votes, unless it is given.
+History adds to the prior.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+import pyro
+import pyro.distributions as dist
+import torch
+from torch import Tensor
+
+import crowdppl.primitives as cp
+from crowdppl import mean_field
+from crowdppl.errors import MethodError
+
+if TYPE_CHECKING:
+    from crowdppl.data.annotations import Annotations
+
+MOST = 30
+"""Clusters that are found in the votes, at most."""
+
+
+@dataclass(frozen=True)
+class CrowdClustering:
+    """Clusters of objects from judgements of pairs, "same" or "different".
+
+    Args:
+        clusters: M, how many there are; None finds their number in the votes (at least two).
+        sparsity: pseudo-counts of an object over all clusters; below M, objects belong to few, and em refuses.
+        prior_strength: pseudo-counts of a confusion row.
+        prior_accuracy: share of them on the correct label.
+    """
+
+    clusters: cp.Count | None = None
+    sparsity: cp.Positive = 1.0
+    prior_strength: cp.Positive = 4.0
+    prior_accuracy: cp.Share | None = None
+
+    card: ClassVar[cp.Card] = cp.Card(
+        title="Crowd clustering",
+        reference="Gomes et al. (2011), Crowdclustering, NIPS 24; mixed membership as in Airoldi et al. (2008), "
+        "Mixed membership stochastic blockmodels, JMLR 9",
+        kind="similarity",
+        clusters="membership",
+        sites={"membership": "O M", "confusion": "A 2 2", "abstention": "A D W", "truth": "N"},
+        assumes="whether two objects are the same depends on their clusters alone; annotators err independently",
+        fails="when annotators group by different criteria; where few pairs connect the objects, clusters merge or "
+        "split with the start",
+        cost="labels, and pairs x M",
+        uses=("history",),
+    )
+
+    def __post_init__(self) -> None:
+        if self.clusters == 1:
+            raise MethodError("clusters=1 leaves no two objects that differ; give 2 or more, or None to find them")
+
+    def setup(self, data: Annotations) -> CrowdClustering:
+        """A copy with the number of clusters."""
+        return replace(self, clusters=self._clusters(data.as_block()))
+
+    def model(self, data: cp.Block) -> None:
+        """Draws memberships, confusions, truths and labels."""
+        m = self._clusters(data)
+        with cp.plates.groups(data, "left"):
+            strength = torch.full((m,), self.sparsity / m)
+            log_f = pyro.sample("membership", dist.Dirichlet(strength)).log()  # (..., O, M)
+        with cp.plates.annotators(data):
+            prior = cp.confusion_prior(data, self.prior_strength, self.prior_accuracy)
+            confusion = pyro.sample("confusion", dist.Dirichlet(prior).to_event(1))
+        table = cp.with_abstentions(data, confusion.log())
+        left, right = (log_f[..., cp.item_groups(data, side), :] for side in ("left", "right"))
+        with cp.plates.items(data):
+            cp.annotate(data, table, cp.truth(data, _log_same(left, right)))
+
+    guide = mean_field
+
+    def init(self, data: cp.Block) -> dict[str, Tensor]:
+        """Memberships from the votes; no engine could tell equal clusters apart."""
+        m = self._clusters(data)
+        return {"membership": cp.cluster_start(_points(data, m), m)}
+
+    def _clusters(self, data: cp.Block) -> int:
+        return self.clusters or 1 + _points(data, None).shape[1]
+
+
+def _log_same(left: Tensor, right: Tensor) -> Tensor:
+    """Log-probabilities of different and of the same clusters (..., N, 2), from memberships (..., N, M)."""
+    m = left.shape[-1]
+    both = left.unsqueeze(-1) + right.unsqueeze(-2)  # (..., N, M, M)
+    apart = ~torch.eye(m, dtype=torch.bool, device=left.device)
+    return torch.stack([cp.logsumexp(both[..., apart]), cp.logsumexp(both.diagonal(dim1=-2, dim2=-1))], -1)
+
+
+def _points(data: cp.Block, wanted: int | None) -> np.ndarray:
+    """Objects as points (O, M - 1): eigenvectors of their votes, counted from the mean, of the largest eigenvalues.
+
+    Without a wanted M, as many as exceed twice the root of an object's squares that those before leave, as those of
+    noise do not (Wigner 1958); at least one.
+    """
+    from scipy.sparse import coo_array  # slow to import, both
+    from scipy.sparse.linalg import eigsh
+
+    sides = [cp.item_groups(data, side).cpu().numpy() for side in ("left", "right")]
+    n = int(max(side.max() for side in sides)) + 1
+    pair, same = (x[data.named].cpu().numpy() for x in (data.item, data.answer))
+    number = np.bincount(pair, minlength=data.n_items)
+    share = (np.bincount(pair, same, data.n_items) - same.mean() * number) / np.maximum(number, 1)
+    table = coo_array((np.tile(share, 2), (np.append(*sides), np.append(*sides[::-1]))), (n, n)).tocsr()
+    most = min(MOST if wanted is None else wanted, n) - 1
+    if most < 1 or not share.any():
+        return np.zeros((n, 1))
+    values, vectors = eigsh(table, min(most, n - 1), which="LA", v0=np.ones(n))
+    order = np.argsort(-values)
+    squares = table.power(2).sum() - np.append(0, np.cumsum(values[order] ** 2)[:-1])
+    clear = np.append(values[order] > 2 * np.sqrt(np.maximum(squares, 0) / n), False)
+    kept = order[: most if wanted is not None else max(1, int(clear.argmin()))]
+    return np.asarray(vectors[:, kept] * np.sqrt(np.maximum(values[kept], 0)))

@@ -1,0 +1,99 @@
+"""Labels that are sets of classes, read as answers about each class."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+import crowdppl
+from crowdppl import Annotations
+from crowdppl.errors import DataError
+
+pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
+
+ROWS = pd.DataFrame(
+    {
+        "item": ["p", "p", "q", "q", "r"],
+        "annotator": ["x", "y", "x", "y", "x"],
+        "label": ["a;b", "a", "", "c; b", "b"],
+        "seconds": [5, 6, 7, 8, 9],
+    }
+)
+LISTS: list[Any] = [["a", "b"], ("a",), set(), frozenset("bc"), ["b"]]
+
+
+def read(**options: Any) -> Annotations:
+    return Annotations.from_frame(ROWS, kind="set", **options)
+
+
+def yes(data: Annotations) -> set[tuple[str, str]]:
+    rows = data.frame()
+    return {*rows[rows["label"] == "yes"][["item", "annotator"]].itertuples(index=False, name=None)}
+
+
+SAID = {("p | a", "x"), ("p | b", "x"), ("p | a", "y"), ("q | b", "y"), ("q | c", "y"), ("r | b", "x")}
+
+
+def test_a_set_is_an_answer_about_each_class(tmp_path: Path) -> None:
+    data = read(label_covariates=["seconds"])
+    assert (data.kind, [*data.classes], data.n_items, data.n_labels) == ("set", ["no", "yes"], 9, 15)
+    assert yes(data) == SAID
+    assert data.frame().groupby("item")["seconds"].sum().to_dict()["p | c"] == 11
+    ROWS.to_csv(tmp_path / "sets.csv", index=False)
+    for other in (
+        Annotations.from_frame(ROWS.assign(label=LISTS), kind="set"),
+        Annotations.from_frame(data.frame(), kind="set"),
+        Annotations.from_frame(ROWS, like=data),
+        crowdppl.read_annotations(tmp_path / "sets.csv", kind="set"),
+    ):
+        assert yes(other) == SAID and other.n_labels == 15
+
+
+def test_known_sets_are_known_answers() -> None:
+    want = {"p | a": "yes", "p | b": "no", "p | c": "no", "q | a": "no", "q | b": "no", "q | c": "no"}
+    for gold in ({"p": {"a"}, "q": []}, want):
+        given, later = read(gold=gold).gold, read().with_gold(gold).gold
+        assert given is not None and later is not None and given.to_dict() == later.to_dict() == want
+    posterior = crowdppl.fit("majority_vote", read(), inference="em", seed=0)
+    assert crowdppl.evaluate(posterior, {"p": "a;b"}).accuracy == pytest.approx(2.5 / 3)  # b is a tie
+
+
+def test_listed_classes_abstentions_and_items() -> None:
+    data = Annotations.from_frame(
+        ROWS.replace({"label": {"b": "?"}}),
+        kind="set",
+        classes=["a", "b", "c", "d"],
+        abstentions=["?"],
+        items=["s"],
+    )
+    assert data.n_items == 16 and [*data.answers] == ["no", "yes", "?"]
+    assert data.frame().set_index("item")["label"]["r | d"] == "?"
+    design = Annotations.design(["s", "t"], ["x", "y"], kind="set", classes=["a", "b"])
+    assert len(crowdppl.simulate("set_clusters", design, seed=0).truth) == 4
+
+
+@pytest.mark.parametrize(
+    ("label", "options", "told"),
+    [
+        (None, {}, r"row 0 .*missing.*\[\]"),
+        ("a;z", {"classes": ["a", "b", "c"]}, "'z'.*row 0"),
+        ([1.5], {}, "1.5"),
+        ({"a": 1}, {}, "row 0"),
+        ("a | b;c", {"features": pd.DataFrame({"u": [1.0]}, index=["p"])}, "features"),
+    ],
+)
+def test_faults_are_refused(label: Any, options: dict[str, Any], told: str) -> None:
+    with pytest.raises(DataError, match=told):
+        Annotations.from_frame(ROWS.assign(label=[label, *LISTS[1:]]), kind="set", **options)
+
+
+def test_similarity_is_different_then_same() -> None:
+    pairs = [("u", "v"), ("u", "w"), ("v", "w")]
+    for words in (["Yes", "No", "No"], [1, 0, 0], ["same", "different", "different"]):
+        data = Annotations.from_arrays(pairs, ["x"] * 3, words, kind="similarity")
+        assert data.frame()["label"].tolist() == words and data.classes[1] == words[0]
+    with pytest.raises(DataError, match=r"classes=\[different, same\]"):
+        Annotations.from_arrays(pairs, ["x"] * 3, ["match", "none", "none"], kind="similarity")

@@ -1,0 +1,143 @@
+"""Sets of classes below clusters of items, and clusters of objects by the similarity of pairs."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+import crowdppl
+from crowdppl import Annotations
+from crowdppl.errors import DataError, MethodError
+from crowdppl.inference.density import Density
+from crowdppl.results.grouping import _expected
+
+pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
+RNG = np.random.default_rng(0)
+
+
+def test_expected_scores_of_a_set_are_those_of_all_truths() -> None:
+    p = np.array([0.8, 0.5, 0.3])
+    found = _expected(p)
+    for k in range(4):
+        mine, want = {*range(k)}, np.zeros(3)
+        for truth in product([0, 1], repeat=3):
+            weight = np.prod(np.where(truth, p, 1 - p))
+            true = {n for n in range(3) if truth[n]}
+            both, either = len(mine & true), len(mine | true)
+            f1 = 2 * both / (len(mine) + len(true)) if either else 1
+            want += weight * np.array([1 - len(mine ^ true) / 3, both / either if either else 1, f1])
+        np.testing.assert_allclose([found[name][k] for name in ("accuracy", "jaccard", "f1")], want)
+
+
+def test_a_set_has_classes_above_a_half_or_is_best_by_expectation() -> None:
+    posterior = crowdppl.fit("set_clusters", crowdppl.datasets.example("set"), inference="vb", seed=0)
+    p = posterior.probabilities()["yes"]
+    found = posterior.sets()
+    for item, members in found["set"].items():
+        assert {*members} == {name for name in ("long", "red", "round") if p[f"{item} | {name}"] > 0.5}
+    assert (posterior.sets("jaccard")["jaccard"] >= found["jaccard"]).all()
+    with pytest.raises(DataError, match="kind='set'"):
+        crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="em").sets()
+    with pytest.raises(MethodError, match="crowd_clustering"):
+        crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="em").clusters()
+
+
+def test_given_its_cluster_an_item_has_independent_classes() -> None:
+    """The density at one-hot clusters, by hand."""
+    data = crowdppl.datasets.example("set")
+    model: Any = crowdppl.method("set_clusters", clusters=2)
+    covariates = data.item_covariates
+    assert covariates is not None
+    group, of_class = covariates["item"].cat.codes.to_numpy(), covariates["class"].cat.codes.to_numpy()
+    cluster = RNG.integers(2, size=6)
+    rate, confusion = RNG.dirichlet([2, 2], (3, 2)), RNG.dirichlet([3, 1], (3, 2))
+    values = {"share": [0.5, 0.5], "rate": rate, "confusion": confusion, "cluster": np.eye(2)[cluster]}
+    found = Density(model.model)(data.as_block(), {n: torch.as_tensor(np.array(x)) for n, x in values.items()})
+    item, annotator, answer = data.label_codes()
+    prior = rate[of_class, cluster[group]]
+    each = np.zeros((data.n_items, 2))
+    np.add.at(each, item, np.log(confusion[annotator][np.arange(len(item)), :, answer]))
+    assert float(found.objective) == pytest.approx(np.log((prior * np.exp(each)).sum(1)).sum())
+
+
+def sets_in_clusters(seed: int) -> tuple[Annotations, pd.Series]:
+    """60 items of three kinds of sets over six classes, each labelled by two of eight annotators."""
+    rng = np.random.default_rng(seed)
+    kinds = np.array([[1, 1, 1, 0, 0, 0], [0, 0, 0, 1, 1, 1], [1, 0, 0, 0, 0, 1]])
+    truth = np.where(rng.random((60, 6)) < 0.05, 1, kinds[rng.integers(3, size=60)])
+    rows = []
+    for n, a in product(range(60), range(2)):
+        said = np.where(rng.random(6) < 0.75, truth[n], 1 - truth[n])
+        rows.append((f"i{n:02}", f"a{(n + a * (1 + n // 8)) % 8}", [f"c{k}" for k in np.flatnonzero(said)]))
+    names = [f"i{n:02} | c{k}" for n in range(60) for k in range(6)]
+    gold = pd.Series(np.array(["no", "yes"])[truth.ravel()], index=names)
+    return Annotations.from_frame(pd.DataFrame(rows, columns=["item", "annotator", "label"]), kind="set"), gold
+
+
+@pytest.mark.slow
+def test_clusters_help_where_classes_go_together() -> None:
+    data, gold = sets_in_clusters(0)
+    fits = [
+        crowdppl.fit("set_clusters", data, inference="vb", settings={"clusters": m}, seed=0, max_iterations=60)
+        for m in (1, 6)
+    ]
+    alone, together = (crowdppl.evaluate(fit, gold) for fit in fits)
+    assert together.accuracy > alone.accuracy + 0.05 and together.log_score < alone.log_score - 0.1
+    assert fits[1].clusters()["cluster"].nunique() < 6
+
+
+def pairs(n: int, m: int, n_pairs: int, annotators: int, seed: int) -> tuple[Annotations, np.ndarray]:
+    """Judgements of random pairs, one each, by annotators who are right in 70 % to 95 %."""
+    rng = np.random.default_rng(seed)
+    cluster = rng.integers(m, size=n)
+    one, other = np.triu_indices(n, 1)
+    at = rng.choice(len(one), n_pairs, replace=False)
+    who = rng.integers(annotators, size=n_pairs)
+    same = cluster[one[at]] == cluster[other[at]]
+    said = same ^ (rng.random(n_pairs) > np.linspace(0.7, 0.95, annotators)[who])
+    items = [(f"o{a:03}", f"o{b:03}") for a, b in zip(one[at], other[at], strict=True)]
+    labels = np.array(["different", "same"])[said.astype(int)]
+    return Annotations.from_arrays(items, [f"a{a}" for a in who], labels, kind="similarity"), cluster
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("inference", ["vb", "gibbs"])
+def test_objects_and_the_number_of_clusters_are_found(inference: str) -> None:
+    from sklearn.metrics import adjusted_rand_score
+
+    data, cluster = pairs(120, 4, 3000, 15, 0)
+    few: dict[str, Any] = (
+        {"draws": 30, "warmup": 20, "chains": 1} if inference == "gibbs" else {"max_iterations": 80}
+    )
+    posterior = crowdppl.fit("crowd_clustering", data, inference=inference, seed=0, **few)
+    found = posterior.clusters()
+    assert posterior.model.clusters == 4 and found.index.tolist() == [f"o{n:03}" for n in range(120)]
+    assert adjusted_rand_score(cluster, found["cluster"]) == 1
+
+
+def test_two_clusters_by_hand() -> None:
+    """Objects of one cluster with probability sum f g; a label is right or wrong by the annotator's rows."""
+    data, _ = pairs(6, 2, 12, 3, 1)
+    model: Any = crowdppl.method("crowd_clustering", clusters=2)
+    covariates = data.item_covariates
+    assert covariates is not None
+    left, right = (covariates[side].cat.codes.to_numpy() for side in ("left", "right"))
+    f, confusion = RNG.dirichlet([1, 1], 6), RNG.dirichlet([3, 1], (3, 2))
+    at = {"membership": torch.from_numpy(f), "confusion": torch.from_numpy(confusion)}
+    found = Density(model.model)(data.as_block(), at, marginals=["truth"])
+    item, annotator, answer = data.label_codes()
+    same = (f[left] * f[right]).sum(1)
+    joint = np.stack([1 - same, same], 1)[item] * confusion[annotator, :, answer]  # one label a pair
+    assert float(found.objective) == pytest.approx(np.log(joint.sum(1)).sum())
+    want = (joint / joint.sum(1, keepdims=True))[np.argsort(item)][data.order]
+    np.testing.assert_allclose(found.marginals["truth"].numpy(), want.T)
+
+
+def test_a_single_cluster_is_refused() -> None:
+    with pytest.raises(MethodError, match="clusters=1"):
+        crowdppl.method("crowd_clustering", clusters=1)
