@@ -145,7 +145,6 @@ SIZES: Mapping[str, tuple[str, str]] = {
     "T": ("t", "states that labels depend on: classes, and those of the method's own"),
     "W": ("w", "giving a class, and each way of declining"),
     "X": ("x", "no label before, and each class: K + 1"),
-    "O": ("o", "objects"),
     "coin": ("", "right and wrong"),
     "other": ("l", "classes but the true one, K − 1"),
 }
