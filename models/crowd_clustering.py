@@ -92,6 +92,8 @@ class CrowdClustering:
         return {"membership": cp.cluster_start(_points(data, m), m)}
 
     def _clusters(self, data: cp.Block) -> int:
+        if self.clusters is None and not data.has_labels:
+            raise MethodError("there are no labels to count the clusters by; say how many there are in clusters=")
         return self.clusters or 1 + _points(data, None).shape[1]
 
 

@@ -122,7 +122,9 @@ class Trial:
 
     def complete(self, data: Annotations) -> Annotations:
         """The same with the label covariates that the model derives; a design as if its labels were the first."""
-        if hasattr(self.model, "derived_covariates") and not data.blocks[0].has_labels:
+        if not hasattr(self.model, "derived_covariates"):
+            return data
+        if not data.blocks[0].has_labels:
             data = data.answered([block.annotator * block.n_answers for block in data.blocks])
         return with_missing(set_up(self.model, data), data)
 

@@ -275,7 +275,7 @@ def answers_sum_to_one(trial: Trial) -> None:
     rows += [(f"two {a}", each) for a, b in pairwise(names) for each in (a, b)]
     items, people = zip(*rows, strict=True)
     design = trial.unlinked(trial.design(items, people))
-    model, block = ready(trial, design), replace(design.as_block(), uses_power=False)
+    model, block = ready(trial, trial.data), replace(design.as_block(), uses_power=False)
     second = torch.cat([torch.zeros(1, dtype=torch.bool), block.item[1:] == block.item[:-1]])
     pairs = torch.zeros(block.n_items, dtype=torch.bool).index_fill(0, block.item[second], True)
     totals = torch.zeros(block.n_items, dtype=torch.float64)
