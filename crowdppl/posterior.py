@@ -31,6 +31,7 @@ from crowdppl.results import (
     grouping,
     rankings,
     sites,
+    spans,
     tables,
     updating,
 )
@@ -101,6 +102,13 @@ class Posterior(Fit):
         See ``crowdppl.results.tables.labels``.
         """
         return tables.labels(self)
+
+    def spans(self, minimum: float = 0.5) -> pd.DataFrame:
+        """The spans of each sequence, such as the names in a sentence, and how sure each is.
+
+        See ``crowdppl.results.spans.spans``.
+        """
+        return spans.spans(self, minimum)
 
     def to_arrow(self) -> pa.Table:
         """The labels of the items, with the probability of every class, as a table of Arrow.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -95,3 +96,51 @@ def edges_between(edges: list[int], unit: np.ndarray) -> list[int]:
     """Edges of blocks, moved on to where the next unit begins; ``unit`` (N,) is of the items in their order."""
     starts = np.append(np.flatnonzero(np.append(True, unit[1:] != unit[:-1])), len(unit))
     return [int(edge) for edge in np.unique(starts[np.searchsorted(starts, edges)])]
+
+
+def tag_of(name: object) -> tuple[str, str] | None:
+    """The part of a span, B, I or O, and the type of a BIO tag, "" of a bare one; None for other names."""
+    part, dash, its_type = str(name).partition("-")
+    fits = part in ("B", "I") and bool(dash) == bool(its_type)
+    return (part, its_type) if fits or str(name) == "O" else None
+
+
+@dataclass(frozen=True)
+class Tags:
+    """Classes that are BIO tags: a span is a B-X and all I-X that follow it.
+
+    Attributes:
+        types: the type of each class, "" for O and bare tags.
+        begins: which classes are B-X, bool (K,).
+        inside: the code of the I-X of each class's type, int64 (K,); -1 for O, and where there is none.
+    """
+
+    types: tuple[str, ...]
+    begins: np.ndarray
+    inside: np.ndarray
+
+    @classmethod
+    def of(cls, classes: Iterable[object]) -> Tags | None:
+        """Those of classes in codebook order; None where one is no tag."""
+        tags = [*map(tag_of, classes)]
+        found = [tag for tag in tags if tag is not None]
+        if len(found) < len(tags):
+            return None
+        code = {its_type: n for n, (part, its_type) in enumerate(found) if part == "I"}
+        inside = [-1 if part == "O" else code.get(its_type, -1) for part, its_type in found]
+        begins = [part == "B" for part, _ in found]
+        return cls(tuple(its_type for _, its_type in found), np.array(begins), np.array(inside))
+
+    def ends(self, code: np.ndarray, starts: np.ndarray) -> np.ndarray:
+        """The place of the last item of the span that begins at each place, int64 (N,), or -1.
+
+        Args:
+            code: the class of each item, in order, (N,).
+            starts: which items are first of their sequence, bool (N,).
+        """
+        goes_on = ~starts & (code == self.inside[np.roll(code, 1)])
+        first = np.flatnonzero(~goes_on)
+        last = np.append(first[1:], len(code)) - 1
+        out = np.full(len(code), -1)
+        out[first] = np.where(self.begins[code[first]], last, -1)
+        return out

@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from statistics import NormalDist
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from crowdppl.core.intervals import Estimate, check_level
+from crowdppl.core.intervals import check_level
 from crowdppl.core.validation import kind_of, seed_number, warn, whole_number
 from crowdppl.data.gold import ITS_PROBABILITIES, by_item, class_codes, probability_array, rows_of_truths
 from crowdppl.data.ids import native
 from crowdppl.data.sets import SET, classes_of, truths_by_class
 from crowdppl.errors import CrowdpplWarning, DataError
+from crowdppl.evaluation.annotator_metrics import compared_with_gold
 from crowdppl.evaluation.number_metrics import NumberEvaluation, evaluate_numbers, warn_of_gold
+from crowdppl.evaluation.span_metrics import span_counts, span_scores
 from crowdppl.inference.result import Fit, NumberTruth
-from crowdppl.results import intervals
 from crowdppl.results.choices import best
 from crowdppl.results.tables import probabilities
 
@@ -27,8 +27,6 @@ MIN_PROBABILITY = 1e-10
 """Before a logarithm, so that one certain error is not infinitely bad."""
 BINS = 15
 """Bins of confidence of the calibration error."""
-MIN_GOLD_LABELS = 5
-"""Labels on items of gold from which on an annotator is compared with gold."""
 DECIMALS = 14
 """Numbers that agree to so many decimals share their rank: rounding must not rank items."""
 
@@ -221,43 +219,6 @@ def rank_correlation(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return np.where(scale > 0, (x * y).sum(-1) / np.sqrt(np.where(scale > 0, scale, 1)), np.nan)
 
 
-def annotators_on_gold(
-    annotator: np.ndarray, answer: np.ndarray, truth: np.ndarray, estimate: Estimate, level: float
-) -> pd.DataFrame:
-    """Accuracies of annotators, estimated and on gold.
-
-    Gold that has m of an annotator's n labels shows their accuracy with binomial noise, so the interval is
-    widened: its half-widths w become the root of w^2 + z^2 a (1 - a) / m (n - m) / (n - 1), with a the estimated
-    accuracy and z the normal quantile of the level.
-
-    Args:
-        annotator, answer, truth: codes of each label that names a class, its annotator, and its item's truth or
-            -1, (S,).
-        estimate: accuracies (A,) with an interval of the level.
-        level: of the interval.
-
-    Returns:
-        DataFrame by annotator code, of those with at least 5 labels on gold: labels, without abstentions; on_gold,
-        how many of them on items of gold; accuracy, accuracy_sd, accuracy_low and accuracy_high as estimated;
-        gold_accuracy, the share of on_gold that is right; low and high, widened; held, 1 where they hold
-        gold_accuracy, else 0, and NaN without an interval.
-    """
-    size, known = len(estimate.mean), truth >= 0
-    labels, m = (np.bincount(part, minlength=size) for part in (annotator, annotator[known]))
-    hits = np.bincount(annotator[known & (answer == truth)], minlength=size)
-    at = np.flatnonzero(m >= MIN_GOLD_LABELS)
-    labels, m, part = labels[at], m[at], estimate.at(at)
-    noise = part.mean * (1 - part.mean) / m * (labels - m) / (labels - 1)
-    reach = NormalDist().inv_cdf((1 + level) / 2) ** 2 * noise.clip(0)
-    low, high = (
-        part.mean + sign * np.sqrt((part.mean - end) ** 2 + reach) for sign, end in ((-1, part.low), (1, part.high))
-    )
-    on_gold = hits[at] / m
-    held = np.where(np.isnan(low), np.nan, (low - 1e-9 <= on_gold) & (on_gold <= high + 1e-9))
-    columns = {"labels": labels, "on_gold": m, **part.columns("accuracy"), "gold_accuracy": on_gold}
-    return pd.DataFrame(columns | {"low": low, "high": high, "held": held}, index=at)
-
-
 WEIGHTS_AT_ONCE = 2**22
 
 
@@ -328,11 +289,12 @@ def _counts(draws: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """The items and annotators that were scored, for resampling.
+    """The items, annotators and sequences that were scored, for resampling.
 
     Attributes:
         probabilities, truth: of the items, (N, K) and codes (N,).
         annotators: the estimated accuracy, the accuracy on gold, and whether the interval holds it, (A, 3).
+        spans: of sequences of BIO tags, the spans that are right, found and true, (Q, 3); None for other labels.
         resamples: how many.
         level: probability of the intervals.
         seed: of the resamples.
@@ -341,14 +303,15 @@ class Evidence:
     probabilities: np.ndarray
     truth: np.ndarray
     annotators: np.ndarray
+    spans: np.ndarray | None
     resamples: int
     level: float
     seed: int
 
     def draws(self) -> dict[str, np.ndarray]:
-        """Scores on resamples, (resamples,) each: of items, and of annotators for the two scores of these.
+        """Scores on resamples, (resamples,) each: of items, annotators or sequences, as the score is of these.
 
-        Items and annotators are sorted first, so that a seed means the same resamples whatever their order.
+        They are sorted first, so that a seed means the same resamples whatever their order.
         """
         p, truth = self.probabilities, self.truth
         order = np.lexsort((*p.T, truth, confidence_ranks(p)))
@@ -359,6 +322,10 @@ class Evidence:
             drawn = [ordered[rows] for rows in _draws(len(ordered), self.resamples, self.seed)]
             found["annotator_spearman"] = np.concatenate([rank_correlation(x[..., 0], x[..., 1]) for x in drawn])
             found["annotator_coverage"] = np.concatenate([x[..., 2].mean(1) for x in drawn])
+        if self.spans is not None and len(self.spans):
+            ordered = self.spans[np.lexsort(self.spans.T)]
+            total = [ordered[rows].sum(1) for rows in _draws(len(ordered), self.resamples, self.seed)]
+            found |= span_scores(np.concatenate(total))
         return found
 
     def intervals(self, values: dict[str, float]) -> pd.DataFrame:
@@ -471,6 +438,24 @@ class Evaluation:
         return self.evidence.intervals({name: x for name, x in dict(self).items() if name not in ("n", "unscored")})
 
 
+@dataclass(frozen=True)
+class SpanEvaluation(Evaluation):
+    """Scores of labels that are BIO tags of sequences, and of the spans of these labels.
+
+    A span, ``posterior.spans()``, is right where its first item, last item and type are those of a true one. Only
+    sequences count of which gold has all items; ``intervals`` draws sequences with replacement.
+
+    Attributes:
+        span_precision: share of the found spans that are right; NaN where none is found.
+        span_recall: share of the true spans that are found; NaN where there is none.
+        span_f1: 2 right / (found + true).
+    """
+
+    span_precision: float
+    span_recall: float
+    span_f1: float
+
+
 def evaluate(
     posterior: Fit | pd.DataFrame,
     gold: pd.Series | Mapping[Any, Any],
@@ -490,7 +475,8 @@ def evaluate(
             numbers, of the items' intervals.
 
     Returns:
-        The scores; a ``NumberEvaluation`` where truths are numbers.
+        The scores; a ``SpanEvaluation`` where labels are BIO tags of sequences, a ``NumberEvaluation`` where truths
+        are numbers.
 
     Raises:
         DataError: when there is no item to score, an id has two truths or two rows, a truth is no class, or the
@@ -509,14 +495,15 @@ def evaluate(
     if isinstance(posterior, Fit) and isinstance(posterior.result.truth, NumberTruth):
         return evaluate_numbers(posterior, gold, bootstrap, level, seed)
     p, code, row, unscored = matched(posterior, gold)
-    annotators = None if isinstance(posterior, pd.DataFrame) else _on_gold(posterior, row, code, level)
+    annotators = None if isinstance(posterior, pd.DataFrame) else compared_with_gold(posterior, row, code, level)
     classes, ranked = ClassCounts.of(p, code), RankedErrors.of(p, code)
     compared = np.empty((0, 3))
     if annotators is not None:
         compared = annotators[["accuracy", "gold_accuracy", "held"]].to_numpy(np.float64)
     some = len(compared) > 0
     scores = {name: float(score) for name, score in (classes.scores() | ranked.scores()).items()}
-    return Evaluation(
+    spans = None if isinstance(posterior, pd.DataFrame) else span_counts(posterior, row, code)
+    found = Evaluation(
         n=len(p),
         unscored=unscored,
         accuracy=accuracy(p, code),
@@ -527,8 +514,12 @@ def evaluate(
         annotator_spearman=float(rank_correlation(*compared.T[:2])) if some else np.nan,
         annotator_coverage=float(compared[:, 2].mean()) if some else np.nan,
         annotators=annotators,
-        evidence=Evidence(p, code, compared, bootstrap, level, seed),
+        evidence=Evidence(p, code, compared, spans, bootstrap, level, seed),
     )
+    if spans is None:
+        return found
+    more: dict[str, Any] = {name: float(score) for name, score in span_scores(spans.sum(0)).items()}
+    return SpanEvaluation(**vars(found), **more)
 
 
 def matched(
@@ -563,20 +554,6 @@ def matched(
             "counts by their sum, and leave out items without any"
         )
     return p, code, row, unscored
-
-
-def _on_gold(posterior: Fit, row: np.ndarray, truth: np.ndarray, level: float) -> pd.DataFrame | None:
-    """The annotators' accuracies, estimated and on gold; None for a design without labels."""
-    data = posterior.data
-    if not data.blocks[0].has_labels:
-        return None
-    known = np.full(data.n_items, -1)
-    known[row] = truth
-    item, annotator, answer = data.label_codes()
-    names = answer < data.n_classes
-    estimate = intervals.accuracy(posterior.result, level)
-    table = annotators_on_gold(annotator[names], answer[names], known[item[names]], estimate, level)
-    return table.set_axis(data.annotators[table.index], axis=0)
 
 
 def table_of(posterior: Fit | pd.DataFrame) -> pd.DataFrame:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pyro
 import pyro.distributions as dist
 import torch
 from pyro.ops.provenance import detach_provenance
 from torch import Tensor
 
-from crowdppl.data.sequences import Sequences
+from crowdppl.data.sequences import Sequences, Tags, tag_of
 from crowdppl.errors import MethodError
 from crowdppl.primitives.distributions import Categorical, pick
 from crowdppl.primitives.plates import Data, block_of
@@ -167,19 +168,15 @@ def successions(data: Any, tags: str = "auto") -> Successions | None:
         >>> crowdppl.primitives.successions(data)  # the rows are: first, and after B-PER, I-PER and O
         ((True, False, True), (True, True, True), (True, True, True), (True, False, True))
     """
-    names = [str(name) for name in data.classes]
-    strange = [name for name in names if not is_tag(name)]
-    if tags == "bio" and strange:
-        raise MethodError(f"tags='bio' wants the classes O, B-X and I-X, and {strange[0]!r} is none; use 'plain'")
-    if tags == "plain" or strange or not any(name.startswith("I-") for name in names):
+    found = Tags.of(data.classes)
+    if tags == "bio" and found is None:
+        strange = next(str(name) for name in data.classes if tag_of(name) is None)
+        raise MethodError(f"tags='bio' wants the classes O, B-X and I-X, and {strange!r} is none; use 'plain'")
+    if tags == "plain" or found is None or (found.inside[found.begins] < 0).all():
         return None
-    follows = [[name[:2] != "I-" or before[1:] == name[1:] for name in names] for before in ("", *names)]
-    return tuple(map(tuple, follows))
-
-
-def is_tag(name: str) -> bool:
-    """Whether a class is a BIO tag."""
-    return name == "O" or (name[:2] in ("B-", "I-") and len(name) > 2)
+    own = np.arange(len(found.inside))
+    follows = (found.inside != own) | (np.append(-1, found.inside)[:, None] == own)
+    return tuple(map(tuple, follows.tolist()))
 
 
 def succession(

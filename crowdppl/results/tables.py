@@ -46,7 +46,7 @@ def probabilities(posterior: Fit, sd: bool = False) -> pd.DataFrame:
     """
     values = posterior.result.probabilities
     if switch("sd", sd):
-        found = None if _corrected(posterior) else posterior.result.probability_sd
+        found = None if is_corrected(posterior) else posterior.result.probability_sd
         values = np.full_like(values, np.nan) if found is None else found
     return pd.DataFrame(values, index=posterior.data.items, columns=posterior.data.classes)
 
@@ -72,10 +72,10 @@ def entropy(posterior: Fit) -> pd.DataFrame:
         38     0.68       0.61       0.07
     """
     found = posterior.result.entropies
-    if found is None or _corrected(posterior):
+    if found is None or is_corrected(posterior):
         total = choices.entropy(posterior.result.probabilities)
         unknown = np.full_like(total, np.nan)
-        aleatoric, epistemic = unknown if _corrected(posterior) else total, unknown
+        aleatoric, epistemic = unknown if is_corrected(posterior) else total, unknown
     else:
         total, aleatoric = found.T
         epistemic = np.clip(total - aleatoric, 0, None)
@@ -83,7 +83,8 @@ def entropy(posterior: Fit) -> pd.DataFrame:
     return pd.DataFrame(columns, index=posterior.data.items)
 
 
-def _corrected(posterior: Fit) -> bool:
+def is_corrected(posterior: Fit) -> bool:
+    """Whether probabilities are no longer those of a single method."""
     return posterior.correction is not None and not posterior.correction.leaves_all
 
 

@@ -13,11 +13,11 @@ from scipy.stats import spearmanr
 from sklearn.metrics import balanced_accuracy_score, f1_score, matthews_corrcoef, roc_auc_score
 
 from crowdppl.core.intervals import Estimate
+from crowdppl.evaluation.annotator_metrics import annotators_on_gold
 from crowdppl.evaluation.metrics import (
     ClassCounts,
     RankedErrors,
     accuracy,
-    annotators_on_gold,
     brier_score,
     calibration_error,
     log_score,

@@ -15,6 +15,7 @@ from crowdppl.data.covariates import CovariateColumns
 from crowdppl.data.ragged import RaggedIndex
 from crowdppl.errors import MethodError
 from crowdppl.inference.coin_tables import CoinTables
+from crowdppl.inference.density import pairs_of
 from crowdppl.inference.draws import center_of, crossed, draws_of, mean_of
 from crowdppl.inference.predict.predictive import item_values, label_power, no_covariates_yet, one_item_sites
 from crowdppl.inference.predict.update import options_of, problem_of
@@ -40,17 +41,10 @@ def item_marginal(posterior: Fit, name: str) -> np.ndarray:
     Raises:
         MethodError: when the model sums no such site out, or it does not belong to items alone.
     """
-    stored, order = posterior.result.sites, posterior.data.order
+    order = posterior.data.order
     with without_validation("cpu"):
         problem = problem_of(posterior, posterior.data, options_of(posterior, device="cpu", dtype=None))
-        if all(site.independent for site in stored.values()):
-            values, chains = center_of(problem, stored, list(problem.sites)), None
-            for site in (s for s in problem.sites.values() if s.local):
-                at = torch.from_numpy(order.astype(np.int64))
-                values[site.name] = values[site.name].index_select(site.batch_shape.index(-1), at)
-        else:
-            chains = MARGINAL_DRAWS
-            values = draws_of(problem, stored, order, chains, problem.options.generator(15))
+        values, chains = values_of(problem, posterior)
         found = problem.full_pass(chains)(values, marginals=(name,)).marginals
     if name not in found or found[name].dim() != (2 if chains is None else 3):
         raise MethodError(f"{posterior.method} has no discrete site {name!r} of items")
@@ -59,6 +53,61 @@ def item_marginal(posterior: Fit, name: str) -> np.ndarray:
     out = np.empty(tuple(share.t().shape))
     out[order] = share.t().numpy()
     return out
+
+
+def values_of(problem: Problem, posterior: Fit) -> tuple[dict[str, Tensor], int | None]:
+    """Values of all sites over which marginals are averaged, and how many: None for one that stands for all."""
+    stored, order = posterior.result.sites, posterior.data.order
+    if not all(site.independent for site in stored.values()):
+        return draws_of(problem, stored, order, MARGINAL_DRAWS, problem.options.generator(15)), MARGINAL_DRAWS
+    values = center_of(problem, stored, list(problem.sites))
+    for site in (s for s in problem.sites.values() if s.local):
+        at = torch.from_numpy(order.astype(np.int64))
+        values[site.name] = values[site.name].index_select(site.batch_shape.index(-1), at)
+    return values, None
+
+
+def chain_steps(
+    posterior: Fit, alone: np.ndarray, own: np.ndarray, before: np.ndarray
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """Probabilities of a class of each item, and of a class given one of the item before it in its sequence.
+
+    Args:
+        alone, own, before: codes of these classes, (N,) in codebook order.
+
+    Returns:
+        For each draw of the parameters, or the one value that stands for all, (draws, N) each; the second is 0 for
+        the first item of a sequence. None where truths are no chain.
+    """
+    order, n_classes = posterior.data.order, posterior.data.n_classes
+    out = list[Tensor]()
+    with without_validation("cpu"):
+        problem = problem_of(posterior, posterior.data, options_of(posterior, device="cpu", dtype=None))
+        truth = str(problem.truth)
+        values, chains = values_of(problem, posterior)
+        portion = max(1, CHUNK // (n_classes**2 * max(block.n_items for block in problem.blocks)))
+        for start in range(0, chains or 1, portion):
+            some = values if chains is None else {n: x[start : start + portion] for n, x in values.items()}
+            fold = problem.full_pass(chains and len(range(chains)[start : start + portion]))
+            parts = list[Tensor]()
+            for block in (b for b in problem.blocks if b.n_items):
+                found = fold.density(block, fold.cut(some, block), marginals=(truth, pairs_of(truth))).marginals
+                if pairs_of(truth) not in found:
+                    return None
+                at = order[block.offset : block.offset + block.n_items]
+                codes = (torch.from_numpy(x[at].astype(np.int64)) for x in (alone, own, before))
+                parts.append(_steps(found[truth].double(), found[pairs_of(truth)].double(), *codes))
+            out.append(torch.cat(parts, -1))
+    shares, steps = torch.cat(out, 1).numpy()[..., np.argsort(order)]
+    return shares, steps
+
+
+def _steps(share: Tensor, pairs: Tensor, alone: Tensor, own: Tensor, before: Tensor) -> Tensor:
+    """(2, C, n): shares of classes, and of classes given others before; from (K, [C,] n) and (K, K, [C,] n)."""
+    item = torch.arange(len(own))
+    pair, given = pairs[before, own, ..., item], pairs.sum(1)[before, ..., item]
+    step = torch.where(given > 0, pair / given.clamp(min=torch.finfo(given.dtype).tiny), 0.0)
+    return torch.stack([share[alone, ..., item], step]).reshape(2, len(own), -1).transpose(1, 2)
 
 
 def mean_field_tables(posterior: Fit, n: int) -> np.ndarray | CoinTables:

@@ -1,0 +1,157 @@
+"""Spans of BIO tags: their probabilities against all paths of a chain, and their scores by hand."""
+
+from __future__ import annotations
+
+from itertools import pairwise, product
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import crowdppl
+from crowdppl import Annotations
+from crowdppl.data.sequences import Tags
+from crowdppl.errors import MethodError
+
+BIO = ["O", "B-X", "I-X", "B-Y", "I-Y"]
+
+
+def tagged(said: dict[str, list[str]], **options: Any) -> Annotations:
+    """Labels of sequences: "O B-X I-X" of each, by annotator."""
+    rows = [
+        (f"s{s}", p, who, tag)
+        for who, texts in said.items()
+        for s, text in enumerate(texts)
+        for p, tag in enumerate(text.split())
+    ]
+    table = pd.DataFrame(rows, columns=["sequence", "position", "annotator", "label"])
+    return Annotations.from_frame(table, kind="sequence", classes=options.pop("classes", BIO), **options)
+
+
+DATA = tagged(
+    {
+        "ann": ["B-X I-X O B-Y", "O B-Y I-Y", "B-X"],
+        "bob": ["B-X O O B-Y", "O B-Y I-Y", "B-Y"],
+        "eve": ["B-X I-X I-X B-X", "B-X B-Y O", "O"],
+    }
+)
+
+
+def spans_by_hand(tags: list[str]) -> set[tuple[int, int, str]]:
+    """(first, last, type) of B-X and all I-X that follow it."""
+    out, first = set(), None
+    for n, tag in enumerate([*tags, "O"]):
+        if first is not None and tag != f"I-{tags[first][2:]}":
+            out.add((first, n - 1, tags[first][2:]))
+            first = None
+        if tag.startswith("B"):
+            first = n
+    return out
+
+
+@pytest.mark.parametrize("length", [1, 4])
+def test_tags_are_decoded_as_by_hand(length: int) -> None:
+    tags = Tags.of(BIO)
+    assert tags is not None
+    starts = np.arange(length) == 0
+    for path in product(range(5), repeat=length):
+        ends = tags.ends(np.array(path), starts)
+        found = {(n, int(end), tags.types[path[n]]) for n, end in enumerate(ends) if end >= 0}
+        assert found == spans_by_hand([BIO[k] for k in path])
+    both = tags.ends(np.array([1, 2, 2, 2]), np.array([True, False, True, False]))
+    assert both.tolist() == [1, -1, -1, -1]  # no span runs on into the next sequence
+
+
+def by_paths(posterior: Any, sizes: list[int]) -> dict[tuple[str, int, int, str], float]:
+    """Probability of every span, a sum over all paths of a point fit of hmm_crowd."""
+    start, move = posterior.site("initial").to_numpy(), posterior.site("transition").to_numpy()
+    confusion = posterior.site("confusion").to_numpy()
+    rows = posterior.data.frame()
+    sequence, position = (rows["item"].str.split(" | ", regex=False).str[n] for n in (0, 1))
+    code, who = rows["label"].map(BIO.index), posterior.data.annotators.get_indexer(rows["annotator"])
+    out: dict[tuple[str, int, int, str], float] = {}
+    for s, size in enumerate(sizes):
+        said = np.ones((size, 5))
+        for n in np.flatnonzero(sequence == f"s{s}"):
+            said[int(position.iloc[n])] *= confusion[who[n], :, code.iloc[n]]
+        weight = {
+            path: start[path[0]]
+            * np.prod([said[n, k] for n, k in enumerate(path)])
+            * np.prod([move[a, b] for a, b in pairwise(path)])
+            for path in product(range(5), repeat=size)
+        }
+        total = sum(weight.values())
+        for path, w in weight.items():
+            for first, last, its_type in spans_by_hand([BIO[k] for k in path]):
+                key = (f"s{s}", first, last, its_type)
+                out[key] = out.get(key, 0) + w / total
+    return out
+
+
+def test_spans_are_those_of_all_paths() -> None:
+    settings = {"tags": "plain", "prior_strength": 200.0, "prior_accuracy": 0.3}
+    posterior = crowdppl.fit("hmm_crowd", DATA, inference="em", settings=settings, max_iterations=2, seed=0)
+    wanted = by_paths(posterior, [4, 3, 1])
+    found = posterior.spans(minimum=0)
+    for row in found.itertuples():
+        assert row.probability == pytest.approx(wanted[row.sequence, row.first, row.last, row.type], abs=1e-6)
+    likely = {key for key, p in wanted.items() if p > 0.5}
+    kept = posterior.spans()
+    assert {*kept[["sequence", "first", "last", "type"]].itertuples(index=False, name=None)} == likely
+    assert len(posterior.spans(minimum=0.9)) == sum(p >= 0.9 for p in wanted.values()) == 2
+
+
+def test_without_a_chain_items_are_independent() -> None:
+    posterior = crowdppl.fit("dawid_skene", DATA, inference="em", max_iterations=2, seed=0)
+    p = posterior.probabilities()
+    row = posterior.spans(minimum=0).query("sequence == 's0' and first == 0").iloc[0]
+    wanted = p.at["s0 | 0", "B-X"]
+    for n in range(1, row["last"] + 1):
+        wanted *= p.at[f"s0 | {n}", "I-X"]
+    wanted *= 1 - p.at[f"s0 | {row['last'] + 1}", "I-X"]
+    assert row["probability"] == pytest.approx(wanted, abs=1e-9)
+
+
+def test_spans_are_averaged_over_draws() -> None:
+    posterior = crowdppl.fit("hmm_crowd", DATA, inference="gibbs", draws=30, warmup=10, chains=2, seed=0)
+    found = posterior.spans(minimum=0)
+    p = posterior.probabilities()
+    alone = found.query("sequence == 's2'").iloc[0]  # of one item: the span is its tag
+    assert alone["probability"] == pytest.approx(p.loc["s2 | 0", f"B-{alone['type']}"], abs=0.02)
+    assert found["probability"].between(0, 1).all()
+
+
+def test_bare_tags_have_no_type() -> None:
+    said = {who: ["B I O B", "O O"] for who in ("ann", "bob", "eve")}
+    posterior = crowdppl.fit("hmm_crowd", tagged(said, classes=["O", "B", "I"]), inference="vb", seed=0)
+    assert posterior.spans().drop(columns="probability").to_numpy().tolist() == [
+        ["s0", 0, 1, ""],
+        ["s0", 3, 3, ""],
+    ]
+
+
+def test_what_has_no_spans_is_refused() -> None:
+    plain = crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="vb", seed=0)
+    with pytest.raises(MethodError, match="'nominal'"):
+        plain.spans()
+    said = {who: ["a b", "b a"] for who in ("ann", "bob")}
+    letters = crowdppl.fit("one_coin", tagged(said, classes=["a", "b"]), inference="vb", seed=0)
+    with pytest.raises(MethodError, match="'a'"):
+        letters.spans()
+    assert "span_f1" not in crowdppl.evaluate(letters, {"s0 | 0": "a"}).keys()  # noqa: SIM118
+
+
+def test_spans_are_scored_by_hand() -> None:
+    said = {who: ["B-X I-X O B-Y", "O B-Y I-Y", "B-X"] for who in ("ann", "bob", "eve")}
+    posterior = crowdppl.fit("majority_vote", tagged(said), seed=0)
+    gold = dict(zip([f"s0 | {n}" for n in range(4)], ["B-X", "I-X", "O", "B-X"], strict=True))  # one of two
+    gold |= {"s1 | 0": "O", "s1 | 1": "B-Y", "s1 | 2": "O"}  # ends elsewhere
+    scores = crowdppl.evaluate(posterior, gold)  # gold says nothing of s2
+    assert [scores["span_precision"], scores["span_recall"], scores["span_f1"]] == pytest.approx([1 / 3] * 3)
+    part = crowdppl.evaluate(posterior, gold | {"s2 | 0": "O"})
+    assert part["span_precision"] == 0.25 and part["span_f1"] == pytest.approx(2 / 7)
+    ends = part.intervals().loc["span_f1"]
+    assert ends["low"] <= ends["value"] <= ends["high"] and ends["low"] < ends["high"]
+    some = crowdppl.evaluate(posterior, {"s0 | 0": "B-X"})
+    assert np.isnan(some["span_f1"]) and some["accuracy"] == 1
