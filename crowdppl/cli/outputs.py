@@ -20,7 +20,7 @@ from crowdppl import __version__
 from crowdppl.core.files import made_folder, new_file, new_files, settle
 from crowdppl.data.tables import arrow_table, coded_table
 from crowdppl.datasets import anaesthetists
-from crowdppl.errors import ResultError
+from crowdppl.errors import MethodError, ResultError
 from crowdppl.fitting import fit
 from crowdppl.posterior import Posterior
 from crowdppl.primitives.model import settings_of
@@ -31,7 +31,10 @@ if TYPE_CHECKING:
 
 LABELS, ANNOTATORS, RUN = "labels.csv", "annotators.csv", "run.json"
 FILES = f"{LABELS}, {ANNOTATORS}, {RUN} and the posterior"
-WRITTEN = (LABELS, ANNOTATORS, RUN, *archive.FILES)
+OF_KIND: Mapping[str, str] = {"pair": "ranking", "similarity": "clusters", "set": "sets", "sequence": "spans"}
+"""The method of a posterior whose table is written, too, where the method that was fitted has it, by kind."""
+TABLES = {name: f"{name}.csv" for name in OF_KIND.values()}
+WRITTEN = (LABELS, ANNOTATORS, RUN, *TABLES.values(), *archive.FILES)
 DEMO = "built in: Dawid & Skene (1979), Table 1"
 """The entry "answers" of run.json, by which a demonstration is recognised."""
 FORMULA = r"^[=+\-@\t\r]"
@@ -47,9 +50,12 @@ def write_result(
     *,
     spreadsheet_safe: bool = False,
 ) -> None:
-    """Writes labels.csv, annotators.csv, the posterior and run.json together, with further entries and timings."""
+    """Writes tables, the posterior and run.json together, with further entries and timings."""
     began = time.perf_counter()
+    own = _table_of_kind(posterior)
     with new_files(folder) as new:
+        for name, table in own.items():
+            write_table(table, new / name, spreadsheet_safe)
         write_table(posterior.to_arrow(), new / LABELS, spreadsheet_safe)
         write_table(arrow_table(posterior.annotators()), new / ANNOTATORS, spreadsheet_safe)
         archive.write(posterior, new)
@@ -58,6 +64,22 @@ def write_result(
             _as_json(record(posterior, about, seconds)), indent=2, ensure_ascii=False, allow_nan=False
         )
         (new / RUN).write_text(text + "\n", encoding="utf-8")
+    for name in {*TABLES.values()} - {*own}:  # of an earlier result
+        (folder / name).unlink(missing_ok=True)
+
+
+def _table_of_kind(posterior: Posterior) -> dict[str, pa.Table]:
+    """The table that belongs to the kind of labels, by its file; none where the method does not have it."""
+    name = OF_KIND.get(posterior.data.kind)
+    if name is None:
+        return {}
+    try:
+        table = getattr(posterior, name)()
+    except MethodError:
+        return {}
+    if name == "sets":
+        table["set"] = [";".join(map(str, members)) for members in table["set"]]
+    return {TABLES[name]: coded_table({}, table) if table.index.name is None else arrow_table(table)}
 
 
 def write_table(table: pa.Table, path: Path, spreadsheet_safe: bool) -> None:

@@ -40,10 +40,12 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
 along, beside an id. Prodigy writes choices to "accept", beside an "answer" that says whether the task was done."""
 IDENTIFIED = frozenset(["item", "annotator"])
 """Roles whose columns may end in "id"; one of labels never does."""
+PARTS_OF_ITEMS = ("left", "right", "sequence", "position")
+"""Roles of columns of which two name an item."""
 ARGUMENT: Mapping[str, str] = {
     "class": "label",
     "gold": "gold_column",
-    **dict.fromkeys(("left", "right", "sequence", "position"), "item"),
+    **dict.fromkeys(PARTS_OF_ITEMS, "item"),
 }
 """The argument that names the column of a role, where it is not called like the role."""
 NO_ANNOTATOR = "gold golden truth groundtruth gt true target majority consensus adjudicated"
@@ -85,13 +87,17 @@ def recognise(columns: Sequence[Hashable], given: Roles, origin: str) -> dict[st
     """Finds the column of each role: as given, or, for None, by its name.
 
     Names are compared without regard to case, spaces, underscores and, of items and annotators, a final "id". The
-    role of the truth in a table of gold is "class".
+    role of the truth in a table of gold is "class". A column "item" names both parts of items where no column is
+    said, or looks like one, to hold a part: so does ``frame()`` write them.
 
     Raises:
         DataError: when a column is missing, occurs twice, or several could be meant.
     """
     listed = ", ".join(map(repr, columns)) or "none"
     refuse_twins(columns, origin)
+    parts = [role for role in given if role in PARTS_OF_ITEMS]
+    if "item" in columns and parts and not any(given[role] or looks_like(columns, role) for role in parts):
+        given = {"item": "item"} | {role: column for role, column in given.items() if role not in parts}
     found = {role: column for role, column in given.items() if column is not None}
     for role, column in found.items():
         if column not in columns:

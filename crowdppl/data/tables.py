@@ -12,6 +12,7 @@ import pandas as pd
 from crowdppl.core.validation import kind_of
 from crowdppl.data.columns import (
     ALIASES,
+    PARTS_OF_ITEMS,
     UNSPECIFIC,
     Roles,
     apart_from_roles,
@@ -39,8 +40,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-WHOLE = ("item", "annotator", "label", "gold")
-"""Roles of columns; others hold the parts of items."""
 NESTED = 100
 """Rows in which nested records are looked for."""
 
@@ -122,10 +121,10 @@ def rows_of_frame(
     item: Any
     if "item" in roles:
         item = encode_text(frame[roles["item"]], "item", place)
-        if given["item"] is None and letters(roles["item"]) in UNSPECIFIC:
+        if given.get("item") is None and letters(roles["item"]) in UNSPECIFIC:
             _refuse_row_numbers(item, roles["item"], origin)
     else:
-        item = _selected(frame, [column for r, column in roles.items() if r not in WHOLE], origin)
+        item = _selected(frame, [column for r, column in roles.items() if r in PARTS_OF_ITEMS], origin)
     gold = None
     if "gold" in roles:
         known = _selected(frame, [roles["gold"]], origin).iloc[:, 0]

@@ -191,6 +191,29 @@ def test_numbers_are_fitted_and_scored(tmp_path: Path, capsys: pytest.CaptureFix
     assert {"rmse", "coverage"} <= {line.split()[0] for line in capsys.readouterr().out.splitlines()}
 
 
+@pytest.mark.parametrize(
+    ("kind", "method", "table"),
+    [
+        ("pair", "bradley_terry", "ranking"),
+        ("similarity", "crowd_clustering", "clusters"),
+        ("set", "set_clusters", "sets"),
+        ("sequence", "hmm_crowd", "spans"),
+    ],
+)
+def test_other_kinds_have_a_table_of_their_own(tmp_path: Path, kind: str, method: str, table: str) -> None:
+    data = crowdppl.datasets.example(kind)
+    data.frame().to_csv(tmp_path / "answers.csv", index=False)
+    how = ("--kind", kind, "--model", method, "--inference", "vb", "--out", tmp_path / "out")
+    assert run("fit", tmp_path / "answers.csv", *how) == 0
+    found = pd.read_csv(tmp_path / "out" / f"{table}.csv")
+    assert (
+        len(found) == len(getattr(load(tmp_path / "out"), table)()) and not found.columns.str.startswith("Un").any()
+    )
+    how = ("--kind", kind, "--model", "majority_vote", "--out", tmp_path / "out", "--overwrite")
+    assert run("fit", tmp_path / "answers.csv", *how) == 0
+    assert (tmp_path / "out" / f"{table}.csv").exists() == (table in ("sets", "spans"))
+
+
 def test_zoo(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("zoo") == 0
     listed = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines() if line)

@@ -57,7 +57,8 @@ def test_rows_read_again_are_the_same(tmp_path: Path) -> None:
     ARENA.to_csv(tmp_path / "arena.csv", index=False)
     read = crowdppl.read_annotations(tmp_path / "arena.csv", kind="pair")
     named = crowdppl.read_annotations(tmp_path / "arena.csv", item=("model_a", "model_b"), kind="pair")
-    for other in (arrays, read, named, Annotations.from_frame(ARENA, like=data)):
+    table = Annotations.from_frame(again, kind="pair")
+    for other in (arrays, read, named, table, Annotations.from_frame(ARENA, like=data)):
         pd.testing.assert_frame_equal(other.frame(), again)
         pd.testing.assert_frame_equal(other.item_covariates, data.item_covariates)  # type: ignore[arg-type]
 
