@@ -63,7 +63,7 @@ class CrowdClustering:
     )
 
     def __post_init__(self) -> None:
-        if self.clusters == 1:
+        if self.clusters == 1 and self.clusters is not True:  # True is refused where settings are checked
             raise MethodError("clusters=1 leaves no two objects that differ; give 2 or more, or None to find them")
 
     def setup(self, data: Annotations) -> CrowdClustering:

@@ -46,11 +46,11 @@ def sets(posterior: Fit, best: Criterion = "accuracy") -> pd.DataFrame:
     Examples:
         >>> data = crowdppl.datasets.example("set")
         >>> posterior = crowdppl.fit("set_clusters", data, inference="vb", seed=0)
-        >>> posterior.sets().head(2)[["set", "size"]]
-                        set  size
+        >>> posterior.sets().loc[["one", "two"], ["set", "size"]]
+                       set  size
         item
-        one    (red, round)     2
-        two         (red,)     1
+        one   (red, round)     2
+        two   (red, round)     2
     """
     criterion = validation.one_of("best", best, CRITERIA)
     data = posterior.data

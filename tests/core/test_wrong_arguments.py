@@ -66,6 +66,7 @@ def doors() -> dict[str, dict[str, Any]]:
         "agreement_items": {"data": data},
         "agreement_pairs": {"data": data},
         "agreement_table": {"data": data, "bootstrap": 5},
+        "intraclass_correlations": {"data": data},
         "anaesthetists": {},
         "annotator_map": {"posterior": fitted},
         "classifier_score": {"model": "one_coin", **folds},
