@@ -122,7 +122,7 @@ def require_room(folder: Path, overwrite: bool, sources: Iterable[Path] = ()) ->
         _refuse_source(folder / name, sources, "folder")
     if there and not overwrite:
         raise ResultError(f"{folder} holds a result ({', '.join(there)}); give another folder, or --overwrite")
-    if {LABELS, ANNOTATORS, RUN} & {*there} and "crowdppl" not in run_record(folder):
+    if {LABELS, ANNOTATORS, RUN, *TABLES.values()} & {*there} and "crowdppl" not in run_record(folder):
         raise ResultError(f"{folder / there[0]} was not written by crowdppl; give another folder")
     archive.spare_others(folder)
 

@@ -84,7 +84,7 @@ def _number(file: Path, key: str) -> int:
     return next(int(line.split()[1]) for line in file.read_text().splitlines() if line.split()[:1] == [key])
 
 
-def require_room(name: str, shapes: Sequence[str], data: Sizes) -> None:
+def require_method_memory(name: str, shapes: Sequence[str], data: Sizes) -> None:
     """Refuses a method whose largest array does not fit, before anything is made of it.
 
     Args:

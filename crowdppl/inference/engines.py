@@ -14,7 +14,7 @@ import numpy as np
 from torch import Tensor
 
 from crowdppl.core.devices import pyro_state_kept
-from crowdppl.core.memory import BYTES, memory_errors_explained, require_memory, require_room
+from crowdppl.core.memory import BYTES, memory_errors_explained, require_memory, require_method_memory
 from crowdppl.core.validation import shown, warn
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.covariates import no_covariates
@@ -107,7 +107,7 @@ def fit_model(
     began = time.perf_counter()
     check_fit(model, data, inference)
     if (card := card_of(model)) is not None and options.device == "cpu":
-        require_room(name, [*card.sites.values(), card.table], data)
+        require_method_memory(name, [*card.sites.values(), card.table], data)
     ready = set_up(model, data)
     if options.checkpoint is not None:
         _check_checkpoint(ready, options)
@@ -128,7 +128,7 @@ def fit_model(
                     f"{type(ready).__name__} draws no truth; call crowdppl.primitives.truth(data, log_p) in "
                     "plates.items(data), and give what it returns to annotate"
                 )
-            _require_room_for_draws(problem, ENGINES[engine])
+            _require_memory_for_draws(problem, ENGINES[engine])
             result = ENGINES[engine].run(problem, data.order)
     if volumes:
         result.diagnostics["volumes"] = volumes
@@ -161,7 +161,7 @@ def check_fit(model: Model, data: Annotations, inference: str) -> None:
             raise DataError(f"{card.title} reads {what}, and {no_covariates(entity)}")
 
 
-def _require_room_for_draws(problem: Problem, engine: Engine) -> None:
+def _require_memory_for_draws(problem: Problem, engine: Engine) -> None:
     """Refuses more draws than memory holds, all of which an engine keeps until they are put together."""
     if engine.sample is not None:
         chains = problem.options.chains if "chains" in engine.options else 1

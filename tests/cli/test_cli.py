@@ -214,6 +214,15 @@ def test_other_kinds_have_a_table_of_their_own(tmp_path: Path, kind: str, method
     assert (tmp_path / "out" / f"{table}.csv").exists() == (table in ("sets", "spans"))
 
 
+def test_a_table_that_somebody_else_wrote_stays(
+    answers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "ranking.csv").write_text("mine")
+    refused(capsys, "fit", answers, "--out", tmp_path / "out", "--overwrite")
+    assert (tmp_path / "out" / "ranking.csv").read_text() == "mine"
+
+
 def test_zoo(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("zoo") == 0
     listed = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines() if line)
