@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, ClassVar, cast
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -16,7 +16,7 @@ from crowdppl.core.validation import is_number
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.blocks import with_covariates
 from crowdppl.data.numbers import NUMBERS
-from crowdppl.data.parts import PARTS
+from crowdppl.data.parts import PARTS, SIDES, TIE
 from crowdppl.data.sets import SEPARATOR
 from crowdppl.errors import CrowdpplWarning, MethodError
 from crowdppl.fitting import fit
@@ -33,6 +33,37 @@ QUICK: FitOptions = {"max_iterations": 10, "chains": 2, "draws": 2, "warmup": 1}
 Names = Mapping[str, Mapping[Any, Any]]
 Renamed = Callable[[Model, Names], Model]
 Columns = Mapping[Hashable, Sequence[float]]
+
+
+@dataclass(frozen=True)
+class Small:
+    """How the small data of a kind are made of 12 numbers of items.
+
+    Attributes:
+        item: the id of the item of a number; of two parts, except where items have none.
+        letters: what can be answered.
+        unused: what else can be, in odd data; None where nothing can.
+    """
+
+    item: Callable[[int], str]
+    letters: Sequence[str] = "ab"
+    unused: str | None = None
+
+
+def _couple(n: int) -> str:
+    """Two of seven objects, of which the lower one is on the right in each third pair."""
+    pair = [f"item {n % 4}", f"item {n % 4 + 1 + n // 4}"]
+    return SEPARATOR.join(pair[::-1] if n % 3 == 1 else pair)
+
+
+SMALL = {
+    "pair": Small(_couple, SIDES, TIE),
+    "sequence": Small(lambda n: f"item {n // 4}{SEPARATOR}{n}", "abc", "d"),
+    "set": Small(lambda n: f"item {n // 3}{SEPARATOR}{n % 3}"),
+    "similarity": Small(lambda n: f"item {n // 3}{SEPARATOR}{n % 3}"),
+}
+PLAIN = Small("item {:02}".format, "abc", "d")
+"""Of all other kinds."""
 
 
 @dataclass(frozen=True)
@@ -63,12 +94,7 @@ class Trial:
     @staticmethod
     def of(model: Model, **about: Any) -> Trial:
         """The trial of a model, with data of the kind that its card names."""
-        kind = kind_of_labels(model)
-        if kind in NUMBERS:
-            return NumberTrial(model, **about)
-        if kind == "sequence":
-            return SequenceTrial(model, **about)
-        return (PartsTrial if kind in PARTS else Trial)(model, **about)
+        return (NumberTrial if kind_of_labels(model) in NUMBERS else Trial)(model, **about)
 
     @property
     def kind(self) -> str:
@@ -76,26 +102,36 @@ class Trial:
         return kind_of_labels(self.model)
 
     @property
-    def letters(self) -> str:
+    def small(self) -> Small:
+        """How its data are made."""
+        return SMALL.get(self.kind, PLAIN)
+
+    @property
+    def letters(self) -> Sequence[str]:
         """The classes."""
-        return "abc"
+        return self.small.letters
+
+    @property
+    def alone(self) -> str:
+        """The second part of items that name one."""
+        return f"{SEPARATOR}0" if self.kind in PARTS else ""
 
     @cached_property
     def rows(self) -> pd.DataFrame:
-        """Labels of 12 items by 5 annotators, who are right about three times in four; c is the rarest class."""
+        """Labels of 12 items by 5 annotators, who are right about three times in four; the last class is rarest."""
         rng = np.random.default_rng(7)
         found = []
         for i in range(12):
             truth = "aabbc"[i % 5]
             for a in rng.permutation(5)[: 2 + i % 4]:
                 label = truth if rng.random() < 0.75 else rng.choice(list("abc"))
-                found.append((f"item {i:02}", f"annotator {a}", str(label)))
+                found.append((self.small.item(i), f"annotator {a}", self._letter("abc".index(label))))
         return pd.DataFrame(found, columns=["item", "annotator", "label"])
 
     @property
     def clear(self) -> pd.DataFrame:
-        """Labels of 9 items on which all annotators agree: a, b and c in turn."""
-        rows = [(f"item {i}", f"annotator {a}", "abc"[i % 3]) for i in range(9) for a in range(5)]
+        """Labels of 9 items on which all annotators agree: a, b and c in turn, or a, b and a."""
+        rows = [(self.small.item(i), f"annotator {a}", self._letter(i % 3)) for i in range(9) for a in range(5)]
         return pd.DataFrame(rows, columns=["item", "annotator", "label"]).sample(frac=1, random_state=2)
 
     @cached_property
@@ -103,22 +139,25 @@ class Trial:
         """Annotations without anything special."""
         return self.read(self.rows)
 
-    mute: ClassVar[tuple[str, str]] = ("mute 1", "mute 2")
-    """Items of ``odd`` without labels."""
+    @property
+    def mute(self) -> list[str]:
+        """Items of ``odd`` without labels."""
+        return [f"mute 1{self.alone}", f"mute 2{self.alone}"]
 
     @property
     def gold(self) -> dict[str, str]:
         """Known truths of ``odd``."""
-        return {sorted({*self.rows["item"]})[3]: "c", self.mute[0]: "a"}
+        return {self.small.item(3): self.letters[-1], self.mute[0]: self.letters[0]}
 
     @cached_property
     def odd(self) -> Annotations:
         """Everything at once: a class nobody gave, abstentions, a repeat, items without labels, and gold."""
-        one, two, *_ = sorted({*self.rows["item"]})
-        more = [(one, "annotator 1", "?"), (two, "annotator 2", "?"), (one, "annotator 1", "b")]
+        one, two = map(self.small.item, (0, 1))
+        more = [(one, "annotator 1", "?"), (two, "annotator 2", "?"), (one, "annotator 1", self.letters[1])]
         rows = pd.concat([self.rows, pd.DataFrame(more, columns=list(self.rows.columns))])
-        known: Any = {"abstentions": ["?"], "items": [*self.mute], "gold": self.gold}
-        return self.read(rows, classes=list("abcd"), **known)
+        known: Any = {"abstentions": ["?"], "items": self.mute, "gold": self.gold}
+        classes = [*self.letters, *([self.small.unused] if self.small.unused else [])]
+        return self.read(rows, classes=classes, **known)
 
     def complete(self, data: Annotations) -> Annotations:
         """The same with the label covariates that the model derives; a design as if its labels were the first."""
@@ -129,16 +168,25 @@ class Trial:
         return with_missing(set_up(self.model, data), data)
 
     def unlinked(self, data: Annotations) -> Annotations:
-        """The same for Pyro, which sums items out one by one."""
-        return self.complete(data)
+        """The same for Pyro, which sums items out one by one: each alone in a sequence."""
+        data = self.complete(data)
+        if self.kind != "sequence":
+            return data
+        assert data.item_covariates is not None
+        alone = data.item_covariates.assign(sequence=np.arange(data.n_items))
+        blocks = with_covariates(data.blocks, data.order, alone, None, data.label_columns)
+        return replace(data, item_covariates=alone, blocks=blocks)
 
     def renamed_items(self) -> dict[str, str]:
-        """New names of the items, which sort the other way round."""
-        return reversed_names(self.rows["item"])
+        """New names of the items or of what they are parts of, which sort the other way round."""
+        parts = {name: name.split(SEPARATOR) for name in self.rows["item"]}
+        new = reversed_names(part for both in parts.values() for part in both if part.startswith("item"))
+        return {name: SEPARATOR.join(new.get(part, part) for part in both) for name, both in parts.items()}
 
     def renamed_classes(self) -> dict[str, str]:
-        """New names of classes that sort the other way round."""
-        return reversed_names(self.rows["label"])
+        """New names of classes that sort the other way round; the same where a name has a meaning."""
+        names = self.rows["label"]
+        return dict(zip(names, names, strict=True)) if len(self.letters) == 2 else reversed_names(names)
 
     @property
     def answers(self) -> dict[str, Any]:
@@ -179,10 +227,15 @@ class Trial:
 
     def design(self, items: Iterable[str], annotators: Iterable[str], **options: Any) -> Annotations:
         """Who is to label what, like ``data``."""
-        rows = self.with_numbers(pd.DataFrame({"item": list(items), "annotator": list(annotators)}))
+        named = [x if SEPARATOR in x else f"{x}{self.alone}" for x in items]
+        rows = self.with_numbers(pd.DataFrame({"item": named, "annotator": list(annotators)}))
         known = self.covariates(rows["item"], rows["annotator"])
         known["label_covariates"] = rows[list(self.label_covariates)]
         return Annotations.design(rows["item"], rows["annotator"], like=self.data, **known, **options)
+
+    def _letter(self, number: int) -> str:
+        """The class of a number below three."""
+        return self.letters[number % len(self.letters)]
 
     def cell(self, engine: str) -> str:
         """The entry of an engine and this model in the zoo's table."""
@@ -247,7 +300,7 @@ class NumberTrial(Trial):
     def odd(self) -> Annotations:
         """A repeat, and items without labels."""
         more = pd.DataFrame([("item 00", "annotator 1", 4.5)], columns=list(self.rows.columns))
-        return self.read(pd.concat([self.rows, more, more]), items=["mute 1", "mute 2"])
+        return self.read(pd.concat([self.rows, more, more]), items=self.mute)
 
     @property
     def answers(self) -> dict[str, Any]:
@@ -257,99 +310,6 @@ class NumberTrial(Trial):
     def truths(self, posterior: Posterior) -> pd.DataFrame:
         """Mean and standard deviation of each item's truth."""
         return posterior.truth()[["estimate", "sd"]]
-
-
-class SequenceTrial(Trial):
-    """The same with items in sequences of four: "item 0 | 0" to "item 2 | 11"."""
-
-    mute: ClassVar[tuple[str, str]] = ("mute | 1", "mute | 2")
-
-    @cached_property
-    def rows(self) -> pd.DataFrame:
-        return self._in_sequences(super().rows)
-
-    @property
-    def clear(self) -> pd.DataFrame:
-        return self._in_sequences(super().clear)
-
-    def unlinked(self, data: Annotations) -> Annotations:
-        data = self.complete(data)
-        assert data.item_covariates is not None
-        alone = data.item_covariates.assign(sequence=np.arange(data.n_items))
-        blocks = with_covariates(data.blocks, data.order, alone, None, data.label_columns)
-        return replace(data, item_covariates=alone, blocks=blocks)
-
-    def renamed_items(self) -> dict[str, str]:
-        names = {text: f"new {9 - int(text[-1])}" for text in {x.partition(" |")[0] for x in self.rows["item"]}}
-        return {x: x.replace(x.partition(" |")[0], names[x.partition(" |")[0]]) for x in {*self.rows["item"]}}
-
-    def design(self, items: Iterable[str], annotators: Iterable[str], **options: Any) -> Annotations:
-        """Who is to label what; an item without a sequence is alone in one."""
-        return super().design([x if " | " in x else f"{x} | 0" for x in items], annotators, **options)
-
-    def with_numbers(self, rows: pd.DataFrame, old: Names | None = None) -> pd.DataFrame:
-        """A table of labels with columns of the parts of its items."""
-        parts = rows["item"].str.split(" | ", regex=False, expand=True)
-        return super().with_numbers(rows, old).assign(sequence=parts[0], position=parts[1])
-
-    def _in_sequences(self, rows: pd.DataFrame) -> pd.DataFrame:
-        number = rows["item"].str.split().str[1].astype(int)
-        return rows.assign(item=[f"item {n // 4} | {n}" for n in number])
-
-
-class PartsTrial(Trial):
-    """The same with items of two parts, and two classes."""
-
-    mute: ClassVar[tuple[str, str]] = ("mute 1 | part 2", "mute 2 | part 3")
-
-    @property
-    def letters(self) -> str:
-        """The classes."""
-        return "ab"
-
-    @property
-    def gold(self) -> dict[str, str]:
-        """A known truth with labels, and one without."""
-        return {"item 1 | part 0": "b", "mute 1 | part 2": "a"}
-
-    @cached_property
-    def rows(self) -> pd.DataFrame:
-        """The labels of 12 items by 5 annotators, of which no part has less than three."""
-        return self._in_parts(super().rows)
-
-    @property
-    def clear(self) -> pd.DataFrame:
-        """Labels of 9 items on which all annotators agree."""
-        return self._in_parts(super().clear)
-
-    @cached_property
-    def odd(self) -> Annotations:
-        """Abstentions, a repeat, items without labels, and gold."""
-        more = [("item 0 | part 0", "annotator 1", "?"), ("item 0 | part 0", "annotator 1", "b")]
-        rows = pd.concat([self.rows, pd.DataFrame(more, columns=list(self.rows.columns))])
-        return self.read(rows, abstentions=["?"], items=[*self.mute], gold=self.gold)
-
-    def renamed_items(self) -> dict[str, str]:
-        """New names of the first parts."""
-        parts = {name: name.split(SEPARATOR) for name in self.rows["item"]}
-        first = reversed_names(one for one, _ in parts.values())
-        return {name: SEPARATOR.join([first[one], other]) for name, (one, other) in parts.items()}
-
-    def design(self, items: Iterable[str], annotators: Iterable[str], **options: Any) -> Annotations:
-        """The same, with one second part for items that name none."""
-        ids = [name if SEPARATOR in name else f"{name}{SEPARATOR}part 0" for name in items]
-        return super().design(ids, annotators, **options)
-
-    def renamed_classes(self) -> dict[str, str]:
-        """New names of classes in their order, which says what they mean."""
-        return {name: f"new {name}" for name in self.letters}
-
-    def _in_parts(self, rows: pd.DataFrame) -> pd.DataFrame:
-        """Items by number as three parts of each of some; the classes a and b in turn."""
-        number = rows["item"].str[5:].astype(int)
-        item = [f"item {n // 3}{SEPARATOR}part {n % 3}" for n in number]
-        label = [self.letters["abc".index(x) % 2] for x in rows["label"]]
-        return rows.assign(item=item, label=label)
 
 
 def reversed_names(names: Iterable[str]) -> dict[str, str]:
