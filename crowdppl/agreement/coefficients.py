@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 
 from crowdppl.agreement.kappa import annotator_pairs
+from crowdppl.agreement.sets import masi_distances, set_votes
 from crowdppl.agreement.votes import (
     EPSILON,
     DeduplicatedVotes,
@@ -28,6 +29,7 @@ from crowdppl.core.intervals import check_level
 from crowdppl.core.validation import seed_number, warn, whole_number
 from crowdppl.data.annotations import Annotations, require_annotations
 from crowdppl.data.ids import native, ranked
+from crowdppl.data.sets import SET
 from crowdppl.errors import CrowdpplWarning, MethodError, SparseDataWarning
 
 Weights = Literal["identity", "linear", "quadratic"]
@@ -137,6 +139,10 @@ class ItemCounts:
         )
 
 
+Formula = Callable[[Totals], np.ndarray]
+Formulas = Mapping[str, Formula]
+
+
 def percent_agreement(totals: Totals) -> np.ndarray:
     """Share of pairs of labels on one item that are equal, averaged over items: (C,)."""
     return ratio(totals.agreement, totals.items)
@@ -197,6 +203,14 @@ def _krippendorff_scored(totals: Totals, scores: np.ndarray) -> np.ndarray:
     return 1 - ratio(ratio(observed, n), expected)
 
 
+def _krippendorff_masi(totals: Totals, distance: np.ndarray) -> np.ndarray:
+    """Alpha where the disagreement of two classes is their distance, (K, K): (C,)."""
+    assert totals.mixed_values is not None
+    n = totals.values.sum(0)
+    observed = ratio(distance[totals.low, totals.high] @ totals.mixed_values, n)
+    return 1 - ratio(observed, ratio((totals.values * (distance @ totals.values)).sum(0), n * (n - 1)))
+
+
 def beyond_chance(observed: np.ndarray, chance: np.ndarray) -> np.ndarray:
     """(observed - chance) / (1 - chance), NaN where chance agreement is certain."""
     return ratio(observed - chance, 1 - chance)
@@ -240,12 +254,16 @@ class Coefficient:
 def item_coefficients(
     votes: DeduplicatedVotes, data: Annotations, weights: Weights, samples: int, seed: int
 ) -> dict[str, Coefficient]:
-    """All coefficients but Cohen's kappa, by name."""
+    """All coefficients of classes but Cohen's kappa, by name."""
     counts = ItemCounts.of(votes, _ordered(data, weights))
-    formulas = _formulas(data, weights)
-    once = counts.total(np.ones((votes.n_items, 1)))
+    return _resampled(counts, _formulas(data, weights), samples, seed)
+
+
+def _resampled(counts: ItemCounts, formulas: Formulas, samples: int, seed: int) -> dict[str, Coefficient]:
+    """Functions of totals, each with its value on bootstrap samples of items."""
+    once = counts.total(np.ones((len(counts.size), 1)))
     resampled: dict[str, list[np.ndarray]] = {name: [np.empty(0)] for name in formulas}
-    for count in bootstrap_counts(votes.n_items, samples, seed):
+    for count in bootstrap_counts(len(counts.size), samples, seed):
         totals = counts.total(count)
         for name, formula in formulas.items():
             resampled[name].append(formula(totals))
@@ -326,6 +344,8 @@ def agreement_table(
     - fleiss_kappa: Gwet's (2014) generalisation to different numbers of labels an item.
     - krippendorff_nominal, _ordinal, _interval: Krippendorff's alpha; the last two only where the classes have an
       order, interval only where they also are numbers.
+    - krippendorff_masi, of sets: alpha of whole sets, which agree in part (MASI, Passonneau 2006); the others are
+      those of answers about single classes. Its items are those of sets; sets with abstentions are left out.
     - gwet_ac1, gwet_ac2: Gwet's coefficients; AC2 only with weights. All K classes count, used or not.
 
     Args:
@@ -365,6 +385,10 @@ def agreement_table(
     others = item_coefficients(votes, data, weights, samples, seed)
     first = {"percent_agreement": others.pop("percent_agreement")}
     found = first | {"cohen_kappa": cohen_kappa(votes, nearness(data.n_classes, weights), samples, seed)} | others
+    if data.kind == SET:
+        whole, members = set_votes(data)
+        masi: Formulas = {"krippendorff_masi": partial(_krippendorff_masi, distance=masi_distances(members))}
+        found |= _resampled(ItemCounts.of(whole, True), masi, samples, seed)
     _warn_of_undefined(found)
     entered, left_out = (others["fleiss_kappa"].counts[name] for name in ("items", "items_left_out"))
     warn_below_limit({name: each.value for name, each in found.items()}, entered, left_out)
@@ -440,9 +464,9 @@ def _ordered(data: Annotations, weights: Weights) -> bool:
     return data.kind == "ordinal" or weights != "identity"
 
 
-def _formulas(data: Annotations, weights: Weights) -> dict[str, Callable[[Totals], np.ndarray]]:
+def _formulas(data: Annotations, weights: Weights) -> Formulas:
     """The coefficients that are functions of totals and that these classes have."""
-    formulas: dict[str, Callable[[Totals], np.ndarray]] = {
+    formulas: dict[str, Formula] = {
         "percent_agreement": percent_agreement,
         "fleiss_kappa": fleiss_kappa,
         "krippendorff_nominal": krippendorff_nominal,

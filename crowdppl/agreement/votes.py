@@ -44,16 +44,22 @@ class DeduplicatedVotes:
     @classmethod
     def of(cls, data: Annotations) -> DeduplicatedVotes:
         """The votes of annotations."""
-        item, annotator, answer = data.label_codes()
-        is_class = answer < data.n_classes
+        return cls.of_codes(*data.label_codes(), data.n_annotators, data.n_classes)
+
+    @classmethod
+    def of_codes(
+        cls, item: np.ndarray, annotator: np.ndarray, answer: np.ndarray, n_annotators: int, n_classes: int
+    ) -> DeduplicatedVotes:
+        """The votes of labels, codes (S,) each; answers beyond the classes are abstentions."""
+        is_class = answer < n_classes
         labelled, item = np.unique(item[is_class], return_inverse=True)
-        vote = item.astype(np.int64) * data.n_annotators + annotator[is_class]
-        row, times = np.unique(vote * data.n_classes + answer[is_class], return_counts=True)
-        vote, answer = np.divmod(row, data.n_classes)
+        vote = item.astype(np.int64) * n_annotators + annotator[is_class]
+        row, times = np.unique(vote * n_classes + answer[is_class], return_counts=True)
+        vote, answer = np.divmod(row, n_classes)
         _, place = np.unique(vote, return_inverse=True)
         share = times / np.bincount(place, times)[place]
-        item, annotator = np.divmod(vote, data.n_annotators)
-        return cls(item, annotator, answer, share, len(labelled), data.n_annotators, data.n_classes, labelled)
+        item, annotator = np.divmod(vote, n_annotators)
+        return cls(item, annotator, answer, share, len(labelled), n_annotators, n_classes, labelled)
 
     @property
     def first_rows(self) -> np.ndarray:

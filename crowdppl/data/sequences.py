@@ -86,12 +86,6 @@ def units_of(item_covariates: pd.DataFrame | None) -> np.ndarray | None:
     return np.stack([sequence, position.groupby(sequence).rank().to_numpy(np.int64)], 1)
 
 
-def unit_codes(item_covariates: pd.DataFrame | None, n_items: int) -> np.ndarray:
-    """The unit of each item that folds keep whole, (N,): its sequence, or itself."""
-    units = units_of(item_covariates)
-    return np.arange(n_items) if units is None else units[:, 0]
-
-
 def edges_between(edges: list[int], unit: np.ndarray) -> list[int]:
     """Edges of blocks, moved on to where the next unit begins; ``unit`` (N,) is of the items in their order."""
     starts = np.append(np.flatnonzero(np.append(True, unit[1:] != unit[:-1])), len(unit))

@@ -17,7 +17,8 @@ from crowdppl.data.coded import Coded
 from crowdppl.data.covariates import label_columns, regrouped
 from crowdppl.data.features import StoredFeatures, in_columns
 from crowdppl.data.ids import native, place_in_rows
-from crowdppl.data.sequences import unit_codes, units_of
+from crowdppl.data.sequences import units_of
+from crowdppl.data.sets import OF_SETS, SET
 from crowdppl.errors import DataError, RepeatsWarning, SparseDataWarning
 
 
@@ -169,18 +170,26 @@ def with_rows(
     return replace(data, blocks=known, order=order, columns=columns, warnings=())
 
 
+def _units(data: Annotations) -> np.ndarray:
+    """What folds keep whole, a code an item, (N,): its sequence, the item of its set, or itself."""
+    if data.kind == SET and data.item_covariates is not None:
+        return np.asarray(data.item_covariates[OF_SETS[0]].cat.codes)
+    units = units_of(data.item_covariates)
+    return np.arange(data.n_items) if units is None else units[:, 0]
+
+
 def label_folds(data: Annotations, folds: int, seed: int) -> np.ndarray:
     """The fold in which each label is left out, never all labels of an item in one; -1 for never.
 
     An item's labels are dealt to the folds in random order; labels of one annotator on one item stay together. An
     item that only one annotator labelled always keeps its label; DataError when all are such. Items of a sequence
-    are dealt as one.
+    are dealt as one, and so are all classes of a set.
 
     Returns:
         int (S,), in the order of ``data.frame()``.
     """
     item, annotator, _ = data.label_codes()
-    whole = unit_codes(data.item_covariates, data.n_items)[item].astype(np.int64)
+    whole = _units(data)[item].astype(np.int64)
     dealt_together, unit = np.unique(whole * data.n_annotators + annotator, return_inverse=True)
     owner = dealt_together // data.n_annotators
     stream = np.random.default_rng(seed)
@@ -207,9 +216,9 @@ def item_folds(data: Annotations, folds: int, seed: int) -> np.ndarray:
     """The fold in which each label is left out, with all others of its item: int (S,) as ``data.frame()``.
 
     Only items with labels are dealt out: folds may be made within a fold of the same seed. Items of a sequence are
-    dealt as one.
+    dealt as one, and so are all classes of a set.
     """
-    whole = unit_codes(data.item_covariates, data.n_items)
+    whole = _units(data)
     labelled, place = np.unique(whole[data.label_codes()[0]], return_inverse=True)
     out: np.ndarray = (np.random.default_rng(seed).permutation(len(labelled)) % folds)[place]
     return out

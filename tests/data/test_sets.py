@@ -10,6 +10,7 @@ import pytest
 
 import crowdppl
 from crowdppl import Annotations
+from crowdppl.data.split import item_folds, label_folds
 from crowdppl.errors import DataError
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
@@ -59,6 +60,14 @@ def test_known_sets_are_known_answers() -> None:
         assert given is not None and later is not None and given.to_dict() == later.to_dict() == want
     posterior = crowdppl.fit("majority_vote", read(), inference="em", seed=0)
     assert crowdppl.evaluate(posterior, {"p": "a;b"}).accuracy == pytest.approx(2.5 / 3)  # b is a tie
+
+
+def test_folds_keep_the_classes_of_a_set_together() -> None:
+    data = crowdppl.datasets.example("set")
+    rows = data.frame()
+    rows["of"] = rows["item"].str.split(" | ", regex=False).str[0]
+    for fold, unit in ((label_folds(data, 3, 0), ["of", "annotator"]), (item_folds(data, 3, 0), ["of"])):
+        assert (rows.assign(fold=fold).groupby(unit)["fold"].nunique() == 1).all() and len({*fold}) == 3
 
 
 def test_listed_classes_abstentions_and_items() -> None:
