@@ -138,6 +138,13 @@ class Posterior(Fit):
         """
         return rankings.order_probabilities(self)
 
+    def comparisons(self) -> pd.DataFrame:
+        """What is probably preferred in each comparison, and how probable it is that its label is wrong.
+
+        See ``crowdppl.results.rankings.comparisons``.
+        """
+        return rankings.comparisons(self)
+
     def entropy(self) -> pd.DataFrame:
         """Entropy of the truth of each item, aleatoric and epistemic.
 

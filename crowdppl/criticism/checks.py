@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+from scipy.sparse import coo_array
 
 from crowdppl.agreement.votes import row_pairs
 from crowdppl.core.validation import seed_number, whole_number
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.blocks import row_sizes
+from crowdppl.data.parts import SIDES
 from crowdppl.errors import DataError
 from crowdppl.inference.predict.update import draw_labels
 from crowdppl.inference.result import Fit, require_classes, require_fit
@@ -48,11 +50,11 @@ class Design:
     n_answers: int
 
     @classmethod
-    def of(cls, data: Annotations, named: bool = False) -> Design:
+    def of(cls, data: Annotations, named: bool = False, least: int = 2) -> Design:
         """The labels of annotations, ``named`` without abstentions.
 
         Raises:
-            DataError: when no item has two labels.
+            DataError: when no item has two labels, or as many as are the ``least``.
         """
         labels = np.concatenate([row_sizes(block) for block in data.blocks])
         cells = np.concatenate([block.bags.cells.cpu().numpy() for block in data.blocks]).astype(np.int64)
@@ -62,7 +64,7 @@ class Design:
         if named and data.n_answers > data.n_classes:
             item, annotator, answer, place = (x[answer < data.n_classes] for x in (item, annotator, answer, place))
             labels = np.bincount(item, minlength=len(labels))
-        if labels.max(initial=0) < 2:
+        if labels.max(initial=0) < least:
             raise DataError(
                 f"none of {len(labels)} items has two labels, which show how labels vary on an item; have some "
                 "items labelled twice"
@@ -128,6 +130,28 @@ STATISTICS: dict[str, Callable[[Design, np.ndarray], float]] = {
     "class_shares": _class_shares,
 }
 """Those that one set of answers has by itself."""
+OF_ONE = ("class_shares",)
+"""Those of them that need no two labels of an item."""
+
+
+def of_triads(data: Annotations, design: Design, answers: np.ndarray) -> dict[str, np.ndarray]:
+    """The share of cycles among three objects of which each two have a winner; none where nothing is compared."""
+    if data.kind != "pair":
+        return {}
+    covariates = data.item_covariates
+    assert covariates is not None
+    left, right = (covariates[side].cat.codes.to_numpy()[data.order][design.item] for side in SIDES)
+    size = len(covariates[SIDES[0]].cat.categories)
+    cycles = []
+    for answer in answers:
+        won, named = answer == 0, answer < len(SIDES)
+        ahead, behind = np.where(won, left, right)[named], np.where(won, right, left)[named]
+        net = coo_array((np.ones(len(ahead)), (ahead, behind)), (size, size)).tocsr()
+        beats = ((net - net.T) > 0).astype(np.float64)
+        decided = beats + beats.T
+        triads = (decided @ decided).multiply(decided).sum() / 6
+        cycles.append((beats @ beats).multiply(beats.T).sum() / 3 / max(triads, 1))
+    return {"cycles": np.array(cycles)}
 
 
 def of_pairs(design: Design, answers: np.ndarray) -> dict[str, np.ndarray]:
@@ -196,7 +220,7 @@ def plot_check(check: Check, *, ax: Axes | None = None) -> Axes:
 
 
 MIN_DRAWS = 20
-UPWARD = ("class_shares", "pair_excess", "pair_misfit")
+UPWARD = ("class_shares", "pair_excess", "pair_misfit", "cycles")
 """Statistics of which only large values speak against a model."""
 
 
@@ -253,12 +277,14 @@ def predictive_check(posterior: Fit, *, draws: int = 200, seed: int = 0) -> Chec
       of these two. Agreement on an answer weighs one over the root of the product of its probabilities, at this
       item, for the one and for the other: shared errors weigh more. Large where one copies the other.
     - pair_misfit: mean square of these distances over pairs of annotators. Large where groups depend on each other.
+    - cycles, of comparisons alone: of three objects of which each two have a winner by most labels, the share in
+      which each wins once. Large where objects lie on no one scale.
 
-    The last two are of pairs of annotators who share at least 10 items; of these and of class_shares, p-values are
-    upper tails, and two-sided otherwise. ``p_value`` belongs to the statistic that is farthest out: the largest
-    distance of the data, in standard deviations, is ranked among the largest distances of the replicates, so that
-    neither the number of statistics nor their dependence matters. P-values are mostly too large, because the fit
-    has seen the data. Takes 8 bytes of memory a label and draw.
+    pair_excess and pair_misfit are of annotators who share at least 10 items; of these, class_shares and cycles,
+    p-values are upper tails, and two-sided otherwise. ``p_value`` belongs to the statistic that is farthest out:
+    the largest distance of the data, in standard deviations, is ranked among the largest distances of the
+    replicates, so that neither the number of statistics nor their dependence matters. P-values are mostly too
+    large, because the fit has seen the data. Takes 8 bytes of memory a label and draw.
 
     Args:
         posterior: what a fit returned.
@@ -267,7 +293,7 @@ def predictive_check(posterior: Fit, *, draws: int = 200, seed: int = 0) -> Chec
 
     Raises:
         MethodError: for fewer than 20 draws, or a seed that is no whole number.
-        DataError: for anything but a posterior, or when no item has two labels.
+        DataError: for anything but a posterior, or when no item has two labels, unless labels compare objects.
         MethodError: where labels are numbers.
 
     Examples:
@@ -284,14 +310,17 @@ def predictive_check(posterior: Fit, *, draws: int = 200, seed: int = 0) -> Chec
     posterior, seed = require_fit(posterior), seed_number(seed)
     require_classes(posterior, "predictive_check")
     draws = whole_number("draws", draws, MIN_DRAWS, "fewer say little of a tail, 200 are better")
-    design = Design.of(posterior.data)
+    design = Design.of(posterior.data, least=1 if posterior.data.kind == "pair" else 2)
     replicated = draw_labels(posterior, draws, seed, "posterior")
     answers = np.concatenate([design.answer[None], replicated])
     spread = np.stack([design.spread(row) for row in answers])
-    values = {name: np.array([of(design, row) for row in answers]) for name, of in STATISTICS.items()}
     sizes, n_items = design.sizes
-    values["vote_spread"] = spread @ n_items / n_items.sum()
-    values |= of_pairs(design, answers)
+    used = {name: of for name, of in STATISTICS.items() if len(sizes) or name in OF_ONE}
+    values = {name: np.array([of(design, row) for row in answers]) for name, of in used.items()}
+    if len(sizes):
+        values["vote_spread"] = spread @ n_items / n_items.sum()
+        values |= of_pairs(design, answers)
+    values |= of_triads(posterior.data, design, answers)
     pooled = pd.DataFrame(values)
     replicates = pooled.iloc[1:].reset_index(drop=True).rename_axis("draw")
     table = _summary(pooled.to_numpy(), pooled.columns.rename("statistic"))
