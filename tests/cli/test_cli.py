@@ -202,7 +202,7 @@ def test_numbers_are_fitted_and_scored(tmp_path: Path, capsys: pytest.CaptureFix
 )
 def test_other_kinds_have_a_table_of_their_own(tmp_path: Path, kind: str, method: str, table: str) -> None:
     data = crowdppl.datasets.example(kind)
-    data.frame().to_csv(tmp_path / "answers.csv", index=False)
+    data.frame().head(90).to_csv(tmp_path / "answers.csv", index=False)
     how = ("--kind", kind, "--model", method, "--inference", "vb", "--out", tmp_path / "out")
     assert run("fit", tmp_path / "answers.csv", *how) == 0
     found = pd.read_csv(tmp_path / "out" / f"{table}.csv")
