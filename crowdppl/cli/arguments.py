@@ -89,7 +89,7 @@ def _flag(option: str, help: str) -> Any:
 
 
 READING: Mapping[str, tuple[Any, Any]] = {
-    "format": _text("csv, tsv, parquet or jsonl, if the file name does not end so.", "NAME"),
+    "format": _text("csv, tsv, jsonl, conll or parquet, if the file name does not end so.", "NAME"),
     "delimiter": _text(
         "Field separator, such as ';' or tab; by default guessed from the first lines.",
         "CHARACTER",

@@ -1,4 +1,4 @@
-"""Readers of annotation files: delimited text, JSON and Parquet."""
+"""Readers of annotation files: delimited text, JSON, CoNLL columns and Parquet."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ from crowdppl.data.annotations import Annotations, Options, parts_of_items
 from crowdppl.data.columns import Roles, label_roles, recognise, refuse_twins
 from crowdppl.data.gold import by_item, without_blanks
 from crowdppl.data.ids import Place, encode, place_in_rows, refuse_missing_text
-from crowdppl.data.tables import Rows, as_pandas, rows_of_frame, rows_of_wide
+from crowdppl.data.sequences import SEQUENCE
+from crowdppl.data.tables import as_pandas, rows_of_frame, rows_of_wide
+from crowdppl.data.tagged import SPAN, read_conll, tags_of_columns, tags_of_spans
 from crowdppl.errors import DataError
 
 if TYPE_CHECKING:
@@ -34,6 +36,7 @@ FORMATS = {
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
     ".json": "jsonl",
+    ".conll": "conll",
     ".parquet": "parquet",
     ".pq": "parquet",
 }
@@ -50,11 +53,13 @@ class Table:
         frame: its rows, of Arrow but for JSON.
         place: where a row stands, such as "line 5 of answers.csv".
         text: whether ids and labels are text because the format knows nothing else.
+        columns: whether its rows are tokens, and further columns hold the tags of annotators.
     """
 
     frame: pd.DataFrame | pa.Table
     place: Place
     text: bool
+    columns: bool = False
 
 
 def read_table(path: Any, roles: Roles | None, format: Any, delimiter: Any, encoding: Any) -> Table:
@@ -69,7 +74,7 @@ def read_table(path: Any, roles: Roles | None, format: Any, delimiter: Any, enco
     kind = format or FORMATS.get(Path(path.name.removesuffix(".gz")).suffix.lower(), "csv" if delimiter else "")
     if kind not in FORMATS.values():
         raise DataError(
-            f"{path.name if format is None else f'format={format!r}'} is no CSV, TSV, JSON or Parquet file; "
+            f"{path.name if format is None else f'format={format!r}'} is no CSV, TSV, JSON, CoNLL or Parquet file; "
             "say format=, or read it with pandas and give the DataFrame to crowdppl.Annotations.from_frame"
         )
     if not path.is_file():
@@ -83,6 +88,10 @@ def read_table(path: Any, roles: Roles | None, format: Any, delimiter: Any, enco
     try:
         if kind == "jsonl":
             return _json(path, encoding or "utf-8")
+        if kind == "conll":
+            with _open(path, encoding or "utf-8") as file:
+                frame, numbers = read_conll(file, path.name)
+            return Table(frame, lambda row: f"line {numbers[row]} of {path.name}", True, columns=True)
         return _delimited(path, roles, USUAL[kind], delimiter, encoding or "utf-8")
     except LookupError as error:
         raise DataError(f"encoding={encoding!r} is unknown; give one such as 'cp1252' or 'utf-16'") from error
@@ -247,16 +256,22 @@ def read_annotations(
     gold_column: Hashable | None = None,
     **options: Unpack[Options],
 ) -> Annotations:
-    """Reads annotations from a file: CSV, TSV, JSON (lines or one array; all also gzipped) or Parquet.
+    """Reads annotations from a file: CSV, TSV, JSON (lines or one array), CoNLL (all also gzipped) or Parquet.
 
     In CSV and TSV, ids and labels are text, exactly as spelled: "007" stays "007". Classes, gold and other
     tables may still name them as numbers where the spelling is the same.
+
+    With ``kind="sequence"``, two more are read, whose tokens become the item covariate "token". CoNLL columns have
+    a token a line, then a tag of each annotator, "_" or "?" for none, and a blank line between sequences; columns
+    are named by "# global.columns = ", or the last ones by ``annotators``. Character spans are JSON of text,
+    annotator, start, end and type (and the text's id), a span a line, nulls where somebody marked nothing;
+    they become BIO tags of words.
 
     Args:
         path: the file; a CSV or TSV begins with a line of column names.
         item, annotator, label: columns, where they are not recognised by name; of items with two parts, a pair
             of columns.
-        format: "csv", "tsv", "jsonl" or "parquet", where the name does not end so.
+        format: "csv", "tsv", "jsonl", "conll" or "parquet", where the name does not end so.
         delimiter: what separates the fields of CSV and TSV; by default a comma (tab), or the semicolon, tab or bar
             that stands in the first line instead.
         encoding: of a file of text, such as "cp1252", "latin-1" or "utf-16"; by default UTF-8.
@@ -281,16 +296,29 @@ def read_annotations(
     """
     parts = () if switch("wide", wide) else parts_of_items(options)
     roles = label_roles(item, annotator, label, gold_column, parts)
-    rows = _rows(path, roles, format, delimiter, encoding, wide, options.get("annotators"))
-    return Annotations.of_rows(rows, options)
-
-
-def _rows(path: Any, roles: Roles, format: Any, delimiter: Any, encoding: Any, wide: bool, annotators: Any) -> Rows:
-    """The rows of a file, whose text is not kept."""
     table = read_table(path, None if wide else roles, format, delimiter, encoding)
     if wide:
-        return rows_of_wide(table.frame, roles, annotators, table.place, table.text)
-    return rows_of_frame(table.frame, roles, require_path(path).name, table.place, table.text)
+        rows = rows_of_wide(table.frame, roles, options.get("annotators"), table.place, table.text)
+        return Annotations.of_rows(rows, options)
+    table, changed = _tags(table, options)
+    rows = rows_of_frame(table.frame, roles, require_path(path).name, table.place, table.text)
+    del table  # whose text is not kept
+    return Annotations.of_rows(rows, changed)
+
+
+def _tags(table: Table, options: Options) -> tuple[Table, Options]:
+    """Tagged text as a table of labels, with its tokens as items; other tables stay as they are."""
+    of_sequences = options.get("kind") == SEQUENCE
+    if table.columns:
+        if not of_sequences:
+            raise DataError("CoNLL columns are labels of sequences; say kind='sequence'")
+        annotators: Any = options.get("annotators")
+        frame, items, place = tags_of_columns(table.frame, table.place, annotators, options.get("abstentions", ()))
+    elif of_sequences and isinstance(table.frame, pd.DataFrame) and {*SPAN} <= {*table.frame.columns}:
+        frame, items, place = tags_of_spans(table.frame, table.place)
+    else:
+        return table, options
+    return Table(frame, place, table.text), {"items": items.index, "item_covariates": items, **options}
 
 
 def read_gold(

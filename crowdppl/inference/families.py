@@ -18,6 +18,8 @@ from crowdppl.inference.density import FLOOR, narrowed
 from crowdppl.primitives import distributions
 from crowdppl.primitives.statistics import gamma_statistics, normal_gamma_parts, normal_gamma_statistics
 
+UNCOUNTED = 1e-12
+"""Counts below this are none."""
 Array = TypeVar("Array", Tensor, np.ndarray)
 
 
@@ -92,8 +94,11 @@ class Family(ABC):
         """The leaf of the most probable value; a row of which nothing is known stays as it was ``before``."""
 
     @abstractmethod
-    def require_mode(self, name: str, prior: Tensor) -> None:
-        """Refuses the prior of a site by a ``MethodError``, where its mode may lie at the border."""
+    def require_mode(self, name: str, prior: Tensor, counts: Tensor) -> None:
+        """Refuses the prior of a site by a ``MethodError``, where its mode may lie at the border.
+
+        ``counts`` are those at the start: what a model rules out has none, and may lie there.
+        """
 
     @abstractmethod
     def draw(self, parameter: Tensor, generator: torch.Generator) -> Tensor:
@@ -206,11 +211,11 @@ class Dirichlet(Family):
         counts = (parameter - 1).clamp(min=0)
         total = counts.sum(-1, keepdim=True)
         theta = counts / total.clamp(min=1e-300)
-        log_theta, known = theta.log_().clamp_(min=FLOOR), total > 1e-12
+        log_theta, known = theta.log_().clamp_(min=FLOOR), total > UNCOUNTED
         return log_theta if bool(known.all()) else torch.where(known, log_theta, before)
 
-    def require_mode(self, name: str, prior: Tensor) -> None:
-        smallest = float(prior.min())
+    def require_mode(self, name: str, prior: Tensor, counts: Tensor) -> None:
+        smallest = float(torch.where((prior < 1) & (counts < UNCOUNTED), 1.0, prior).min())
         if smallest < 1:
             raise MethodError(
                 f"em refuses site {name!r}: its smallest prior concentration is {smallest:.4g}, and below 1 the "
@@ -296,7 +301,7 @@ class Gamma(Family):
         """Of ``(a - 1) / b``."""
         return self.leaf(-(parameter[..., 0] - 1).clamp(min=0) / parameter[..., 1])
 
-    def require_mode(self, name: str, prior: Tensor) -> None:
+    def require_mode(self, name: str, prior: Tensor, counts: Tensor) -> None:
         smallest = float(prior[..., 0].min())
         if smallest < 1:
             raise MethodError(
@@ -419,7 +424,7 @@ class NormalGamma(Family):
         tau = (a - 1 + m.shape[-1] / 2).clamp(min=0) / b
         return self.leaf(torch.cat([m, tau.unsqueeze(-1)], -1))
 
-    def require_mode(self, name: str, prior: Tensor) -> None:
+    def require_mode(self, name: str, prior: Tensor, counts: Tensor) -> None:
         smallest, least = float(prior[..., 0].min()), 1 - math.isqrt(prior.shape[-1] - 2) / 2
         if smallest < least:
             raise MethodError(

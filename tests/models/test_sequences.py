@@ -120,6 +120,23 @@ def test_a_constant_context_is_hmm_crowd() -> None:
     np.testing.assert_allclose(one.probabilities(), other.probabilities(), atol=1e-5)
 
 
+@pytest.mark.parametrize("method", METHODS)
+def test_rules_of_tags_hold_by_em(method: str) -> None:
+    """What may not follow has a share of nothing, and most probable labels never do."""
+    settings = {"prior_strength": 10.0} | ({"crowd_prior_strength": 0} if method == "sequence_crowd" else {})
+    data = crowd([6] * 6, BIO, seed=1)
+    posterior = crowdppl.fit(method, data, inference="em", settings=settings, seed=0, max_iterations=20)
+    after = np.array(posterior.model.after)  # type: ignore[attr-defined]
+    transition = np.asarray(posterior.site("transition"))
+    assert transition[~after[1:]].max() < 1e-12
+    np.testing.assert_allclose(transition.sum(1), 1, atol=1e-9)
+    labels = posterior.labels()["label"]
+    code, text = [BIO.index(x) for x in labels], labels.index.str[:3]
+    assert all(
+        after[1 + a, b] for a, b, one, two in zip(code, code[1:], text, text[1:], strict=False) if one == two
+    )
+
+
 def test_own_last_labels_are_followed_within_a_sequence() -> None:
     table = pd.DataFrame(
         {

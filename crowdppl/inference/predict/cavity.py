@@ -372,7 +372,7 @@ def _of_site(site: Site, stored: SiteResult, leaf: Tensor, total: Total) -> Cavi
         c = stored.parameter
         return CavityStatistics(c.reshape(-1, c.shape[-1]), None)
     prior = site.conjugate.natural(total.trace_sites[site.name].fn).expand(leaf.shape)
-    site.conjugate.require_mode(site.name, prior)
+    site.conjugate.require_mode(site.name, prior, total.gradient[site.name])
     width = prior.shape[-1]
     concentration = (prior + total.gradient[site.name]).numpy().reshape(-1, width)
     return CavityStatistics(concentration, prior.numpy().reshape(-1, width))

@@ -52,7 +52,7 @@ class MapUpdate:
         for name, prior in priors.items():
             site = problem.sites[name]
             if not start.continued:
-                site.conjugate.require_mode(name, prior)
+                site.conjugate.require_mode(name, prior, counts[name])
             # Where a fit is continued, too: under a flat prior, EM would leave rows without labels where they were.
             parameters[name] = self.update(site.conjugate, site.leaf(start.typical[name]), prior, counts[name])
         return replace(start.state, parameters=parameters)
