@@ -19,7 +19,7 @@ from crowdppl.evaluation.calibration import AUTO_NOTE, FOLDS, calibrated, with_n
 from crowdppl.evaluation.heldout import fit_method, heldout_score, model_with
 from crowdppl.inference.engines import warn_of_unused
 from crowdppl.inference.options import FitOptions
-from crowdppl.inference.result import Fit, uninterrupted
+from crowdppl.inference.result import Fit, require_classes, uninterrupted
 from crowdppl.networks.outputs import warn_of_no_features
 from crowdppl.posterior import Posterior
 from crowdppl.primitives.model import Model
@@ -120,6 +120,7 @@ def fit(
         warn_of_no_features({registry.name_of(model) or type(model).__qualname__: model}, data)
         if calibrate:
             alone = fit_method(method, _without_gold(data), inference, settings, options, start, fits=FOLDS + 1)
+            require_classes(alone, "calibrate=True")
             found = calibrated({alone.method: uninterrupted(alone)}, data, models={alone.method: model})
         else:
             found = fit_method(model, data, inference, None, options, start)

@@ -30,6 +30,7 @@ from crowdppl.results import (
     decisions,
     grouping,
     rankings,
+    scales,
     sites,
     spans,
     tables,
@@ -144,6 +145,20 @@ class Posterior(Fit):
         See ``crowdppl.results.rankings.comparisons``.
         """
         return rankings.comparisons(self)
+
+    def fair_averages(self, level: float = 0.95) -> pd.DataFrame:
+        """The grade that each item would get from an average rater, with intervals.
+
+        See ``crowdppl.results.scales.fair_averages``.
+        """
+        return scales.fair_averages(self, level)
+
+    def separation(self) -> float:
+        """How reliably items are told apart, where truths are numbers.
+
+        See ``crowdppl.results.scales.separation``.
+        """
+        return scales.separation(self)
 
     def entropy(self) -> pd.DataFrame:
         """Entropy of the truth of each item, aleatoric and epistemic.

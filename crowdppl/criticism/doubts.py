@@ -30,7 +30,7 @@ from crowdppl.evaluation.heldout import heldout_score
 from crowdppl.inference.coin_tables import CoinTables
 from crowdppl.inference.engines import fit_model
 from crowdppl.inference.options import Options
-from crowdppl.inference.result import Fit
+from crowdppl.inference.result import ClassProbabilities, Fit
 from crowdppl.networks.outputs import networks_of
 from crowdppl.primitives.model import card_of
 from crowdppl.results.correction import MIN_GOLD, labels_an_item, members
@@ -102,7 +102,7 @@ def doubts(posterior: Fit, thorough: bool = False) -> tuple[Doubt, ...]:
         ()
     """
     thorough = switch("thorough", thorough)
-    if posterior.data.n_classes == 0:
+    if not isinstance(posterior.result.truth, ClassProbabilities):
         return tuple(doubts_of_model(posterior))
     counts = cell_counts(posterior.data.blocks)[:, : posterior.data.n_classes]
     # Labels of each annotator that name a class, and all those before an update, abstentions included.

@@ -333,6 +333,10 @@ class Block:
         """Adds up what the labels of each item contribute: (..., S, *event) -> (..., n_items, *event)."""
         return gather(x, self.per_item, event_dim)
 
+    def sum_of_cells(self, table: Tensor) -> Tensor:
+        """Adds up the entries of each item's labels: (..., cells, width) -> (..., n_items, width)."""
+        return gather(table, self.bags, event_dim=1)
+
     def grouped(self, groups: tuple[int, ...]) -> RaggedIndex:
         """Bags whose row ``group * n_items + item`` holds one group's labels of an item, groups counted from 0."""
         if groups not in self._views:

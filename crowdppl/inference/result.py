@@ -224,7 +224,7 @@ class FitResult:
         if self.tables is not None:
             return self.tables
         raise MethodError(
-            "labels are numbers here, so that there are no confusions; posterior.annotators() tells more"
+            "truths are numbers here, so that there are no confusions; posterior.annotators() tells more"
         )
 
     @property
@@ -469,7 +469,7 @@ def require_fit(found: Any) -> Fit:
 def require_classes(fit: Fit, what: str) -> None:
     """Refuses a fit whose truths are numbers by a MethodError; ``what`` is for classes."""
     if not isinstance(fit.result.truth, ClassProbabilities):
-        raise MethodError(f"{what} is for labels that are classes, and those of this fit are numbers; fit anew")
+        raise MethodError(f"{what} is for truths that are classes, and those of this fit are numbers; fit anew")
 
 
 def uninterrupted(fit: Fit) -> Fit:

@@ -139,7 +139,7 @@ class Labels(TorchDistribution):
 
 
 class NumberLabels(Labels):
-    """Labels that are numbers, whose item's truth is a number, too, and is integrated out.
+    """Labels that are numbers, or grades, whose item's truth is a number, too, and is integrated out.
 
     A subclass has ``log_prob(value)``, (..., n_items), in which the integral over the truth bears the name
     ``truth`` (``neg_log(..., name="truth")``), and ``draw()``, which returns truths (n_items,) and labels (S,).
@@ -148,6 +148,7 @@ class NumberLabels(Labels):
     Attributes:
         truth: name of the integral over the truth.
         positive: whether truths are positive.
+        graded: whether labels are classes all the same; ``value`` and what is drawn are then table cells.
         drawn: the truths of the last draw; None before.
         states: numbers that a pass holds of each label.
     """
@@ -155,6 +156,7 @@ class NumberLabels(Labels):
     support = constraints.real
     truth: ClassVar[str] = "truth"
     positive: ClassVar[bool] = False
+    graded: ClassVar[bool] = False
     drawn: Tensor | None = None
     states = 1
 

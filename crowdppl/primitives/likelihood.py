@@ -184,7 +184,7 @@ def annotate(
 
 
 def annotate_numbers(data: Data, labels: NumberLabels, name: str = "label") -> Tensor:
-    """Draws all labels that are numbers, or scores them where they are observed; in the plate of items.
+    """Draws all labels whose truths are numbers, or scores them where they are observed; in the plate of items.
 
     Args:
         data: the model's argument.
@@ -192,15 +192,17 @@ def annotate_numbers(data: Data, labels: NumberLabels, name: str = "label") -> T
         name: of the site.
 
     Returns:
-        float64 (S,), the number of each label.
+        float64 (S,), the number of each label; where these are classes, cells as of ``annotate``.
 
     Raises:
-        DataError: when the labels of the data are classes.
+        DataError: when the labels of the data are numbers, or classes, and the model takes others.
     """
     block = block_of(data)
-    if block.n_classes:
-        raise DataError(f"the model takes labels that are numbers, and these are of {block.n_classes} classes")
-    out: Tensor = pyro.sample(name, labels, obs=block.numbers if block.has_labels else None)
+    if labels.graded != (block.n_classes > 0):
+        takes = "classes" if labels.graded else "numbers"
+        raise DataError(f"the model takes labels that are {takes}, and these are of {block.n_classes} classes")
+    given = block.bags.cells if labels.graded else block.numbers
+    out: Tensor = pyro.sample(name, labels, obs=given if block.has_labels else None)
     return out
 
 

@@ -30,6 +30,7 @@ class Card:
             of the method's own. A site that exists only under some settings may be listed.
         truth: the site that is the truth.
         kind: of the labels that it takes: "nominal" or "ordinal" classes, or "real" for numbers.
+        scale: whether truths are numbers on a scale although labels are classes.
         assumes: the assumptions under which the method is right.
         fails: when it goes wrong, and how.
         cost: work and memory of one pass, in labels and sizes.
@@ -56,6 +57,7 @@ class Card:
     sites: Mapping[str, str] = field(default_factory=lambda: {"truth": "N"})
     truth: str = "truth"
     kind: str = "nominal"
+    scale: bool = False
     assumes: str = ""
     fails: str = ""
     cost: str = ""
@@ -79,8 +81,8 @@ class Card:
             raise MethodError(f"the card {self.title!r} has the DOI {self.doi!r}; write it as in '10.2307/2346806'")
 
     def takes(self, kind: str) -> bool:
-        """Whether the method takes labels of a kind: of its own, or any classes where it is for classes."""
-        return kind == self.kind or (self.kind in KINDS and kind not in NUMBERS)
+        """Whether the method takes labels of a kind: of its own, or any classes where its truths are classes."""
+        return kind == self.kind or (self.kind in KINDS and kind not in NUMBERS and not self.scale)
 
     def refusal(self, engine: str) -> str | None:
         """Why an engine is refused; None where it is not."""

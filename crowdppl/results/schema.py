@@ -364,13 +364,24 @@ TABLES = parts(
     prevalence=numbers("K", low=0, shares=True),
     draws=maybe(computed(DRAWS)),
 )
-TRUTH = {True: CLASSES, False: parts(NumberTruth, mean=numbers("N"), sd=numbers("N", low=0), positive=plain(bool))}
-"""By whether there are classes."""
+NUMBER_TRUTH = parts(NumberTruth, mean=numbers("N"), sd=numbers("N", low=0), positive=plain(bool))
+
+
+def _truth(value: Any, place: str, sizes: Sizes) -> None:
+    """Truths: numbers, where labels are or the method has a scale; else classes."""
+    (CLASSES if sizes["K"] and not isinstance(value, NumberTruth) else NUMBER_TRUTH)(value, place, sizes)
+
+
+def _tables_of(value: Any, place: str, sizes: Sizes) -> None:
+    """The tables of annotators; of numbers, and on a scale, there are none."""
+    (TABLES if value is not None and sizes["K"] else plain(NoneType))(value, place, sizes)
+
+
 RESULT = parts(
     FitResult,
     sites=SITES,
-    truth=lambda value, place, sizes: TRUTH[sizes["K"] > 0](value, place, sizes),
-    tables=lambda value, place, sizes: (TABLES if sizes["K"] else plain(NoneType))(value, place, sizes),
+    truth=_truth,
+    tables=_tables_of,
     diagnostics=DIAGNOSTICS,
 )
 RECORD = parts(

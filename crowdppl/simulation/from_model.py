@@ -73,7 +73,8 @@ def simulate(model: str | Model, design: Annotations, seed: int = 0) -> Simulati
         ready = set_up(model, design)
     labels, sites = _draw(ready, design, seed)
     drawn = sites.pop(_truth_of(ready, sites))
-    truth = design.classes.take(drawn.astype(np.int64)) if design.n_classes else drawn
+    numbers = drawn.dtype.kind == "f"
+    truth = drawn if numbers else design.classes.take(drawn.astype(np.int64))
     data = with_derived(ready, design.answered(labels))
     return Simulation(data, pd.Series(truth, index=design.items, name="truth"), sites)
 

@@ -16,13 +16,12 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TypedDict, Unpack
 
-from crowdppl.data.numbers import NUMBERS
 from crowdppl.errors import MethodError
 from crowdppl.inference.engines import ENGINES
 from crowdppl.primitives.model import Model
 from crowdppl.registry import resolve
 from crowdppl.testing import fits, models
-from crowdppl.testing.fixtures import Columns, Renamed, Trial
+from crowdppl.testing.fixtures import Columns, Renamed, Trial, on_a_scale
 from crowdppl.testing.sbc import RankCheck as RankCheck
 from crowdppl.testing.sbc import rank_check as rank_check
 
@@ -37,6 +36,7 @@ _NUMBERS: dict[str, Callable[[Trial], None]] = {
     "integral": models.densities_integrate_to_one,
     "numbers": fits.numbers,
 }
+_SCALE = {"answers": models.answers_sum_to_one, "numbers": fits.numbers}
 _CHECKS: dict[str, Callable[[Trial], None]] = {
     "card": models.card_and_shapes,
     "validation": models.runs_with_validation,
@@ -87,7 +87,8 @@ def checks(model: str | Model, **about: Unpack[About]) -> Iterator[tuple[str, Ca
         MethodError: for an unknown name, an object that is not a model, or wrong covariates.
     """
     trial = Trial.of(resolve(model), **about)
-    for name, run in (_CHECKS | (_NUMBERS if trial.kind in NUMBERS else _CLASSES)).items():
+    own = _SCALE if on_a_scale(trial.model) else _NUMBERS if trial.of_numbers else _CLASSES
+    for name, run in (_CHECKS | own).items():
         yield name, partial(run, trial)
 
 

@@ -14,7 +14,6 @@ import pandas as pd
 import torch
 
 from crowdppl.data.annotations import Annotations
-from crowdppl.data.numbers import NUMBERS
 from crowdppl.errors import CrowdpplWarning, MethodError
 from crowdppl.inference.problem import with_network_outputs
 from crowdppl.networks.outputs import networks_of
@@ -22,7 +21,7 @@ from crowdppl.networks.training import VOLUMES, training_of
 from crowdppl.posterior import Posterior, load
 from crowdppl.primitives.model import card_of
 from crowdppl.simulation.from_model import simulate
-from crowdppl.testing.fixtures import Trial, fit_quickly, require, reversed_names
+from crowdppl.testing.fixtures import Trial, fit_quickly, on_a_scale, require, reversed_names
 from crowdppl.testing.models import ready, same_chains, same_density
 
 TOLERANCE = 1e-6
@@ -69,9 +68,17 @@ def numbers(trial: Trial) -> None:
     for engine in trial.accepted():
         table = trial.truths(trial.fit(engine))
         require(table.index.equals(trial.data.items), f"{engine}: the rows are {list(table.index)}")
-    said = trial.clear.groupby("item")["label"].median()
+    graded = on_a_scale(trial.model)
+    said = trial.clear.groupby("item")["label"].agg("first" if graded else "median")
     for engine in trial.quickest:
         found = trial.other_fit(engine, trial.read(trial.clear)).truth()["estimate"]
+        if graded:
+            ends = found.groupby(said).agg(["min", "max"])
+            require(
+                bool((ends["min"][1:].array > ends["max"][:-1].array).all()),
+                f"{engine}: places of items on which all agree are not in the order of their grades: {ends}",
+            )
+            continue
         off = float((found - said).abs().max())
         require(off < 1, f"{engine}: an estimate is {off:.3g} from where all annotators are, within a hundredth")
 
@@ -182,7 +189,7 @@ def saving(trial: Trial) -> None:
         )
         first, second = one.predict(new), two.predict(new)
     require(first.equals(second), f"{engine}: the loaded result predicts something else")
-    whole = trial.kind in NUMBERS or bool(np.isclose(first.sum(axis=1), 1).all())
+    whole = trial.of_numbers or bool(np.isclose(first.sum(axis=1), 1).all())
     require(whole, f"{engine}: predictions do not sum to one")
 
 
@@ -235,7 +242,7 @@ def _saved_and_loaded(posterior: Posterior) -> Posterior:
 def _is_sound(trial: Trial, posterior: Posterior, engine: str) -> None:
     found = trial.truths(posterior).to_numpy()
     require(bool(np.isfinite(found).all()), f"{engine}: what it says of a truth is not finite")
-    if trial.kind not in NUMBERS:
+    if not trial.of_numbers:
         require(bool((found >= 0).all()), f"{engine}: a probability is negative")
         columns = list(posterior.probabilities().columns)
         require(columns == list(posterior.data.classes), f"{engine}: the columns are {columns}")

@@ -94,12 +94,19 @@ class Trial:
     @staticmethod
     def of(model: Model, **about: Any) -> Trial:
         """The trial of a model, with data of the kind that its card names."""
+        if on_a_scale(model):
+            return ScaleTrial(model, **about)
         return (NumberTrial if kind_of_labels(model) in NUMBERS else Trial)(model, **about)
 
     @property
     def kind(self) -> str:
         """The kind of labels of the model."""
         return kind_of_labels(self.model)
+
+    @property
+    def of_numbers(self) -> bool:
+        """Whether truths are numbers."""
+        return self.kind in NUMBERS or on_a_scale(self.model)
 
     @property
     def small(self) -> Small:
@@ -312,6 +319,19 @@ class NumberTrial(Trial):
         return posterior.truth()[["estimate", "sd"]]
 
 
+class ScaleTrial(Trial):
+    """The same with truths that are numbers, of which labels are grades."""
+
+    @cached_property
+    def odd(self) -> Annotations:
+        """A grade nobody gave, a repeat, and items without labels."""
+        return self.read(pd.concat([self.rows, self.rows[:1]]), classes=list("abcd"), items=self.mute)
+
+    def truths(self, posterior: Posterior) -> pd.DataFrame:
+        """Mean and standard deviation of each item's place."""
+        return posterior.truth()[["estimate", "sd"]]
+
+
 def reversed_names(names: Iterable[str]) -> dict[str, str]:
     """New names that sort the other way round."""
     old = sorted(set(names))
@@ -322,6 +342,12 @@ def kind_of_labels(model: Model) -> str:
     """The kind of labels that a model takes."""
     card = card_of(model)
     return "nominal" if card is None else card.kind
+
+
+def on_a_scale(model: Model) -> bool:
+    """Whether truths are numbers although labels are classes."""
+    card = card_of(model)
+    return card is not None and card.scale
 
 
 def _in_turn(columns: Columns, ids: Iterable[str], old: Mapping[Any, Any]) -> pd.DataFrame | None:

@@ -21,7 +21,6 @@ from torch import Tensor
 from crowdppl.core.devices import seeded
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.blocks import Block
-from crowdppl.data.numbers import NUMBERS
 from crowdppl.errors import NumericalError
 from crowdppl.inference.density import Density, trace_sites
 from crowdppl.inference.families import family_of
@@ -85,7 +84,7 @@ def simulates(trial: Trial) -> None:
     drawn, again = simulate(model, design, seed=3), simulate(model, design, seed=3)
     found = drawn.data.frame()
     require(len(found) == len(rows), f"{len(found)} labels were drawn instead of {len(rows)}")
-    if trial.kind in NUMBERS:
+    if trial.of_numbers:
         require(bool(np.isfinite(drawn.truth).all()), f"drawn truths {list(drawn.truth)} are not all finite")
     else:
         require(
@@ -128,7 +127,7 @@ def plain_svi(trial: Trial) -> None:
         design = replace(data.as_block(), has_labels=False)
         drawn = Predictive(model.model, guide=guide, num_samples=2)(design)
         # Truths that are numbers are no site.
-        name, size = ("label", data.n_labels) if trial.kind in NUMBERS else (_truth(model), data.n_items)
+        name, size = ("label", data.n_labels) if trial.of_numbers else (_truth(model), data.n_items)
         require(name in drawn, f"Predictive drew {', '.join(drawn)}, but no {name!r}")
         require(drawn[name].shape[-1] == size, f"Predictive drew {name!r} of shape {drawn[name].shape}")
 

@@ -61,7 +61,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
         "mixed_membership",
         "hierarchical_mixed_membership",
     ),
-    "Labels only: grades": ("ordinal",),
+    "Labels only: grades": ("ordinal", "rater_facets"),
     "Labels and features: a network learns to classify": (
         "raykar",
         "bayes_dgc",
@@ -154,7 +154,7 @@ def kinds() -> str:
         own = [f"[`{name}`](docs/methods/{name}.md)" for name in names() if card_with(name).kind == kind]
         methods = ", ".join(own) or "those for classes"
         if kind == "nominal":
-            methods = "the default; all in the table below but `ordinal`"
+            methods = "the default; all in the table below but `ordinal` and `rater_facets`"
         rows.append([labels, f'`kind="{kind}"`', methods])
     return left_table(["labels", "say", "methods"], rows)
 

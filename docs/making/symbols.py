@@ -90,6 +90,13 @@ SYMBOLS: Mapping[str, Symbol] = {
     "truth": Symbol("z", "class of an item"),
     "view": Symbol("v", "answer of an expert on an item without features"),
     "weights": Symbol("h", "how common each community is"),
+    "step": Symbol("τ", "where a grade passes into the next"),
+    "log_slope": Symbol("ln α", "how sharply a criterion tells items apart"),
+    "severity": Symbol("β", "severity of a rater"),
+    "log_centrality": Symbol("ln ξ", "how a rater keeps to the middle grades"),
+    "log_consistency": Symbol("ln κ", "how sharply a rater tells items apart"),
+    "impact": Symbol("γ", "effect of an item's group on its place"),
+    "dif": Symbol("ψ", "effect of an item's group on the difficulty of a criterion"),
 }
 """By site."""
 
@@ -111,6 +118,10 @@ OWN: Mapping[tuple[str, str], Symbol] = {
     ("global_noise", "confusion"): Symbol("ζ", "probability of each label, given the truth, all annotators alike"),
     ("gaussian_annotators", "error"): Symbol("ε", "bias and precision of an annotator"),
     ("gain_annotators", "error"): Symbol("ε", "gain, bias and precision of an annotator"),
+    ("rater_facets", "mean"): Symbol("μ", "mean of items' places"),
+    ("rater_facets", "width"): Symbol("ω", "standard deviation of items' places"),
+    ("rater_facets", "difficulty"): Symbol("δ", "difficulty of a criterion"),
+    ("rater_facets", "truth"): Symbol("z", "place of an item on the scale"),
     ("robust_annotators", "bias"): Symbol("b", "by how much an annotator's labels are too high"),
     ("robust_annotators", "spread"): Symbol("σ", "how far an annotator's labels scatter"),
     ("robust_annotators", "mean"): Symbol("μ", "mean of items' numbers"),

@@ -41,6 +41,7 @@ COSTLY = (
     "mixed_membership",
     "multinomial",
     "ordinal",
+    "rater_facets",
     "robust_annotators",
     "sequence_crowd",
     "set_clusters",

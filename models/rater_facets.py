@@ -1,0 +1,254 @@
+"""Rater facets: grades on several criteria tell where an item lies on a scale, whoever graded it.
+
+    mean              ~ Normal(0, 2)                              ()        of items' places
+    width             ~ LogNormal(0, 1)                           ()        their standard deviation
+    difficulty[c]     ~ Normal(0, 2), less the mean               (C)       of criteria
+    step[c, j]        ~ Normal(0, 2), less the mean over j        (C, J)    between grades
+    log_slope[c]      ~ Normal(0, slopes), less the mean          (C)       how sharply it tells items apart
+    severity[a]       ~ Normal(0, 1)                              (A)
+    log_centrality[a] ~ Normal(0, centrality)                     (A)       how a rater keeps to the middle grades
+    log_consistency[a] ~ Normal(0, consistency)                   (A)       how sharply a rater tells items apart
+    impact[g]         ~ Normal(0, 1)                              (G)       of an item's group on its place
+    dif[g, c]         ~ Normal(0, 0.5), less the means            (G, C)    of the group on a criterion's difficulty
+    truth[i]          ~ Normal(mean + impact[g], width)           (N)       on a grid, summed out
+    label[i, a, c]    = k with a log-weight that is the sum, over j < k, of exp(log_slope[c] + log_consistency[a])
+                        (truth[i] - difficulty[c] - dif[g, c] - severity[a] - exp(log_centrality[a]) step[c, j])
+
+A generalised partial credit model. Where slopes, centrality and consistency are 0, their sites are left out: it is
+then the many-facet Rasch model. Anchors are difficulties and severities known to a hundredth of a logit.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import pyro
+import pyro.distributions as dist
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+import crowdppl.primitives as cp
+from crowdppl import mean_field
+from crowdppl.errors import DataError, MethodError
+
+if TYPE_CHECKING:
+    from crowdppl.data.annotations import Annotations
+
+REACH = 4.0
+"""Half the length of the grid, in standard deviations of the items' places."""
+ANCHORED = 0.01
+"""Standard deviation of what is known, in logits."""
+Known = Sequence[float | None]
+
+
+@dataclass(frozen=True)
+class RaterFacets:
+    """Items, raters and criteria on one scale (many-facet generalised partial credit).
+
+    Args:
+        criterion: name of the label covariate that numbers the criterion of a label, from 0; None for one.
+        group: name of the item covariate whose groups may differ, in place and criterion by criterion (DIF).
+        slopes, centrality, consistency: standard deviations of log-slopes of criteria, of log-centralities and of
+            log-consistencies of raters; 0 takes all of them to be 1.
+        severities: anchors, known severities by annotator, or in the order of annotators with None for others.
+        difficulties: the same of criteria, in order.
+        points: of the grid of places.
+        criteria: how many criteria there are; by default found in the data.
+    """
+
+    criterion: str | None = None
+    group: str | None = None
+    slopes: float = 0.3
+    centrality: float = 0.3
+    consistency: float = 0.3
+    severities: Mapping[Any, float] | Known = ()
+    difficulties: Known = ()
+    points: cp.Count = 61
+    criteria: int | None = None
+
+    card: ClassVar[cp.Card] = cp.Card(
+        title="Rater facets",
+        reference="Linacre (1989), Many-facet Rasch measurement; slopes as in Uto & Ueno (2020)",
+        doi="10.1007/s41237-020-00115-7",
+        kind="ordinal",
+        scale=True,
+        sites={"mean": "", "width": "", "difficulty": "C", "step": "C J", "log_slope": "C", "severity": "A"}
+        | {"log_centrality": "A", "log_consistency": "A", "impact": "G", "dif": "G C", "truth": "N"},
+        assumes="grades of an item depend on its place on one scale alone, given rater and criterion",
+        fails="when criteria measure different things, or raters who share no items are compared",
+        cost="(labels + raters x criteria x grades) x points, and a gradient step for each parameter",
+    )
+
+    def setup(self, data: Annotations) -> RaterFacets:
+        """A copy with the number of criteria, and anchors in the order of annotators."""
+        known = self.severities
+        if isinstance(known, Mapping):
+            if unknown := [a for a in known if a not in data.annotators]:
+                raise MethodError(f"severities name {unknown[:5]}, who are no annotators; leave them out")
+            known = [known.get(a) for a in data.annotators]
+        return replace(self, criteria=self._criteria(data.as_block()), severities=known)
+
+    def model(self, data: cp.Block) -> None:
+        """Draws criteria, groups, raters and labels; places are summed out."""
+        block, c = cp.plates.block_of(data), self._criteria(data)
+        if block.n_answers > block.n_classes:
+            raise MethodError("rater_facets takes no abstentions; leave their rows out")
+        mean = pyro.sample("mean", dist.Normal(0.0, 2.0))
+        width = pyro.sample("width", dist.LogNormal(0.0, 1.0)).unsqueeze(-1)
+        difficulty, slope = self._of_criteria(c)
+        step = pyro.sample("step", dist.Normal(torch.zeros(c, block.n_classes - 1), 2.0).to_event(2))
+        place, dif = (mean + torch.zeros(1)).unsqueeze(-1), torch.zeros(1, c)
+        if self.group is not None:
+            with cp.plates.groups(data, self.group):
+                place = place + pyro.sample("impact", dist.Normal(0.0, 1.0)).unsqueeze(-1)
+                dif = pyro.sample("dif", dist.Normal(torch.zeros(c), 0.5).to_event(1))
+            dif = _centred(_centred(dif), -2)
+        with cp.plates.annotators(data):
+            severity = pyro.sample("severity", _around(self.severities, 1.0, block.n_annotators))
+            centrality, consistency = (
+                pyro.sample(f"log_{name}", dist.Normal(0.0, spread)).exp() if spread else torch.ones(1)
+                for name, spread in (("centrality", self.centrality), ("consistency", self.consistency))
+            )
+        standard = torch.linspace(-REACH, REACH, self.points)
+        place = place + width * standard  # (..., G, P)
+        above = place.unsqueeze(-2) - (difficulty + dif).unsqueeze(-1)  # (..., G, C, P)
+        above = above.unsqueeze(-4) - severity[..., None, None, None]  # (..., A, G, C, P)
+        step = centrality[..., None, None] * _centred(step)
+        sharp = slope * consistency.unsqueeze(-1)  # (..., A, C)
+        table = grade_log_probs(above, step.unsqueeze(-3), sharp.unsqueeze(-2))
+        group = None if self.group is None else cp.item_groups(data, self.group)
+        with cp.plates.items(data):
+            cp.annotate_numbers(data, FacetLabels(block, table, self._of_labels(block), group, place, standard))
+
+    guide = mean_field
+
+    def fair_grades(self, sites: Mapping[str, Tensor], place: Tensor, grade: Tensor) -> Tensor:
+        """The grades that a rater of severity 0 would give, on average over criteria, (n,).
+
+        Args:
+            sites: values of the sites.
+            place: of items, (n,).
+            grade: the number of each grade, (K,).
+        """
+        step = _centred(sites["step"])
+        difficulty = sites.get("difficulty", torch.zeros(1))
+        difficulty = difficulty if self.difficulties else _centred(difficulty)
+        slope = _centred(sites.get("log_slope", torch.zeros(1))).exp()
+        table = grade_log_probs(place - difficulty.unsqueeze(-1), step, slope).exp()  # (C, K, n)
+        return (grade @ table).mean(0)
+
+    def _of_criteria(self, c: int) -> tuple[Tensor, Tensor]:
+        """Difficulties and slopes; of a single criterion, only what is known."""
+        difficulty, slope = torch.zeros(1), torch.ones(1)
+        if c > 1 or self.difficulties:
+            difficulty = pyro.sample("difficulty", _around(self.difficulties, 2.0, c).to_event(1))
+            difficulty = difficulty if self.difficulties else _centred(difficulty)
+        if c > 1 and self.slopes:
+            slope = _centred(pyro.sample("log_slope", dist.Normal(torch.zeros(c), self.slopes).to_event(1))).exp()
+        return difficulty, slope
+
+    def _criteria(self, data: cp.Block) -> int:
+        if self.criterion is None:
+            return 1
+        return self.criteria or int(cp.label_covariates(data, self.criterion).max()) + 1
+
+    def _of_labels(self, block: cp.Block) -> Tensor | None:
+        """The criterion of each label, (S,); None where there is one."""
+        if self.criterion is None:
+            return None
+        found, c = cp.label_covariates(block, self.criterion).reshape(-1), self._criteria(block)
+        if bool(((found < 0) | (found >= c) | (found != found.round())).any()):
+            raise DataError(
+                f"{self.criterion!r} holds {float(found.min()):g} to {float(found.max()):g}; number the criteria "
+                f"by whole numbers from 0 to {c - 1}"
+            )
+        return found.long()
+
+
+def grade_log_probs(above: Tensor, step: Tensor, slope: Tensor) -> Tensor:
+    """Log-probability of each grade under a generalised partial credit model (Muraki 1992).
+
+    Args:
+        above: how far places lie above the difficulty, (..., P).
+        step: of each grade above the one before, (..., K - 1).
+        slope: (...).
+
+    Returns:
+        (..., K, P); the exponentials sum to one over grades.
+
+    Examples:
+        >>> import torch
+        >>> one = crowdppl.models.rater_facets.grade_log_probs(torch.zeros(1), torch.zeros(3), torch.tensor(1.0))
+        >>> one.exp().flatten()
+        tensor([0.2500, 0.2500, 0.2500, 0.2500])
+    """
+    reached = pad(step.cumsum(-1), (1, 0)).unsqueeze(-1)
+    weight = torch.arange(reached.shape[-2]).unsqueeze(-1) * above.unsqueeze(-2) - reached
+    return (slope[..., None, None] * weight).log_softmax(-2)
+
+
+class FacetLabels(cp.NumberLabels):
+    """Grades by raters on criteria, given an item's place on a grid.
+
+    Args:
+        block: who labelled what.
+        table: log p(grade | rater, group, criterion, place), (..., A, G, C, K, P).
+        criterion: of each label, (S,), or None where there is one.
+        group: of each item, (n_items,), or None where there is one.
+        place: of each group, (..., G, P).
+        standard: the same in standard deviations from its mean, (P,).
+    """
+
+    graded = True
+
+    def __init__(
+        self,
+        block: cp.Block,
+        table: Tensor,
+        criterion: Tensor | None,
+        group: Tensor | None,
+        place: Tensor,
+        standard: Tensor,
+    ) -> None:
+        super().__init__(block)
+        self.table, self.group, self.standard = table, group, standard
+        self.place = place if group is None else place[..., group, :]  # (..., n_items or 1, P)
+        if group is not None:
+            criterion = group[block.item] * table.shape[-3] + (0 if criterion is None else criterion)
+        self.context = criterion
+        self.states = len(standard)
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        """Log-probability of each item's labels, (..., n_items)."""
+        cells = self.block.in_contexts(self.context, math.prod(self.table.shape[-4:-2]), None)
+        each = cells.sum_of_cells(self.table.flatten(-5, -2))
+        prior = (-self.standard.square() / 2).log_softmax(-1)
+        return cp.log_grid(each + prior, self.place, self.truth)
+
+    def draw(self) -> tuple[Tensor, Tensor]:
+        """Places (n_items,), and the cells of labels (S,)."""
+        block = self.block
+        at = dist.Categorical(logits=(-self.standard.square() / 2).expand(block.n_items, -1)).sample()
+        context = torch.zeros(1, dtype=torch.long) if self.context is None else self.context
+        rows = self.table.flatten(-4, -3)[block.annotator, context, :, at[block.item]]
+        cells = block.annotator * block.n_answers + dist.Categorical(logits=rows).sample()
+        place = self.place.expand(block.n_items, -1).gather(-1, at.unsqueeze(-1)).squeeze(-1)
+        return place, cells.int()
+
+
+def _around(known: Any, spread: float, n: int) -> Any:
+    """Normals around 0, or around what is known; those who came later are not known."""
+    given = [*known, *[None] * (n - len(known))]
+    if len(given) > n or not all(x is None or math.isfinite(x) for x in given):
+        raise MethodError(f"anchors {given!r:.80} must be finite numbers, one for each of {n}, or None")
+    loc = torch.tensor([0.0 if x is None else float(x) for x in given])
+    return dist.Normal(loc, torch.tensor([spread if x is None else ANCHORED for x in given]))
+
+
+def _centred(x: Tensor, dim: int = -1) -> Tensor:
+    """Less the mean."""
+    return x - x.mean(dim, keepdim=True)

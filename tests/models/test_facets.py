@@ -1,0 +1,157 @@
+"""Rater facets: integrals, the many-facet Rasch model, anchors, groups of items, and fair averages."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from scipy import optimize, stats
+
+import crowdppl
+from crowdppl import Annotations
+from crowdppl.errors import DataError, MethodError
+from crowdppl.inference.density import Density
+
+pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
+RASCH: dict[str, Any] = {"slopes": 0, "centrality": 0, "consistency": 0}
+
+
+def grades(rows: Any, classes: Any, groups: Any = None) -> Annotations:
+    table = pd.DataFrame(rows, columns=["item", "annotator", "label", "criterion"])
+    more = {} if groups is None else {"item_covariates": pd.DataFrame({"group": groups})}
+    return Annotations.from_frame(table, kind="ordinal", classes=classes, label_covariates=["criterion"], **more)
+
+
+def design(items: int, raters: int, criteria: int, each: int = 3, k: int = 4, **more: Any) -> Annotations:
+    rng = np.random.default_rng(1)
+    pairs = [(i, a) for i in range(items) for a in rng.choice(raters, each, replace=False)]
+    item, rater = (np.repeat(x, criteria) for x in np.array(pairs).T)
+    turn = pd.DataFrame({"criterion": np.tile(np.arange(criteria), len(pairs))})
+    return Annotations.design(item, rater, classes=list(range(k)), kind="ordinal", label_covariates=turn, **more)
+
+
+def log_probs(x: np.ndarray, step: np.ndarray, slope: float = 1.0) -> np.ndarray:
+    """Log-probability of each grade, (..., K), grade by grade from the one below it."""
+    odds = slope * (x[..., None] - step)
+    total = np.concatenate([np.zeros((*x.shape, 1)), odds.cumsum(-1)], -1)
+    return total - np.logaddexp.reduce(total, -1, keepdims=True)
+
+
+@pytest.mark.parametrize("k", [2, 3])
+def test_labels_of_two_raters_have_the_density_of_an_integral(k: int) -> None:
+    rows = [("x", "ann", 0, 0), ("x", "ann", k - 1, 1), ("x", "bob", 1, 0), ("y", "bob", 0, 1)]
+    data = grades(rows, list(range(k)), pd.Series({"x": "new", "y": "old"}))
+    rng = np.random.default_rng(0)
+    shapes = {"difficulty": 2, "step": (2, k - 1), "log_slope": 2, "severity": 2, "log_centrality": 2}
+    shapes |= {"log_consistency": 2, "impact": 2, "dif": (2, 2)}
+    at = {name: rng.normal(size=shape) for name, shape in shapes.items()} | {"mean": 0.3, "width": 1.4}
+    model = crowdppl.method("rater_facets", criterion="criterion", group="group", points=201)
+    values = {name: torch.as_tensor(x, dtype=torch.float64) for name, x in at.items()}
+    found = Density(model.model)(data.as_block(), values, marginals=("truth",))
+    d, s, slope = (at[n] - at[n].mean(-1, keepdims=True) for n in ("difficulty", "step", "log_slope"))
+    dif = at["dif"] - at["dif"].mean(0) - at["dif"].mean(1, keepdims=True) + at["dif"].mean()
+    wanted, means = 0.0, []
+    for g, item in enumerate("xy"):
+        place = 0.3 + at["impact"][g]
+        x = np.linspace(place - 8, place + 8, 4001)
+        p = stats.norm(place, 1.4).pdf(x)
+        for _, who, grade, c in (row for row in rows if row[0] == item):
+            a = ["ann", "bob"].index(who)
+            sharp = np.exp(slope[c] + at["log_consistency"][a])
+            above = x - d[c] - dif[g, c] - at["severity"][a]
+            p = p * np.exp(log_probs(above, np.exp(at["log_centrality"][a]) * s[c], sharp))[:, grade]
+        wanted += np.log(p.sum() * (x[1] - x[0]))
+        means.append(p @ x / p.sum())
+    assert float(found.objective) == pytest.approx(wanted, abs=1e-3)
+    np.testing.assert_allclose(found.marginals["truth"][0].numpy()[np.argsort(data.order)], means, atol=2e-3)
+
+
+def test_slopes_of_one_and_one_criterion_are_the_many_facet_rasch_model() -> None:
+    drawn = crowdppl.simulate(crowdppl.method("rater_facets", **RASCH), design(60, 6, 1), seed=2).data
+    fit = crowdppl.fit("rater_facets", drawn, inference="em", seed=0, settings=RASCH, tolerance=1e-10)
+    item, rater, grade = drawn.label_codes()
+    z = np.linspace(-4, 4, 61)
+    log_z = stats.norm.logpdf(z) - np.logaddexp.reduce(stats.norm.logpdf(z))
+
+    def minus_log_posterior(v: np.ndarray) -> float:
+        mean, log_width, step, severity = v[0], v[1], v[2:5], v[5:]
+        x = mean + np.exp(log_width) * z
+        each = log_probs(x - severity[rater, None], step - step.mean())[np.arange(len(grade)), :, grade]
+        by_item = np.zeros((drawn.n_items, len(z)))
+        np.add.at(by_item, item, each)
+        prior = stats.norm.logpdf(mean, 0, 2) + stats.lognorm.logpdf(np.exp(log_width), 1)
+        prior += stats.norm.logpdf(step, 0, 2).sum() + stats.norm.logpdf(severity).sum()
+        return -float(prior + np.logaddexp.reduce(by_item + log_z, 1).sum())
+
+    best = optimize.minimize(minus_log_posterior, np.zeros(5 + drawn.n_annotators)).x
+    sites = {name: site.mean for name, site in fit.result.sites.items()}
+    assert sites.keys() == {"mean", "width", "step", "severity"}
+    np.testing.assert_allclose([sites["mean"], np.log(sites["width"])], best[:2], atol=2e-3)
+    np.testing.assert_allclose(sites["step"][0] - sites["step"].mean(), best[2:5] - best[2:5].mean(), atol=2e-3)
+    np.testing.assert_allclose(sites["severity"], best[5:], atol=2e-3)
+
+
+def test_simulated_facets_are_found() -> None:
+    model = crowdppl.method("rater_facets", criterion="criterion")
+    drawn = crowdppl.simulate(model, design(200, 12, 4), seed=3)
+    fit = crowdppl.fit(model, drawn.data, inference="em", seed=0)
+    assert crowdppl.evaluate(fit, drawn.truth).correlation > 0.85
+    for name, least in {"difficulty": 0.9, "severity": 0.95, "log_consistency": 0.5}.items():
+        true, found = drawn.parameters[name], fit.result.sites[name].mean
+        assert np.corrcoef(true.ravel(), found.ravel())[0, 1] > least, name
+
+
+def test_anchors_hold_and_move_items() -> None:
+    drawn = crowdppl.simulate("rater_facets", design(60, 5, 1), seed=4).data
+    places = []
+    for at in (0.0, 2.0):
+        severities = dict.fromkeys(drawn.annotators, at)
+        fit = crowdppl.fit("rater_facets", drawn, inference="em", seed=0, settings={"severities": severities})
+        np.testing.assert_allclose(fit.result.sites["severity"].mean, at, atol=0.05)
+        places.append(fit.truth()["estimate"].mean())
+    assert places[1] - places[0] == pytest.approx(2, abs=0.3)  # the prior of their mean holds it back
+
+
+def test_a_criterion_may_be_harder_for_a_group() -> None:
+    groups = pd.DataFrame({"group": ["new", "old"] * 100})
+    model = crowdppl.method("rater_facets", criterion="criterion", group="group", **RASCH)
+    drawn = crowdppl.simulate(model, design(200, 6, 3, item_covariates=groups), seed=0)
+    found = crowdppl.fit(model, drawn.data, inference="em", seed=0).site("dif").to_numpy()
+    true = drawn.parameters["dif"]
+    true = true - true.mean(0) - true.mean(1, keepdims=True) + true.mean()
+    assert np.abs(true).max() > 0.4 and np.abs(found - true).max() < 0.25
+
+
+def test_fair_averages_make_up_for_a_severe_rater() -> None:
+    """Of items with the same grade, those by the more severe rater have the higher fair average."""
+    model = crowdppl.method("rater_facets", **RASCH)
+    drawn = crowdppl.simulate(model, design(200, 2, 1, each=1), seed=6)
+    fit = crowdppl.fit(model, drawn.data, inference="em", seed=0)
+    fair, given = fit.fair_averages(), drawn.data.frame().set_index("item")
+    by = fair["estimate"].groupby([given["label"], given["annotator"]]).mean().unstack()
+    severe = int(drawn.parameters["severity"].argmax())
+    assert (by[severe] > by[1 - severe]).all()
+    assert (fair["low"] <= fair["estimate"]).all() and (fair["estimate"] <= fair["high"]).all()
+    assert (fair["grade"].astype(float) - fair["estimate"]).abs().max() <= 0.5 and 0 < fit.separation() < 1
+
+
+def test_what_it_cannot_treat_is_refused() -> None:
+    data = grades([("x", "ann", 0, 0), ("x", "bob", 1, 0), ("y", "ann", 1, 0.5)], [0, 1])
+    with pytest.raises(DataError, match="criterion"):
+        crowdppl.fit("rater_facets", data, settings={"criterion": "criterion"}, inference="em")
+    for settings in ({"severities": {"eve": 1.0}}, {"severities": [0.0] * 3}, {"difficulties": [float("nan")]}):
+        with pytest.raises(MethodError, match="severities|anchors"):
+            crowdppl.fit("rater_facets", data, settings=settings, inference="em")
+    known = {"kind": "ordinal", "classes": [0, 1]}
+    dicts: Any = {"ann": {"x": 0, "y": 1}, "bob": {"x": 0, "y": 1}}
+    for more in ({"gold": {"x": 0}}, {"abstentions": ["?"]}):
+        with pytest.raises(MethodError):
+            crowdppl.fit("rater_facets", Annotations.from_dicts(dicts, **known, **more), inference="em")
+    nominal = crowdppl.fit("one_coin", Annotations.from_dicts(dicts), inference="em")
+    with pytest.raises(MethodError, match="rater_facets"):
+        nominal.fair_averages()
+    with pytest.raises(MethodError, match="classes"):
+        nominal.separation()
