@@ -340,23 +340,15 @@ def _run_ascent(ascent: CoordinateAscent, problem: Problem, order: np.ndarray) -
     return result_of_state(problem, order, runs[0], diagnostics)
 
 
-def _run_gibbs(problem: Problem, order: np.ndarray) -> FitResult:
-    draws, progress = gibbs.sample(problem)
-    diagnostics = diagnostics_of(progress, False, []) | {"relabelled": list(progress.relabelled)}
-    return _sampled("gibbs", problem, order, draws, diagnostics)
-
-
-def _run_nuts(problem: Problem, order: np.ndarray) -> FitResult:
-    draws, progress, more = nuts.sample(problem)
-    n = sum(more["divergences"].values())
-    notes = [f"nuts met {n} divergent transitions: the posterior has corners it cannot follow; raise warmup"]
-    return _sampled("nuts", problem, order, draws, diagnostics_of(progress, False, notes if n else []) | more)
-
-
-def _sampled(
-    engine: str, problem: Problem, order: np.ndarray, draws: dict[str, Tensor], out: dict[str, Any]
+def _run_chains(
+    engine: str, sample: Callable[[Problem], tuple[Any, ...]], problem: Problem, order: np.ndarray
 ) -> FitResult:
-    """The result of gibbs or nuts."""
+    """gibbs or nuts."""
+    draws, progress, more = sample(problem)
+    out = diagnostics_of(progress, False, []) | more
+    if n := sum(more.get("divergences", {}).values()):
+        note = f" met {n} divergent transitions: the posterior has corners it cannot follow; raise warmup"
+        out["warnings"].append(engine + note)
     out["permutations"] = gibbs.permutations(problem, draws)
     out |= mixing(draws, problem.sites)
     out["chains"], out["draws"] = next(iter(draws.values())).shape[:2]
@@ -427,8 +419,17 @@ ENGINES: Mapping[str, Engine] = {
             (*ASCENT, *LEARNING, "batch_size", "guide"),
             partial(epochs, VB),
         ),
-        Engine("gibbs", _run_gibbs, _samples_exactly, SAMPLING, sample=gibbs.sample, many_chains=True),
-        Engine("nuts", _run_nuts, _samples_by_gradients, SAMPLING, sample=nuts.sample),
+        Engine(
+            "gibbs",
+            partial(_run_chains, "gibbs", gibbs.sample),
+            _samples_exactly,
+            SAMPLING,
+            sample=gibbs.sample,
+            many_chains=True,
+        ),
+        Engine(
+            "nuts", partial(_run_chains, "nuts", nuts.sample), _samples_by_gradients, SAMPLING, sample=nuts.sample
+        ),
         Engine("laplace", laplace.run, laplace.capability, (*ASCENT, "draws"), sample=laplace.sample),
         Engine(
             "svi",

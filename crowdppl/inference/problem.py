@@ -24,7 +24,7 @@ from crowdppl.inference.chains import refuse_misread_chains
 from crowdppl.inference.density import Density
 from crowdppl.inference.options import Options
 from crowdppl.inference.passes import FullPass
-from crowdppl.inference.replay import Function, Replayed
+from crowdppl.inference.replay import FIRST, Function, Replayed
 from crowdppl.inference.result import SiteResult
 from crowdppl.inference.sequential import with_missing
 from crowdppl.inference.signatures import Signatures, signatures
@@ -101,6 +101,7 @@ class Problem:
     conjugate: frozenset[str]
     given: Mapping[str, Tensor] = field(default_factory=dict)
     earlier: Earlier | None = None
+    _replayed: dict[Hashable, Replayed] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @staticmethod
     def of(model: Model, blocks: list[Block], options: Options, whole: Callable[[], Block]) -> Problem:
@@ -145,10 +146,6 @@ class Problem:
         short = first.device.type == "cpu" and first.scale == 1.0 and self.n_labels <= SMALL
         return short and getattr(self.model, "repeatable", self._own) and not networks_of(self.model)
 
-    @cached_property
-    def _replayed(self) -> dict[Hashable, Replayed]:
-        return {}
-
     def replay(
         self, name: Hashable, function: Function, inputs: Mapping[str, Tensor], often: bool = False
     ) -> dict[str, Tensor]:
@@ -162,7 +159,7 @@ class Problem:
         if not self.steady:
             return function(inputs)
         if name not in self._replayed:
-            self._replayed[name] = Replayed(function, 0 if often else None)
+            self._replayed[name] = Replayed(function, 0 if often else FIRST)
         return self._replayed[name](inputs)
 
     @property
@@ -237,11 +234,6 @@ class Problem:
         """Whether labels have a truth each, so that an item's tells nothing of them."""
         return truths_are_own(self.model, next(b for b in self.blocks if b.n_items))
 
-    @property
-    def counts(self) -> Tensor:
-        """Votes (N, K) by position; not kept, for with many classes they are large."""
-        return votes(self.blocks)
-
     def start_name(self, number: int) -> str:
         """What start number n is made from: the votes, moments of annotators, or perturbed votes."""
         if self.truth is None or self.truth in self.given:
@@ -253,10 +245,10 @@ class Problem:
         if self.truth is None or self.truth in self.given:
             return self.given.get(self.truth or "")
         if number == 0:
-            return soft_truth(self.counts)
+            return soft_truth(votes(self.blocks))
         if number == 1:
             return spectral_truth(self.blocks)
-        return soft_truth(self.counts, self.options.generator(3, number))
+        return soft_truth(votes(self.blocks), self.options.generator(3, number))
 
 
 def build_problem(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import cache
 from itertools import count
 from typing import Any, NamedTuple
@@ -165,6 +166,7 @@ def recorded(function: Function, inputs: Inputs) -> tuple[Tensors, Callable[...,
     return outputs, recorder.program(own, outputs)
 
 
+@dataclass
 class Replayed:
     """A function of tensors that is replayed by its operations alone after some calls, bit for bit.
 
@@ -178,14 +180,14 @@ class Replayed:
         first: calls before it is recorded; 0 where it is mostly called a dozen times or more.
     """
 
-    def __init__(self, function: Function, first: int | None = None) -> None:
-        self.function = function
-        self.first = FIRST if first is None else first
-        self.calls = 0
-        self.program: Callable[..., Tensors] | None = None
-        self.trusted = False
-        self._hopeless = False
-        self._at: Inputs = {}
+    function: Function
+    first: int = FIRST
+    calls: int = field(default=0, init=False)
+    program: Callable[..., Tensors] | None = field(default=None, init=False)
+    trusted: bool = field(default=False, init=False)
+    _hopeless: bool = field(default=False, init=False)
+    _at: Inputs = field(default_factory=dict, init=False)
+    _like: list[Any] = field(default_factory=list, init=False)
 
     def __call__(self, inputs: Inputs) -> Tensors:
         """The function's results."""

@@ -125,26 +125,19 @@ def truth_over(problem: Problem, draws: Draws) -> TruthOver:
     assert problem.truth is not None
     n_draws = next(iter(draws.values())).shape[0]
     step = max(1, min(TOGETHER, WIDTH // problem.width))
-    sums: list[Tensor] = []
+    sums: list[Tensor] = []  # of probabilities (K, N), of their squares, and of entropies in bits (N,)
     for start in range(0, n_draws, step):
         some = {n: x[start : start + step] for n, x in draws.items()}
-        found = _summed(problem, some)
-        sums = [a.add_(b) for a, b in zip(sums, found, strict=True)] if sums else found
+        fold, found = problem.full_pass(len(next(iter(some.values())))), list[tuple[Tensor, ...]]()
+        for block in (b for b in problem.blocks if b.n_items):
+            one = fold.density(block, fold.cut(some, block), marginals=(problem.truth,), sparse=True)
+            found.append(one.sites[problem.truth].fn.sums(one.marginals[problem.truth].double()))
+        more = found[0] if len(found) == 1 else [torch.cat(x, -1) for x in zip(*found, strict=True)]
+        sums = [a.add_(b) for a, b in zip(sums, more, strict=True)] if sums else list(more)
     mean, square, own = (x / n_draws for x in sums)
     variance = (square - mean.square()).clamp(min=0)
     entropies = torch.stack([bits(mean), own], -1)
     return TruthOver(mean.t().cpu().numpy(), variance.sqrt().t().cpu().numpy(), entropies.cpu().numpy())
-
-
-def _summed(problem: Problem, draws: Draws) -> list[Tensor]:
-    """Sums over draws of truth probabilities (K, N), of their squares, and of their entropies in bits (N,)."""
-    assert problem.truth is not None
-    fold, found = problem.full_pass(len(next(iter(draws.values())))), list[tuple[Tensor, ...]]()
-    for block in (b for b in problem.blocks if b.n_items):
-        one = fold.density(block, fold.cut(draws, block), marginals=(problem.truth,), sparse=True)
-        fn, share = one.sites[problem.truth].fn, one.marginals[problem.truth].double()
-        found.append(fn.sums(share))
-    return list(found[0]) if len(found) == 1 else [torch.cat(x, -1) for x in zip(*found, strict=True)]
 
 
 def by_code(x: np.ndarray, order: np.ndarray) -> np.ndarray:

@@ -61,7 +61,7 @@ def test_gibbs_draws_them_from_their_joint_posterior() -> None:
     data = annotations(labels, 2, gold={i: i % 2 for i in range(4)})
     with double():
         problem = posed(TwoOneHots(0.3), data, chains=64, draws=60, warmup=20)
-        draws, _ = gibbs.sample(problem)
+        draws, *_ = gibbs.sample(problem)
         log, prior = tables(2, 0.3), CAMP[:, None].log() + HABIT.log()
         for a in range(3):
             score = prior + sum(log[:, :, i % 2, x] for i, b, x in labels if b == a)

@@ -112,7 +112,7 @@ def test_steps_by_hand_are_the_fit(engine: str, name: str) -> None:
 
 def test_sweeps_by_hand_are_the_draws() -> None:
     problem = posed_for("hierarchical_dawid_skene")
-    draws, _ = gibbs.sample(problem)
+    draws, *_ = gibbs.sample(problem)
     state, kept = gibbs.start(problem), []
     for _ in range(16):
         state, _ = gibbs.step(problem, state)

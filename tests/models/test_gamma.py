@@ -76,7 +76,7 @@ def test_gibbs_has_the_exact_posterior() -> None:
     """With 23 degrees of freedom an error of the mean over chains beyond 5 has chance 5e-5 for each of 24."""
     wanted = exact(STATES["bayesian_dawid_skene"](LABELS, 2), 2)
     problem = posed(Luce(), annotations(LABELS, 2), chains=24, draws=300, warmup=40)
-    draws, _ = gibbs.sample(problem)
+    draws, *_ = gibbs.sample(problem)
     weight = problem.sites["weight"].value(draws["weight"])
     shares = (weight / weight.sum(-1, keepdim=True)).numpy()
     for power, moment in ((1, wanted.mean["confusion"]), (2, wanted.square["confusion"])):

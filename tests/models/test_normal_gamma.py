@@ -167,7 +167,7 @@ def biased() -> tuple[float, np.ndarray, np.ndarray]:
 def chain_means(model: Any, **options: Any) -> tuple[dict[str, np.ndarray], np.ndarray]:
     """Means of each chain's draws of sites, and of the expected or drawn values of items, (C, ...)."""
     problem = posed(model, rated(), **options)
-    draws, _ = gibbs.sample(problem)
+    draws, *_ = gibbs.sample(problem)
     at = {n: x.flatten(0, 1) for n, x in draws.items()}
     x = problem.full_pass(len(at["annotator"]))(at, marginals=("truth",)).marginals["truth"][0]
     values = {n: problem.sites[n].value(x).mean(1).numpy() for n, x in draws.items()}

@@ -176,7 +176,7 @@ def test_gibbs_has_the_exact_posterior_and_vb_bounds_its_evidence() -> None:
     """With 23 degrees of freedom an error of the mean over chains beyond 5 has chance 5e-5 for each of 36."""
     wanted = enumerated()
     problem = posed(Rumour(), annotations(LABELS, 2), chains=24, draws=300, warmup=40)
-    draws, _ = sample(problem)
+    draws, *_ = sample(problem)
     for site, x in draws.items():
         y = x.exp().reshape(24, 300, *problem.sites[site].shape(4)).numpy()
         for power, moment in ((1, wanted.mean[site]), (2, wanted.square[site])):

@@ -18,7 +18,8 @@ from crowdppl.inference.loop import Progress, iterate
 from crowdppl.inference.mcmc.hmc import HmcState, Tensors, moved, where
 from crowdppl.inference.passes import FullPass, Total
 from crowdppl.inference.problem import Problem
-from crowdppl.inference.sites import Site, per_chain
+from crowdppl.inference.sites import per_chain
+from crowdppl.inference.starts import votes
 from crowdppl.primitives.sums import Summing
 
 MAX_NUMBERS = 50_000_000
@@ -50,19 +51,12 @@ class GibbsState:
     relabelled: Tensor
 
 
-@dataclass
-class Sampled(Progress):
-    """Progress of a sampler, and the chains that were relabelled to the votes during warm-up."""
-
-    relabelled: tuple[int, ...] = ()
-
-
-def sample(problem: Problem) -> tuple[Tensors, Sampled]:
+def sample(problem: Problem) -> tuple[Tensors, Progress, dict[str, Any]]:
     """Runs warm-up and draws.
 
     Returns:
-        Draws by site, (C, D, ..., event) as the model's chains see them, conjugate sites as statistics; and
-        progress.
+        Draws by site, (C, D, ..., event) as the model's chains see them, conjugate sites as statistics; progress;
+        the chains that were relabelled to the votes during warm-up.
 
     Raises:
         MethodError: for a site without an exact update.
@@ -84,8 +78,7 @@ def sample(problem: Problem) -> tuple[Tensors, Sampled]:
     if not kept:  # stopped during warm-up
         kept = {n: [x] for n, x in values(problem, state).items()}
     draws = {n: torch.stack(x, 1) for n, x in kept.items()}
-    relabelled = torch.nonzero(state.relabelled)[:, 0].tolist()
-    return draws, Sampled(**vars(progress), relabelled=tuple(relabelled))
+    return draws, progress, {"relabelled": torch.nonzero(state.relabelled)[:, 0].tolist()}
 
 
 def start(problem: Problem) -> GibbsState:
@@ -114,7 +107,8 @@ def start(problem: Problem) -> GibbsState:
 
 def values(problem: Problem, state: GibbsState) -> Tensors:
     """Values of all sites in all chains; conjugate ones as statistics."""
-    return {**state.leaves, **state.onehot, **_hyper_values(problem, state.hyper.at)}
+    hyper = {n: problem.sites[n].transform(x) for n, x in state.hyper.at.items()}
+    return {**state.leaves, **state.onehot, **hyper}
 
 
 def step(problem: Problem, state: GibbsState) -> tuple[GibbsState, float]:
@@ -126,22 +120,21 @@ def step(problem: Problem, state: GibbsState) -> tuple[GibbsState, float]:
     relabelled to these first; what is kept is then a run from another start.
     """
     t, options = int(state.sweeps), problem.options
-    if t == options.warmup:
-        state = replace(state, hyper=state.hyper.frozen())
+    if t == options.warmup and int(state.hyper.time):  # from here on, the averaged step sizes
+        state = replace(state, hyper=replace(state.hyper, log_step=state.hyper.average))
     if t in {options.warmup // 4, options.warmup // 2} - {0}:
         state = relabel(problem, state)
     stream = options.generator(6, t)
     for number, name in enumerate(state.onehot, 1):  # in turn: each is drawn given the current others
         logits = _replay(problem, state, f"logits of {name}", partial(_logits, name=name), number)["logits"]
         state = replace(state, onehot={**state.onehot, name: _draw_onehot(logits, stream)})
-    found = _replay(problem, state, "counts", _counts, 0)
-    value, counts, priors = found["objective"], with_prefix(found, "count"), with_prefix(found, "prior")
+    found = swept = _replay(problem, state, "sweep", _sweep, 0, {"draws": stream})
     if state.hyper.at:
-        log_density = partial(_hyper_log_density, problem, state, counts)
+        log_density = partial(_hyper_log_density, problem, state, with_prefix(swept, "count"))
         state = replace(state, hyper=moved(state.hyper, log_density, stream, adapting=t < options.warmup))
-        priors = with_prefix(_replay(problem, state, "priors", _priors), "prior")
-    leaves = _draw_leaves(problem, priors, counts, stream)
-    return replace(state, leaves=leaves, sweeps=state.sweeps + 1), float(value.mean())
+        found = _replay(problem, state, "leaves", _leaves, more={**swept, "draws": stream})
+    state = replace(state, leaves=with_prefix(found, "leaf"), sweeps=state.sweeps + 1)
+    return state, float(swept["objective"].mean())
 
 
 def _first_values(problem: Problem, stream: torch.Generator) -> tuple[Tensors, Tensors, Tensors]:
@@ -166,15 +159,19 @@ def _leaves_around(
         return {}
     full_pass = problem.full_pass(problem.options.chains)
     total = full_pass(values(problem, state), gradient=list(state.leaves), tilt=tilt)
-    priors = _priors_like(problem, total.trace_sites, state.leaves)
-    return _draw_leaves(problem, with_prefix(priors, "prior"), total.gradient, stream)
+    return _draw_leaves(problem, total.trace_sites, state.leaves, total.gradient, stream)
 
 
 def _draw_leaves(
-    problem: Problem, priors: Mapping[str, Tensor], counts: Mapping[str, Tensor], stream: torch.Generator
+    problem: Problem,
+    sites: TraceSites,
+    like: Mapping[str, Tensor],
+    counts: Mapping[str, Tensor],
+    stream: torch.Generator,
 ) -> Tensors:
+    """Conjugate sites given their counts; in the shapes of ``like``, which are statistics by site."""
     out = {}
-    for name, prior in priors.items():
+    for name, prior in _priors(problem, sites, like).items():
         site = problem.sites[name]
         out[name] = site.conjugate.draw((prior + counts[name]).contiguous(), stream)
         if site.ratios:
@@ -183,33 +180,38 @@ def _draw_leaves(
 
 
 def _replay(
-    problem: Problem, state: GibbsState, name: str, function: Callable[..., Tensors], number: int | None = None
+    problem: Problem,
+    state: GibbsState,
+    name: str,
+    function: Callable[..., Tensors],
+    number: int | None = None,
+    more: Mapping[str, Any] | None = None,
 ) -> Tensors:
-    """A function of the sites' values, and, numbered, of a stream a block; replayed where that is right."""
-    inputs: dict[str, Any] = {f"site.{n}": x for n, x in values(problem, state).items()}
+    """A function of the sites' values, of ``more``, and, numbered, of a stream a block; replayed where right."""
+    inputs: dict[str, Any] = {f"site.{n}": x for n, x in values(problem, state).items()} | dict(more or {})
     if number is not None:
         stream = partial(problem.options.generator, 7, number, int(state.sweeps))
         inputs |= {f"stream.{block.offset}": stream(block.offset) for block in problem.blocks}
     return problem.replay(name, partial(function, problem), inputs)
 
 
-def _counts(problem: Problem, given: Mapping[str, Any]) -> Tensors:
-    """A pass that draws every enumerated site: log-likelihood, and drawn counts and priors of conjugate sites."""
+def _sweep(problem: Problem, given: Mapping[str, Any]) -> Tensors:
+    """Draws every enumerated site: log-likelihood, and counts of conjugate sites, or, given fixed priors, these."""
     total = _drawing_pass(problem, given, [s.name for s in problem.of_kind("conjugate")])
     whole = {n: g.round() if problem.sites[n].conjugate.counts else g for n, g in total.gradient.items()}
-    priors = _priors_like(problem, total.trace_sites, with_prefix(given, "site"))
-    return {"objective": total.objective, **{f"count.{n}": x for n, x in whole.items()}, **priors}
+    out = {"objective": total.objective}
+    if problem.of_kind("hyper"):
+        return out | {f"count.{n}": x for n, x in whole.items()}
+    drawn = _draw_leaves(problem, total.trace_sites, with_prefix(given, "site"), whole, given["draws"])
+    return out | {f"leaf.{n}": x for n, x in drawn.items()}
 
 
-def _priors(problem: Problem, given: Mapping[str, Any]) -> Tensors:
-    """Prior parameters of conjugate sites."""
+def _leaves(problem: Problem, given: Mapping[str, Any]) -> Tensors:
+    """Draws of conjugate sites given prior parameters and counts."""
     at = with_prefix(given, "site")
-    return _priors_like(problem, problem.density(problem.options.chains).sites(problem.blocks[0], at), at)
-
-
-def _priors_like(problem: Problem, sites: TraceSites, leaves: Mapping[str, Tensor]) -> Tensors:
-    conjugate = problem.of_kind("conjugate")
-    return {f"prior.{site.name}": _prior_like(site, sites, leaves[site.name]) for site in conjugate}
+    sites = problem.density(problem.options.chains).sites(problem.blocks[0], at)
+    drawn = _draw_leaves(problem, sites, at, with_prefix(given, "count"), given["draws"])
+    return {f"leaf.{n}": x for n, x in drawn.items()}
 
 
 def _logits(problem: Problem, given: Mapping[str, Any], name: str) -> Tensors:
@@ -248,7 +250,7 @@ def relabel(problem: Problem, state: GibbsState) -> GibbsState:
     shares = None if known else _truth_shares(problem, full_pass, values(problem, state))
     if problem.truth is None or shares is None or not state.leaves:
         return state
-    chains, tilt = relabelled(shares, problem.counts)
+    chains, tilt = relabelled(shares, votes(problem.blocks))
     if not bool(chains.any()):
         return state
     stream = problem.options.generator(9, int(state.sweeps))
@@ -265,15 +267,10 @@ def _draw_onehot(logits: Tensor, stream: torch.Generator) -> Tensor:
     return torch.nn.functional.one_hot(code.reshape(p.shape[:-1]), p.shape[-1]).to(p)
 
 
-def _prior_like(site: Site, sites: TraceSites, leaf: Tensor) -> Tensor:
-    """Prior parameter of a conjugate site, in the shape of its statistic (C, ..., event)."""
-    prior = site.conjugate.natural(sites[site.name].fn)
-    return prior.reshape(prior.shape[:1] + leaf.shape[1:]).expand(leaf.shape)
-
-
-def _hyper_values(problem: Problem, at: Mapping[str, Tensor]) -> Tensors:
-    """Prior parameters, (C, ...), at unconstrained positions."""
-    return {n: problem.sites[n].transform(x) for n, x in at.items()}
+def _priors(problem: Problem, sites: TraceSites, like: Mapping[str, Tensor]) -> Tensors:
+    """Prior parameters of conjugate sites, each in the shape of its statistic (C, ..., event)."""
+    found = {s.name: s.conjugate.natural(sites[s.name].fn) for s in problem.of_kind("conjugate")}
+    return {n: x.reshape(x.shape[:1] + like[n].shape[1:]).expand(like[n].shape) for n, x in found.items()}
 
 
 def _hyper_log_density(
@@ -293,14 +290,14 @@ def _hyper_slopes(problem: Problem, given: Mapping[str, Tensor]) -> Tensors:
     """The same, from tensors by name to tensors by name."""
     chains = problem.options.chains
     at = {n: x.detach().requires_grad_() for n, x in with_prefix(given, "at").items()}
-    leaves, counts, hyper = with_prefix(given, "leaf"), with_prefix(given, "count"), _hyper_values(problem, at)
+    leaves, counts = with_prefix(given, "leaf"), with_prefix(given, "count")
+    hyper = {n: problem.sites[n].transform(x) for n, x in at.items()}
     sites = problem.density(chains).sites(problem.blocks[0], {**leaves, **with_prefix(given, "onehot"), **hyper})
     total = torch.zeros(chains, dtype=torch.float64)
-    for name, x in leaves.items():
-        site = problem.sites[name]
-        prior = _prior_like(site, sites, x)
+    for name, prior in _priors(problem, sites, leaves).items():
         if prior.requires_grad:
-            log_p = site.conjugate.log_normaliser(prior + counts[name]) - site.conjugate.log_normaliser(prior)
+            family = problem.sites[name].conjugate
+            log_p = family.log_normaliser(prior + counts[name]) - family.log_normaliser(prior)
             total = total + per_chain(log_p, chains)
     for name, x in hyper.items():
         transform = problem.sites[name].transform
@@ -321,7 +318,7 @@ def permutations(problem: Problem, draws: Mapping[str, Tensor]) -> list[list[int
         shares = _truth_shares(problem, full_pass, {name: x[:, at] for name, x in draws.items()})
         if shares is None:
             return []
-        found.append(class_similarity(shares, problem.counts))
+        found.append(class_similarity(shares, votes(problem.blocks)))
     return [best_permutation(similarity).tolist() for similarity in np.mean(found, 0)]
 
 

@@ -48,10 +48,6 @@ class HmcState:
         visited = {n: x.new_zeros(0, *x.shape) for n, x in at.items()}
         return HmcState(dict(at), step, step, torch.zeros_like(step), none, none, scale, visited)
 
-    def frozen(self) -> HmcState:
-        """The same at the end of adaptation: the averaged step size is used from now on."""
-        return replace(self, log_step=self.average) if int(self.time) else self
-
 
 def moved(state: HmcState, log_density: LogDensity, generator: torch.Generator, *, adapting: bool) -> HmcState:
     """After one trajectory a chain, accepted or rejected; the density is independent over chains.

@@ -19,7 +19,7 @@ from crowdppl.inference.neural.regularisers import class_shares, mix, regularisa
 from crowdppl.inference.optimisers import LBFGSAscent, adamw, optimiser_arrays, restore_optimiser
 from crowdppl.inference.options import Options
 from crowdppl.inference.problem import Problem
-from crowdppl.inference.starts import soft_truth
+from crowdppl.inference.starts import soft_truth, votes
 from crowdppl.networks.classifier import Network, init_weights, learns, log_shares, outputs, parts
 from crowdppl.networks.outputs import network_of
 from crowdppl.networks.training import Training
@@ -134,8 +134,8 @@ class Learner:
         self.sizes = batch_sizes(len(self.rows), training.batch_size)
         if not training.full_batch:  # which evaluates networks in eval mode
             check_trainable(network, "network", self.features, min(self.sizes))
-        self.votes = soft_truth(problem.counts)
-        self.shares = class_shares(problem.counts.sum(0), training.shares)
+        counts = votes(problem.blocks)
+        self.votes, self.shares = soft_truth(counts), class_shares(counts.sum(0), training.shares)
         self.members = network.members if isinstance(network, Network) else 1
         rate, decay = training.learning_rate, training.weight_decay
         self.weights = [x for x in network.parameters() if x.requires_grad]

@@ -12,6 +12,7 @@ from torch import Tensor
 from crowdppl.data.blocks import Block
 from crowdppl.errors import MethodError
 from crowdppl.inference.problem import Problem
+from crowdppl.inference.starts import votes
 from crowdppl.networks.classifier import learns
 from crowdppl.networks.outputs import network_of
 from crowdppl.networks.training import Training, log_volume
@@ -40,7 +41,7 @@ class RegularisedLoss:
                 )
         applies = network is not None and learns(network) and (training.balance or training.volume)
         self.network = network if applies else None
-        self.shares = class_shares(problem.counts.sum(0), training.shares)
+        self.shares = class_shares(votes(problem.blocks).sum(0), training.shares)
 
     def __call__(self, loss: Callable[[Block], Tensor], batch: Block) -> tuple[Tensor, Tensor]:
         """The loss of a batch, and the regularisation to be added to that of an item."""

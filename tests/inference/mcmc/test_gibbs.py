@@ -37,7 +37,7 @@ def run(
 ) -> dict[str, np.ndarray]:
     """Draws (C, D, *site) of Dirichlet sites as probabilities, of others as they are."""
     problem = posed(crowdppl.method(name, **(settings or {})), data, chains=chains, **options)
-    draws, _ = sample(problem)
+    draws, *_ = sample(problem)
     out = {}
     for site, x in draws.items():
         shape = problem.sites[site].shape(problem.n_items)

@@ -113,18 +113,18 @@ def test_chains_agree_after_relabelling(monkeypatch: pytest.MonkeyPatch) -> None
     data, truth = labelled(n_classes)
     swapped(monkeypatch)
     problem = even(data)
-    draws, progress = sample(problem)
-    assert progress.relabelled == (0, 2)
+    draws, _, more = sample(problem)
+    assert more["relabelled"] == [0, 2]
     assert permutations(problem, draws) == [list(range(n_classes))] * CHAINS
     assert max(mixing(draws, problem.sites)["rhat"].values()) < 1.05
     result = result_of_draws(problem, data.order, draws, {})
     assert (result.probabilities.argmax(1) == truth).mean() > 0.85
-    again, _ = sample(problem)
+    again, *_ = sample(problem)
     assert all(torch.equal(draws[name], again[name]) for name in draws)
 
     monkeypatch.setattr(gibbs, "relabel", lambda problem, state: state)
-    apart, progress = sample(problem)
-    assert progress.relabelled == ()
+    apart, _, more = sample(problem)
+    assert more["relabelled"] == []
     rotated = [(k - 1) % n_classes for k in range(n_classes)]
     found = permutations(problem, apart)
     assert (found[0], found[2]) == (rotated, rotated)
@@ -144,8 +144,8 @@ def test_other_stories_are_relabelled_with_all_they_know(
     data, truth = labelled(2)
     swapped(monkeypatch)
     problem = posed(crowdppl.method(method, **settings), data, chains=CHAINS, draws=60, warmup=60)
-    draws, progress = sample(problem)
-    assert progress.relabelled == (0, 2)
+    draws, _, more = sample(problem)
+    assert more["relabelled"] == [0, 2]
     assert permutations(problem, draws) == [[0, 1]] * CHAINS
     result = result_of_draws(problem, data.order, draws, {})
     assert (result.probabilities.argmax(1) == truth).mean() > 0.85
@@ -171,8 +171,8 @@ def test_what_names_the_classes_itself_is_left_alone(monkeypatch: pytest.MonkeyP
     wrong = data.frame().assign(label=1 - data.frame()["label"])
     known = Annotations.from_frame(wrong, classes=[0, 1], gold=dict(enumerate(truth[:100].tolist())))
     problem = even(known)
-    draws, progress = sample(problem)
-    assert progress.relabelled == ()
+    draws, _, more = sample(problem)
+    assert more["relabelled"] == []
     result = result_of_draws(problem, known.order, draws, {})
     assert (result.probabilities.argmax(1) == truth)[100:].mean() > 0.85
 
@@ -180,5 +180,5 @@ def test_what_names_the_classes_itself_is_left_alone(monkeypatch: pytest.MonkeyP
 def test_a_model_without_a_truth_of_classes_has_no_permutations() -> None:
     data, _ = labelled(2)
     problem = posed(crowdppl.method("multinomial"), data, chains=2, draws=4, warmup=2)
-    draws, _ = sample(problem)
+    draws, *_ = sample(problem)
     assert permutations(replace(problem, truth=None), draws) == []  # as of a model whose truth is not enumerated
