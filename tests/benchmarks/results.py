@@ -9,6 +9,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 PATH = ROOT / "docs" / "benchmarks.md"
 
+OTHER_KINDS = "Other kinds of label"
+"""A section that is written by hand."""
 ON_A_GPU = ("An epoch over a million items on a GPU", "Fits on a GPU")
 """What a machine without a GPU does not measure: there it stays as it was."""
 
@@ -51,6 +53,7 @@ SECTIONS = (
     *FEW_ANNOTATIONS,
     "Trace regularisation on digits",
     "Unbalanced classes and the balance term",
+    OTHER_KINDS,
 )
 """What a complete run measures, in this order."""
 
@@ -74,10 +77,10 @@ def compose(machine: str, found: Mapping[str, str], before: str = "") -> str:
 
     Args:
         machine: a paragraph that names machine and versions.
-        found: Markdown by title; a section that was skipped says so, but for those of a GPU, which stay.
+        found: Markdown by title; a section that was skipped says so; those of a GPU and of other kinds stay.
         before: the text of the file as it was.
     """
-    old = {title: text for title, text in sections(before).items() if title in ON_A_GPU}
+    old = {title: text for title, text in sections(before).items() if title in (*ON_A_GPU, OTHER_KINDS)}
     skipped = dict.fromkeys(SECTIONS, "Not measured: the benchmark needs what this machine or its settings lack.")
     return _text(f"# Benchmarks\n\n{machine.strip()}", {**skipped, **old, **found})
 

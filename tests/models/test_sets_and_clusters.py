@@ -138,6 +138,30 @@ def test_two_clusters_by_hand() -> None:
     np.testing.assert_allclose(found.marginals["truth"].numpy(), want.T)
 
 
+@pytest.mark.slow
+def test_gibbs_is_the_posterior_of_draws_from_the_prior() -> None:
+    """Importance sampling of memberships and confusions; whether objects are the same has no order of clusters."""
+    data, _ = pairs(4, 2, 6, 2, 1)
+    item, annotator, answer = data.label_codes()
+    covariates = data.item_covariates
+    assert covariates is not None
+    left, right = (covariates[side].cat.codes.to_numpy()[item] for side in ("left", "right"))
+    rng, n = np.random.default_rng(0), 200_000
+    f = rng.dirichlet([0.5, 0.5], (n, 4))
+    confusion = np.stack([rng.dirichlet(row, (n, 2)) for row in ([3, 1], [1, 3])], 2)  # (n, A, 2, 2)
+    same = (f[:, left] * f[:, right]).sum(2)
+    joint = np.stack([1 - same, same], 2) * confusion[:, annotator, :, answer].transpose(1, 0, 2)
+    each = joint.sum(2)
+    weight = each.prod(1)
+    exact = np.empty(6)
+    exact[item] = (weight[:, None] * joint[..., 1] / each).sum(0) / weight.sum()
+    few: dict[str, Any] = {"draws": 40, "warmup": 30, "chains": 30, "settings": {"clusters": 2}}
+    drawn = crowdppl.fit("crowd_clustering", data, inference="gibbs", seed=0, **few)
+    np.testing.assert_allclose(
+        drawn.probabilities()["same"], exact, atol=0.06
+    )  # 3 s.e. of 150 free draws of sd .25
+
+
 def test_a_single_cluster_is_refused() -> None:
     with pytest.raises(MethodError, match="clusters=1"):
         crowdppl.method("crowd_clustering", clusters=1)
