@@ -62,6 +62,16 @@ def from_dirichlet(concentration: np.ndarray, level: float) -> Estimate:
     return Estimate(mean, np.sqrt(mean * (1 - mean) / (total + 1)), low, high)
 
 
+def from_share_moments(mean: np.ndarray, sd: np.ndarray, level: float) -> Estimate:
+    """An estimate of shares by the Beta distribution of this mean, above 0 and below 1, and standard deviation."""
+    from scipy.stats import beta  # slow to import
+
+    check_level(level)
+    total = mean * (1 - mean) / np.maximum(sd**2, np.finfo(np.float64).tiny) - 1
+    low, high = (beta.ppf(q, mean * total, (1 - mean) * total) for q in _tails(level))
+    return Estimate(mean, sd, low, high)
+
+
 def from_moments(mean: np.ndarray, sd: np.ndarray, level: float, positive: bool = False) -> Estimate:
     """An estimate by a normal distribution of this mean and standard deviation, or a Gamma where it is positive."""
     from scipy.stats import gamma, norm  # slow to import

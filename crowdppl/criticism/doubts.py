@@ -166,13 +166,13 @@ def _diagonal(posterior: Fit, given: np.ndarray) -> Iterator[Doubt]:
     data, result = posterior.data, posterior.result
     weight, table = given / max(1, given.sum()), result.confusions
     if isinstance(table, CoinTables):
-        mean = table.average(weight)[:, : data.n_classes]
+        top, most, own = table.most_frequent(weight)
     else:
         mean = np.einsum("a,akl->kl", weight, table)[:, : data.n_classes]
+        top, most, own = mean.argmax(1), mean.max(1), mean.diagonal()
     # An update's items may be of few classes; then the prevalence says of how many classes all labels were.
     share = result.probabilities.mean(0) if posterior.memory is None else result.prevalence
     labels = np.maximum(given.sum() * share, 1e-9)
-    top, most, own = mean.argmax(1), mean.max(1), mean.diagonal()
     swapped = np.flatnonzero(most - own > 2 * np.sqrt((most + own) / labels))
     if len(swapped):
         names = [repr(native(name)) for name in data.classes]

@@ -316,7 +316,7 @@ class Annotations:
         coded = code_rows(rows, options)
         if coded.answer is not None and not _said_to_be_classes(rows.label, options):
             require_categories(coded.alphabet.classes.ids, coded.item, coded.answer, rows.place)
-        check_tables(len(coded.annotators), coded.alphabet.n_classes, len(coded.alphabet.book))
+        check_tables(len(coded.annotators), len(coded.alphabet.book))
         truths = given_truths(options.get("gold"), rows.gold, rows.text, coded.alphabet)
         gold = known_truths(truths, coded.items, coded.alphabet)
         history = history_table(options.get("history"), coded.annotators, coded.alphabet.n_classes)

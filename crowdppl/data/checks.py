@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,22 +20,14 @@ from crowdppl.errors import (
     SparseDataWarning,
 )
 
-TABLES = 4
-"""Tables of the size of all confusion matrices that a fit holds at once: values, logarithms, counts, priors."""
 
-
-def check_tables(n_annotators: int, n_classes: int, n_answers: int, memory: int | None = None) -> None:
-    """Refuses tables of A * L rows beyond 2**31, and of A * K * L numbers that exceed the memory, in bytes."""
-    sizes = f"{n_annotators} annotators, {n_classes} classes and {n_answers} answers"
-    advice = "merge rare classes, leave out annotators of few labels, or give alike annotators one id"
+def check_tables(n_annotators: int, n_answers: int) -> None:
+    """Refuses tables of A * L rows beyond 2**31; what their numbers take, a method says (``core.memory``)."""
     if n_annotators * n_answers >= 2**31:
-        raise DataError(f"{sizes} need {n_annotators * n_answers} table rows, and 2**31 is the limit; {advice}")
-    needed = TABLES * 8 * n_annotators * n_classes * n_answers
-    memory = memory or _memory()
-    if memory is not None and needed > memory:
         raise DataError(
-            f"confusion tables of {sizes} take {needed / 2**30:.1f} GiB and this machine has {memory / 2**30:.1f}; "
-            f"{advice}"
+            f"{n_annotators} annotators and {n_answers} answers need {n_annotators * n_answers} table rows, and "
+            "2**31 is the limit; merge rare classes, leave out annotators of few labels, or give alike annotators "
+            "one id"
         )
 
 
@@ -161,13 +152,6 @@ def _one_class(counts: np.ndarray, annotators: Codebook) -> OneClassWarning | No
         f"{len(same)} of {len(counts)} annotators always give one class, such as {native(annotators.ids[one])!r} "
         f"in all of {counts[one].sum()} labels; their labels do not distinguish the classes"
     )
-
-
-def _memory() -> int | None:
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):
-        return None
 
 
 def require_labels(blocks: Sequence[Block]) -> None:

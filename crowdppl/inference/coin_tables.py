@@ -68,10 +68,17 @@ class CoinTables:
             share = np.where(self.naming > 0, self.right / self.naming, np.nan)
         return np.asarray(np.broadcast_to(share, self.shape[:-1]))
 
-    def average(self, weights: np.ndarray) -> np.ndarray:
-        """The table (K, L) that annotators (A,), so weighted, have on average."""
-        mean: np.ndarray = np.asarray(self.each(lambda x: (weights @ x)[None]))[0]
-        return mean
+    def most_frequent(self, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Of annotators (A,), so weighted, for each truth: the likeliest class, its share, and the right one's.
+
+        All (K,). The likeliest wrong class is the same for all truths but itself.
+        """
+        own, wrong = (np.broadcast_to(weights @ x, self.n_classes) for x in (self.right, self.wrong))
+        every, first = np.arange(self.n_classes), int(wrong.argmax())
+        second = int(np.where(every == first, -np.inf, wrong).argmax())
+        other = np.where(every == first, second, first)
+        top = np.where(own >= wrong[other], every, other)
+        return top, np.maximum(own, wrong[other]), np.asarray(own)
 
     def each(self, of: Callable[[np.ndarray], np.ndarray]) -> CoinTables:
         """The same function of each of the three arrays, such as the mean over draws, which come first."""

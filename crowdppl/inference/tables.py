@@ -72,7 +72,7 @@ MOST_DRAWS = 200
 SMALL_DRAWS, NUMBERS = 1_000, 500_000
 """The same where all of them are few numbers: ends of intervals are then known to a fifteenth of a standard
 deviation, of 200 draws to a seventh."""
-FEWEST_DRAWS, HELD = 50, 200_000_000
+FEWEST_DRAWS, HELD = 50, 100_000_000
 """Draws that vb makes of very large tables, at least, and the numbers that more than these may take."""
 JOINED = 2
 """Copies of draws that are there while their parts are joined."""

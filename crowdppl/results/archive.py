@@ -509,7 +509,7 @@ def _annotations(values: Mapping[str, Any], tables: Mapping[str, pd.DataFrame], 
     labels, items, people = (tables[name] for name in TABLES)
     item_ids, annotator_ids = pd.Index(items["id"].array), pd.Index(people["id"].array)
     answers = Codebook("answer", values["answers"])
-    check_tables(len(annotator_ids), values["n_classes"], len(answers))
+    check_tables(len(annotator_ids), len(answers))
     alphabet = LabelSet(answers, values["n_classes"], values["kind"], values["informative"])
     names = values["columns"]
     gold = items["gold"].to_numpy() if "gold" in items else None

@@ -7,9 +7,20 @@ from dataclasses import replace
 
 import numpy as np
 
-from crowdppl.core.intervals import Estimate, check_level, from_draws, from_moments, from_point
+from crowdppl.core.intervals import (
+    Estimate,
+    check_level,
+    from_draws,
+    from_moments,
+    from_point,
+    from_share_moments,
+)
 from crowdppl.inference.coin_tables import CoinTables
 from crowdppl.inference.result import FitResult, NumberTruth, SiteResult
+from crowdppl.primitives.labels import LARGE_TABLE
+
+SAME = 1e-5
+"""Difference of probabilities that is rounding."""
 
 
 def confusion(result: FitResult, level: float) -> Estimate:
@@ -62,9 +73,47 @@ def truths(truth: NumberTruth, level: float) -> Estimate:
 def accuracy(result: FitResult, level: float) -> Estimate:
     """Each annotator's probability of giving the true class to a new item, if they give a class, (A,).
 
-    The sum over classes k of prevalence[k] * p(k | annotator, truth k, no abstention); NaN without any class.
+    The sum over classes k of prevalence[k] * p(k | annotator, truth k, no abstention); NaN without any class. Of
+    large tables that are a Dirichlet by vb, nothing is drawn: mean and standard deviation are exact, and the
+    interval is that of the Beta distribution which has both.
     """
-    return _over_truths(result, _right, level)
+    rows, share = _large_rows(result), _share_moments(result)
+    if rows is None or share is None:
+        return _over_truths(result, _right, level)
+    right, total = rows.diagonal(axis1=-2, axis2=-1), rows[..., : rows.shape[-2]].sum(-1)
+    p = right / total
+    square = ((p @ share) * p).sum(-1) + (p * (1 - p) / (total + 1)) @ share.diagonal()
+    mean = p @ result.prevalence
+    return from_share_moments(mean, np.sqrt(np.maximum(square - mean**2, 0)), level)
+
+
+def _large_rows(result: FitResult) -> np.ndarray | None:
+    """Concentrations (A, K, K or L) of a large table whose classes are a Dirichlet site by vb; None of others."""
+    table = result.confusions
+    if result.draws is None or isinstance(table, CoinTables) or table.size <= LARGE_TABLE:
+        return None
+    for site in result.sites.values():
+        if site.family == "dirichlet" and site.dims == ("annotator", "truth", "label"):
+            own, wanted = among_named(site.mean), among_named(table)
+            if own.shape == wanted.shape and np.allclose(own, wanted, rtol=0, atol=SAME):
+                return site.spread
+    return None
+
+
+def _share_moments(result: FitResult) -> np.ndarray | None:
+    """Means (K, K) of products of two classes' shares: of even ones, or of a Dirichlet site; None of others."""
+    mean = result.prevalence
+    if np.allclose(mean, 1 / len(mean), rtol=0, atol=SAME / len(mean)):
+        return np.outer(mean, mean)
+    for site in result.sites.values():
+        if (
+            site.family == "dirichlet"
+            and site.dims == ("class",)
+            and np.allclose(site.mean, mean, rtol=0, atol=SAME)
+        ):
+            total = site.spread.sum()
+            return np.asarray((np.diag(mean) + total * np.outer(mean, mean)) / (total + 1))
+    return None
 
 
 def abstention(result: FitResult, level: float) -> Estimate:

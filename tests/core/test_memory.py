@@ -36,6 +36,15 @@ def test_a_method_that_does_not_fit_is_refused_before_it_runs(limit: Limit, left
 
 
 @pytest.mark.filterwarnings("ignore")
+def test_declared_classes_that_nobody_uses_take_no_tables_of_coins(limit: Limit) -> None:
+    """Where a table of 20 x 10,000 x 10,000 would take 16 GB."""
+    item = np.repeat(np.arange(30), 4)
+    data = Annotations.from_arrays(item, np.arange(120) % 20, item % 5, classes=range(10_000))
+    limit(2**28)
+    assert crowdppl.fit("one_coin", data, inference="em").labels()["label"].tolist() == [i % 5 for i in range(30)]
+
+
+@pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("method", ["class_coin", "ordinal", "item_difficulty"])
 def test_tables_count_where_no_site_is_as_large(limit: Limit, method: str) -> None:
     kind = "ordinal" if method == "ordinal" else "nominal"

@@ -86,3 +86,16 @@ def test_a_thousand_classes_cost_no_table_of_their_pairs() -> None:
     assert isinstance(found.result.confusions, CoinTables)
     np.testing.assert_array_equal(found.labels()["label"], np.arange(100) * 7 % 1000)
     assert (found.annotators()["accuracy"] > 0.5).all()
+
+
+def test_the_likeliest_class_of_coins_is_that_of_their_table() -> None:
+    stream = np.random.default_rng(0)
+    weight = np.array([0.2, 0.5, 0.3])
+    for n_right in (1, 4):
+        right, wrong, other = stream.random((3, n_right)), stream.random((3, 4)), np.zeros((3, 0))
+        coins = CoinTables(right, wrong, other, 4)
+        mean = np.einsum("a,akl->kl", weight, np.asarray(coins))
+        top, most, own = coins.most_frequent(weight)
+        assert top.tolist() == mean.argmax(1).tolist()
+        np.testing.assert_allclose(most, mean.max(1))
+        np.testing.assert_allclose(own, mean.diagonal())

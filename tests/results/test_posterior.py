@@ -182,6 +182,26 @@ def test_means_of_vb_do_not_move_with_its_draws() -> None:
     np.testing.assert_allclose(intervals.confusion(between, 0.95).mean, table[:, ::-1], rtol=1e-12)
 
 
+@pytest.mark.parametrize("even", [False, True])
+def test_accuracies_of_large_dirichlets_are_those_of_their_draws(
+    even: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Standard deviations and ends of intervals to four standard errors of 40,000 draws (a Beta is near)."""
+    found, c = dirichlet_result()
+    stream, n = np.random.default_rng(0), 40_000
+    share = np.full((n, 2), 0.5) if even else stream.dirichlet([4.0, 6.0], n)
+    right = stream.beta(*(c.diagonal(axis1=-2, axis2=-1), c[:, :, ::-1].diagonal(axis1=-2, axis2=-1)), (n, 3, 2))
+    drawn = np.einsum("dak,dk->da", right, share)
+    table = c / c.sum(-1, keepdims=True)
+    found = changed(found, table=table, prevalence=np.array([0.5, 0.5] if even else [0.4, 0.6]))
+    monkeypatch.setattr(intervals, "LARGE_TABLE", 0)
+    estimate = intervals.accuracy(found, 0.9)
+    np.testing.assert_allclose(estimate.mean, table.diagonal(axis1=-2, axis2=-1) @ found.prevalence, rtol=1e-12)
+    np.testing.assert_allclose(estimate.sd, drawn.std(0), rtol=4 / np.sqrt(2 * n))
+    for end, q in ((estimate.low, 0.05), (estimate.high, 0.95)):
+        np.testing.assert_allclose((drawn < end).mean(0), q, atol=0.012)
+
+
 def test_a_mean_that_draws_contradict_is_theirs() -> None:
     """Where accuracy is not linear in the sites, as where prevalence and tables depend on each other."""
     found, _ = dirichlet_result()
