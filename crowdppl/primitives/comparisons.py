@@ -19,7 +19,9 @@ from crowdppl.primitives.statistics import natural
 from crowdppl.primitives.sums import logsumexp, neg_log
 
 
-def preferences(data: Data, prior_strength: float, position_bias: bool = False) -> Tensor:
+def preferences(
+    data: Data, prior_strength: float, position_bias: bool = False, *, groups: int | None = None
+) -> Tensor:
     """Draws the skill of each object, and says how probable it is that the left or the right one is preferred.
 
     The left one is, with probability ``skill[left] / (skill[left] + skill[right])`` (Bradley & Terry 1952,
@@ -36,9 +38,11 @@ def preferences(data: Data, prior_strength: float, position_bias: bool = False) 
         data: the model's argument: the item covariates ``left`` and ``right`` name the objects.
         prior_strength: shape of the Gammas; 1 has none in ``em``, and larger ones draw skills together.
         position_bias: whether the left side may have an advantage.
+        groups: G, for so many skills of each object; None for one.
 
     Returns:
-        Log-probabilities (..., N, K) of left, right and perhaps tie, up to a constant in a pass of ``vb``.
+        Log-probabilities (..., N, K), or (..., N, G, K), of left, right and perhaps tie, up to a constant in a pass
+        of ``vb``.
 
     Raises:
         DataError: when the data compare nothing.
@@ -57,24 +61,36 @@ def preferences(data: Data, prior_strength: float, position_bias: bool = False) 
             f"the model compares two objects, and these labels are of {block.n_classes} classes; read comparisons "
             'by kind="pair", whose labels are left, right or tie'
         )
+    prior = dist.Gamma(torch.tensor(float(prior_strength)), 1.0)
     with plates.groups(data, *SIDES):
-        log_skill, skill = natural("skill", dist.Gamma(torch.tensor(float(prior_strength)), 1.0), ratios=True)
+        wide = prior if groups is None else prior.expand([groups]).to_event(1)
+        skills = natural("skill", wide, ratios=True)
     pair = item_groups(data, *SIDES)
-    log_each, each = log_skill[..., pair], skill[..., pair]  # (..., N, 2)
+    if groups is None:
+        log_each, each = (x[..., pair] for x in skills)  # (..., N, 2)
+    else:
+        log_each, each = (x[..., pair, :].transpose(-1, -2) for x in skills)  # (..., N, G, 2)
     if position_bias:
-        advantage = pyro.sample("advantage", dist.Normal(0.0, 1.0))
+        advantage = _of_groups(pyro.sample("advantage", dist.Normal(0.0, 1.0)), groups)
         sides = torch.stack([advantage, torch.zeros_like(advantage)], -1)
         log_each, each = log_each + sides, each * sides.exp()
     once = log_each + neg_log(each.sum(-1)).unsqueeze(-1)
     if block.n_classes == len(SIDES):
         return once
     looks: Tensor = pyro.sample("looks", dist.Dirichlet(torch.ones(2)))
-    one, two = looks.log().split(1, -1)
+    one, two = (_of_groups(x, groups).unsqueeze(-1) for x in looks.log().unbind(-1))
     won = logsumexp(torch.stack([once + one, 2 * once + two], -1))
     return torch.cat([won, once.sum(-1, keepdim=True) + two + math.log(2)], -1)
 
 
-def annotate_each(data: Data, log_p: Tensor, table: Tensor) -> Tensor:
+def _of_groups(x: Tensor, groups: int | None) -> Tensor:
+    """Values (..., 1) of all items, of which groups have the same."""
+    return x if groups is None else x.unsqueeze(-1)
+
+
+def annotate_each(
+    data: Data, log_p: Tensor, table: Tensor, *, groups: tuple[Tensor, Tensor] | None = None
+) -> Tensor:
     """Draws labels that have a truth each, as where the annotators' own preferences are asked for.
 
     An item's truth is that of one more label: it is drawn beside them, and they tell of it through ``log_p`` alone.
@@ -84,6 +100,8 @@ def annotate_each(data: Data, log_p: Tensor, table: Tensor) -> Tensor:
         data: the model's argument.
         log_p: log-probabilities of the truth, (..., N, K).
         table: of labels given their own truth, (..., A, K, L), of which rows sum to one.
+        groups: where the truths of labels differ by groups of annotators, a ``OneHot`` (..., A, G) and
+            log-probabilities (..., N, G, K); ``log_p`` is then of anybody.
 
     Returns:
         int32 (S,), as of ``annotate``.
@@ -102,6 +120,6 @@ def annotate_each(data: Data, log_p: Tensor, table: Tensor) -> Tensor:
     if block.gold is not None:
         prior = torch.where((block.gold >= 0).unsqueeze(-1), log_p, prior)
     with plates.items(data):
-        labels = OwnTruthLabels(block, table, log_p, truth(data, prior))
+        labels = OwnTruthLabels(block, table, log_p, truth(data, prior), groups)
         out: Tensor = pyro.sample("label", labels, obs=block.bags.cells if block.has_labels else None)
     return out

@@ -386,17 +386,32 @@ class OwnTruthLabels(CategoricalLabels):
         table: of labels given their own truth, (..., A, K, L).
         prior: of their truths, (..., N, K).
         state: the item's truth.
+        groups: where annotators' truths differ by groups, their one-hot vectors (..., A, G) and the prior of each
+            group (..., N, G, K).
     """
 
-    def __init__(self, block: Block, table: Tensor, prior: Tensor, state: Tensor) -> None:
-        self.table, self.prior = table, prior
+    def __init__(
+        self,
+        block: Block,
+        table: Tensor,
+        prior: Tensor,
+        state: Tensor,
+        groups: tuple[Tensor, Tensor] | None = None,
+    ) -> None:
+        self.table, self.prior, self.tastes = table, prior, groups
         super().__init__(block, self._potential, state)
 
     def _potential(self, answer: Tensor) -> Tensor:
         block = self.block
-        each, rows = block.of_item(self.prior, event_dim=1), block.of_annotator(self.table, event_dim=2)
+        rows = block.of_annotator(self.table, event_dim=2)
         given = rows.gather(-1, answer[:, None, None].expand(*rows.shape[:-1], 1)).squeeze(-1)
-        own = logsumexp(each + given, name=EACH_TRUTH)
+        if self.tastes is None:
+            own = logsumexp(block.of_item(self.prior, event_dim=1) + given, name=EACH_TRUTH)
+        else:  # linear in the one-hot vectors, of which zero times a label that cannot be is zero
+            group, prior = self.tastes
+            by_group = logsumexp(block.of_item(prior, event_dim=2) + given.unsqueeze(-2), name=EACH_TRUTH)
+            by_group = by_group.clamp(min=torch.finfo(by_group.dtype).min)
+            own = (block.of_annotator(group, event_dim=1) * by_group).sum(-1)
         return own.unsqueeze(-1).expand(*own.shape, block.n_classes)
 
 

@@ -111,7 +111,9 @@ def clusters(posterior: Fit) -> pd.DataFrame:
     card = card_of(posterior.model)
     name = card.clusters if card is not None else ""
     if name not in posterior.result.sites:
-        raise MethodError(f"{posterior.method} finds no clusters; crowd_clustering, set_clusters and community do")
+        raise MethodError(
+            f"{posterior.method} finds no clusters; crowd_clustering, set_clusters, community, preference_groups do"
+        )
     shares, plate = posterior.result.sites[name].mean, model_sites(posterior.model, posterior.data)[name].plates[-1]
     ids = posterior.data.annotators if plate == "annotators" else _groups(posterior, plate.removeprefix(GROUPS))
     columns = {"cluster": shares.argmax(-1), "probability": shares.max(-1)}

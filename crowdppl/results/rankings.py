@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 import numpy as np
 import pandas as pd
 
@@ -23,10 +26,10 @@ def ranking(posterior: Fit, level: float = 0.95) -> pd.DataFrame:
         level: probability of the intervals.
 
     Returns:
-        DataFrame by object: rank, from 1; score, the mean of its log-skill less the mean over objects, so that
-        differences of scores are log-odds of being preferred; low and high, its interval; rank_low and rank_high,
-        intervals that hold all ranks at once with this probability. Intervals are NaN where the engine gives
-        points; those by vb are narrower than by gibbs, above all of ``crowd_bt`` and few labels.
+        DataFrame by object, or by group and object: rank, from 1; score, the mean of its log-skill less the mean
+        over objects, so that differences of scores are log-odds of being preferred; low and high, its interval;
+        rank_low and rank_high, intervals that hold all ranks at once with this probability. Intervals are NaN where
+        the engine gives points; those by vb are narrower than by gibbs, above all of ``crowd_bt`` and few labels.
 
     Raises:
         MethodError: when the method ranks no objects, or the level is out of range.
@@ -43,15 +46,7 @@ def ranking(posterior: Fit, level: float = 0.95) -> pd.DataFrame:
         kiwi       5   -0.4 -1.2   0.3         2          5
     """
     check_level(level)
-    drawn = _scores(posterior)
-    point = posterior.result.sites[SKILL].mean
-    found = from_point(_centred(np.log(point))) if drawn is None else from_draws(drawn, level)
-    ends = (np.nan, np.nan) if drawn is None else _joint_ranks(drawn, level)
-    columns = {"score": found.mean, "low": found.low, "high": found.high, "rank_low": ends[0], "rank_high": ends[1]}
-    table = pd.DataFrame(columns, index=objects_of(posterior.data))
-    table = table.sort_values("score", ascending=False, kind="stable")
-    table.insert(0, "rank", np.arange(1, len(table) + 1))
-    return table
+    return _by_group(posterior, partial(_ranked, level=level))
 
 
 def order_probabilities(posterior: Fit) -> pd.DataFrame:
@@ -61,8 +56,8 @@ def order_probabilities(posterior: Fit) -> pd.DataFrame:
     (``probabilities``).
 
     Returns:
-        DataFrame of objects x objects, in the order of ``ranking()``: that the one of the row is before the one of
-        the column; NaN on the diagonal.
+        DataFrame of objects x objects, of each group where there are any, in the order of ``ranking()``: that the
+        one of the row is before the one of the column; NaN on the diagonal.
 
     Raises:
         MethodError: when the method ranks no objects, or the engine gives points.
@@ -72,15 +67,7 @@ def order_probabilities(posterior: Fit) -> pd.DataFrame:
         >>> posterior.order_probabilities().loc["pear", ["apple", "kiwi"]].round(1).tolist()
         [0.9, 1.0]
     """
-    drawn, order = _scores(posterior), ranking(posterior).index
-    if drawn is None:
-        raise MethodError(
-            f"{posterior.inference} found points, which tell no probability of an order; fit with inference='gibbs'"
-        )
-    before = np.stack([(x[:, None] > drawn).mean(0) for x in drawn.T])
-    np.fill_diagonal(before, np.nan)
-    objects = objects_of(posterior.data)
-    return pd.DataFrame(before, index=objects, columns=objects).loc[order, order]
+    return _by_group(posterior, partial(_before, inference=posterior.inference))
 
 
 def comparisons(posterior: Fit) -> pd.DataFrame:
@@ -137,11 +124,40 @@ def _require_skills(posterior: Fit) -> None:
         )
 
 
-def _scores(posterior: Fit) -> np.ndarray | None:
-    """Draws (n, O) of log-skills less their mean; None of points."""
+def _ranked(point: pd.Series[float], drawn: np.ndarray | None, level: float) -> pd.DataFrame:
+    """The table of one ranking, from scores (O,) and draws of them (n, O)."""
+    found = from_point(point.to_numpy()) if drawn is None else from_draws(drawn, level)
+    ends = (np.nan, np.nan) if drawn is None else _joint_ranks(drawn, level)
+    columns = {"score": found.mean, "low": found.low, "high": found.high, "rank_low": ends[0], "rank_high": ends[1]}
+    table = pd.DataFrame(columns, index=point.index).sort_values("score", ascending=False, kind="stable")
+    table.insert(0, "rank", np.arange(1, len(table) + 1))
+    return table
+
+
+def _before(point: pd.Series[float], drawn: np.ndarray | None, inference: str) -> pd.DataFrame:
+    """How often one object is before another in draws (n, O), the best first."""
+    if drawn is None:
+        raise MethodError(
+            f"{inference} found points, which tell no probability of an order; fit with inference='gibbs'"
+        )
+    before = np.stack([(x[:, None] > drawn).mean(0) for x in drawn.T])
+    np.fill_diagonal(before, np.nan)
+    order = np.argsort(-drawn.mean(0, dtype=np.float64), kind="stable")
+    return pd.DataFrame(before, index=point.index, columns=point.index).iloc[order, order]
+
+
+def _by_group(posterior: Fit, table: Callable[[pd.Series[float], np.ndarray | None], pd.DataFrame]) -> pd.DataFrame:
+    """A table of the ranking, or those of each group's beside its number."""
     _require_skills(posterior)
-    found = draws_of_site(posterior.result.sites[SKILL], DRAWS, np.random.default_rng(0))
-    return None if found is None else _centred(np.log(found[1].reshape(-1, found[1].shape[-1])))
+    site = posterior.result.sites[SKILL]
+    objects, found = objects_of(posterior.data), draws_of_site(site, DRAWS, np.random.default_rng(0))
+    point = site.mean.reshape(len(site.mean), -1)
+    drawn = None if found is None else np.log(found[1].reshape(-1, *point.shape))
+    tables = {}
+    for group in range(point.shape[1]):
+        scores = pd.Series(_centred(np.log(point[:, group])), objects)
+        tables[group] = table(scores, None if drawn is None else _centred(drawn[..., group]))
+    return tables[0] if site.mean.ndim == 1 else pd.concat(tables, names=["group"])
 
 
 def _centred(x: np.ndarray) -> np.ndarray:

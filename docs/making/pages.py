@@ -80,7 +80,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
         "robust_annotators",
     ),
     "Sequences: tokens of sentences": ("hmm_crowd", "sequence_crowd"),
-    "Comparisons: objects are ranked": ("bradley_terry", "crowd_bt"),
+    "Comparisons: objects are ranked": ("bradley_terry", "crowd_bt", "preference_groups"),
     "Sets of classes": ("set_clusters",),
     "Similarity of objects": ("crowd_clustering",),
 }

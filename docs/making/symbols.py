@@ -40,6 +40,7 @@ SYMBOLS: Mapping[str, Symbol] = {
     "cluster": Symbol("m", "the cluster that an item belongs to"),
     "common": Symbol("C", "effect of the crowd's shared noise on the classifier's probabilities"),
     "community": Symbol("m", "the community that an annotator belongs to"),
+    "group": Symbol("g", "the group that an annotator belongs to"),
     "competence": Symbol("θ", "probabilities of knowing and of guessing"),
     "concentration": Symbol("κ", "how closely annotators follow the crowd, in pseudo-counts"),
     "confusion": Symbol("θ", "probability of each label, given the truth"),
@@ -103,7 +104,7 @@ SYMBOLS: Mapping[str, Symbol] = {
 NUMBERS = ("gain_annotators", "gaussian_annotators", "label_mean", "robust_annotators")
 """Methods for labels that are numbers."""
 
-COMPARISONS = ("bradley_terry", "crowd_bt")
+COMPARISONS = ("bradley_terry", "crowd_bt", "preference_groups")
 """Methods for comparisons of objects."""
 
 OWN: Mapping[tuple[str, str], Symbol] = {
@@ -111,6 +112,7 @@ OWN: Mapping[tuple[str, str], Symbol] = {
     **{(name, "skill"): Symbol("λ", "skill of an object") for name in COMPARISONS},
     **{(name, "truth"): Symbol("z", "which of two objects is preferred") for name in COMPARISONS},
     **{(name, "advantage"): Symbol("δ", "log-odds that the left side gains") for name in COMPARISONS},
+    ("preference_groups", "weights"): Symbol("h", "how common each group is"),
     ("crowd_layer", "weights"): Symbol("W", "effect of an annotator on the classifier's probabilities"),
     ("madl", "embedding"): Symbol("a", "embedding of an annotator"),
     ("ebcc", "confusion"): Symbol("v", "probability of each label, given truth and subtype"),
@@ -164,6 +166,7 @@ SIZES: Mapping[str, tuple[str, str]] = {
 OWN_SIZES: Mapping[tuple[str, str], tuple[str, str]] = {
     ("coin_net", "S"): ("s", "labels"),
     ("set_clusters", "C"): ("c", "classes that a set can hold"),
+    ("preference_groups", "G"): ("g", "groups of annotators who prefer alike"),
     ("set_clusters", "G"): ("g", "items that sets are given to"),
     ("set_clusters", "N"): ("i", "items with a class each"),
 }

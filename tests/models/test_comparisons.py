@@ -68,9 +68,10 @@ def luce(data: Annotations, shape: float) -> np.ndarray:
     return np.asarray(np.log(skill) - np.log(skill).mean())
 
 
-@pytest.mark.parametrize("model", ["bradley_terry", "crowd_bt"])
+@pytest.mark.parametrize("model", ["bradley_terry", "crowd_bt", "preference_groups"])
 def test_em_with_annotators_who_never_err_is_the_fixed_point_of_luce(model: str) -> None:
-    settings = {"prior_strength": 1.5} | ({"right": 1e12, "wrong": 1.0} if model == "crowd_bt" else {})
+    own = {"crowd_bt": {"right": 1e12, "wrong": 1.0}, "preference_groups": {"groups": 1}}
+    settings = {"prior_strength": 1.5, **own.get(model, {})}
     data = compared(60)
     found = crowdppl.fit(model, data, settings=settings, **EXACTLY)
     np.testing.assert_allclose(scores(found), luce(data, 1.5), atol=1e-6)
@@ -270,6 +271,27 @@ def test_intervals_of_ranks_hold_the_whole_order() -> None:
         whole.append(true.between(table["rank_low"], table["rank_high"]).all())
         assert (table["rank_low"] <= table["rank"]).all() and (table["rank"] <= table["rank_high"]).all()
     assert np.mean(whole) > 0.71
+
+
+@pytest.mark.parametrize("inference", ["em", "vb", "gibbs"])
+def test_groups_of_other_tastes_are_found(inference: str) -> None:
+    """13 annotators prefer the first objects, and 7 the last; the share of 13 of 20 is known to .11."""
+    one, other = (
+        compared(n, seed=n, objects=6, annotators=a, spread=s) for n, a, s in ((325, 13, 1), (175, 7, -1))
+    )
+    rows = other.frame().replace({"annotator": {f"w{n}": f"v{n}" for n in range(7)}})
+    short: dict[str, Any] = {"chains": 2, "draws": 50, "warmup": 20} if inference == "gibbs" else {}
+    data = again(pd.concat([one.frame(), rows]))
+    found = crowdppl.fit("preference_groups", data, inference=inference, seed=0, **short)
+    member = found.clusters()["cluster"]
+    large = member["w0"]
+    assert ((member == large) == member.index.str.startswith("w")).all()
+    table = found.ranking()
+    names = [f"o{n}" for n in range(6)]
+    for group, best in ((large, names), (1 - large, names[::-1])):
+        rank = table.loc[group].loc[best, "rank"].to_numpy()
+        assert np.corrcoef(rank, np.arange(6))[0, 1] > 0.9
+    assert found.site("weights")[large] == pytest.approx(0.65, abs=0.15)
 
 
 def test_preferences_that_go_in_a_circle_are_no_scale() -> None:

@@ -41,6 +41,7 @@ COSTLY = (
     "mixed_membership",
     "multinomial",
     "ordinal",
+    "preference_groups",
     "rater_facets",
     "robust_annotators",
     "sequence_crowd",
