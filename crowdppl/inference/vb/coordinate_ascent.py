@@ -266,7 +266,7 @@ class Evaluated:
         Args:
             counts: with which conjugate sites follow the Gaussians; empty where these stay.
         """
-        moving = replace(self.state, loc=_leaves(self.state.loc), log_scale=_leaves(self.state.log_scale))
+        moving = replace(self.state, loc=leaves_of(self.state.loc), log_scale=leaves_of(self.state.log_scale))
         gaussians = gaussians_of(self.problem, moving)
         at = gaussians.unconstrained()
         values = gaussians.values(at)
@@ -287,7 +287,7 @@ class Evaluated:
         return {"objective": objective, **slopes}
 
 
-def _leaves(tensors: Mapping[str, Tensor]) -> Tensors:
+def leaves_of(tensors: Mapping[str, Tensor]) -> Tensors:
     """The same numbers as leaves of a graph."""
     return {name: x.detach().requires_grad_() for name, x in tensors.items()}
 
@@ -353,7 +353,7 @@ class CoordinateAscent:
             counts = {n: x.clamp(min=0) if problem.sites[n].conjugate.counts else x for n, x in counts.items()}
         moving = {part: {n: x.clone() for n, x in getattr(state, part).items()} for part in ("loc", "log_scale")}
         state = replace(state, **moving)
-        leaves = _leaves(state.loc) | {f"{n} scale": x for n, x in _leaves(state.log_scale).items()}
+        leaves = leaves_of(state.loc) | {f"{n} scale": x for n, x in leaves_of(state.log_scale).items()}
         of_priors = not in_labels and network_of(problem.model) is None
         search = LBFGSAscent([*leaves.values()], *(PRIOR_LOOKS if of_priors else LOOKS), state.memory)
 

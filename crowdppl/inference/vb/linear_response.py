@@ -3,7 +3,8 @@
 Mean field takes truth and parameters for independent: labels are counted as if their truths had been observed. The
 missing variance shows in how the fixed point moves with the prior. With V the covariance of log theta under the
 Dirichlets, and H the second derivative of the labels' evidence by log theta, the covariance is ``(V^-1 - H)^-1``.
-It is solved for by conjugate gradients, with differences of passes in place of H.
+It is solved for by conjugate gradients, with differences of passes in place of H. Rows whose prior is learned are
+first made as wide as that prior leaves them (``learned_priors``).
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from crowdppl.inference.state import State
 from crowdppl.inference.tables import WIDTH
 from crowdppl.inference.vb.coordinate_ascent import VB
 from crowdppl.inference.vb.fit import Extrapolation
+from crowdppl.inference.vb.learned_priors import amounts
 from crowdppl.networks.outputs import network_of
 
 Vectors = dict[str, Tensor]
@@ -81,6 +83,10 @@ def _weights(problem: Problem, state: State, generator: torch.Generator) -> tupl
     if not concentration:
         return {}, False
     _, _, priors = VB.at(problem, state).evaluate()
+    share, known = {}, {n: priors[n].sum(-1) for n in concentration}
+    for name, (amount, of_prior) in amounts(problem, state).items():
+        share[name] = (amount / concentration[name].sum(-1)).clamp(max=1)
+        known[name], concentration[name] = of_prior, concentration[name] * share[name].unsqueeze(-1)
     rows, curvature = RowMaps(concentration), _Curvature(problem, state)
     within = min(LABELS, FACTORS // problem.states) // max(problem.n_labels, _cells(problem))
     most = max(FEWEST, min(PROBES, within, NUMBERS // sum(x.numel() for x in concentration.values())))
@@ -90,8 +96,8 @@ def _weights(problem: Problem, state: State, generator: torch.Generator) -> tupl
     for name, x in concentration.items():
         vectors = max(FEWEST, most * k // max(k, x.shape[-1]))  # each says as much of a row as it has entries
         extra = _extra_variance(curvature, rows, name, vectors, generator)
-        known = priors[name].sum(-1)
-        found[name] = rows.weight(name, extra, known, unsupported.get(name, torch.zeros(())))
+        weight = rows.weight(name, extra, known[name], unsupported.get(name, torch.zeros(())))
+        found[name] = weight * share.get(name, 1.0)
     return found, curvature.upward
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.special import polygamma
+from scipy.special import betaln, polygamma
 from scipy.stats import beta
 
 import crowdppl
@@ -213,3 +213,38 @@ def test_rows_of_one_entry_and_of_very_many_labels() -> None:
             weight = site.weight()
             assert weight is None or (np.isfinite(weight).all() and (weight > 0).all() and (weight <= 1).all())
     np.testing.assert_allclose(sure.result.sites["confusion"].weight(), 1, atol=1e-6)
+
+
+def test_rows_of_a_learned_prior_are_as_wide_as_quadrature_says() -> None:
+    """With all truths known and two classes, a row's prior has two parameters: a grid is exact."""
+    counts = np.array([[9, 1], [8, 2], [10, 0], [9, 1], [1, 0]])  # right, wrong: of either class
+    rows = [
+        (item, a, item % 2 if item // 2 < right else 1 - item % 2)
+        for a, (right, wrong) in enumerate(counts)
+        for item in range(2 * (right + wrong))
+    ]
+    data = Annotations.from_frame(
+        pd.DataFrame(rows, columns=["item", "annotator", "label"]),
+        classes=range(2),
+        gold={i: i % 2 for i in range(20)},
+    )
+    site = fitted(data, "hierarchical_dawid_skene").result.sites["confusion"]
+    crowd = (np.arange(400) + 0.5) / 400
+    log_c = np.linspace(1 - 5, 1 + 5, 400)
+    share, amount = crowd[:, None], np.exp(log_c)[None]
+    log_p = beta.logpdf(share, 2.5, 0.5) - (log_c - 1) ** 2 / 2
+    for right, wrong in counts:
+        log_p = log_p + betaln(amount * share + right, amount * (1 - share) + wrong)
+        log_p = log_p - betaln(amount * share, amount * (1 - share))
+    p = np.exp(log_p - log_p.max())
+    p /= p.sum()
+    n = amount + counts.sum(-1)[:, None, None]
+    mean = (amount * share + counts[:, 0, None, None]) / n
+    first = (p * mean).sum((1, 2))
+    exact = np.sqrt((p * (mean * (1 - mean) / (n + 1) + (mean - first[:, None, None]) ** 2)).sum((1, 2)))
+    narrow, wide = (
+        np.sqrt(site.mean[:, 0, 0] * site.mean[:, 0, 1] / (c[:, 0].sum(-1) + 1))
+        for c in (site.parameter, site.spread)
+    )
+    before, after = (np.abs(x / exact - 1) for x in (narrow, wide))
+    assert (after < before).all() and after.max() < 0.15 < before.max()
