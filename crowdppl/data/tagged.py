@@ -170,8 +170,8 @@ def write_conll(data: Annotations, path: str | Path, labels: pd.Series[Any] | No
         labels: one tag of each item instead, by item id, such as ``posterior.labels()["label"]``.
 
     Raises:
-        DataError: for another kind, items without a token, two labels of an annotator on one item, and names or
-            tokens with tabs or ends of lines.
+        DataError: for another kind, items without a token, two labels of an annotator on one item, labels that
+            lack an item, and names or tokens with tabs or ends of lines.
 
     Examples:
         >>> from pathlib import Path
@@ -268,6 +268,12 @@ def _tagged(
         )
     order = np.lexsort(units.T[::-1])
     if labels is not None:
+        if (
+            not isinstance(labels, pd.Series)
+            or not labels.index.is_unique
+            or not data.items.isin(labels.index).all()
+        ):
+            raise DataError(f"labels={shown(labels)} is no series with one tag of each item, by item id")
         column = labels.reindex(data.items).astype(object)
         tags = column.where(column.notna(), None).to_numpy()[order, None]
         return order, units[order, 1] == 1, [labels.name or "label"], tags

@@ -5,6 +5,8 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -53,6 +55,14 @@ def posterior(inference: str = "vb") -> Posterior:
 
 
 @cache
+def tagged() -> crowdppl.Annotations:
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "two.conll"
+        path.write_text("Ann B-PER B-PER\nLee I-PER I-PER\nsang O O\n")
+        return crowdppl.read_annotations(path, kind="sequence")
+
+
+@cache
 def scores() -> Mapping[str, crowdppl.HeldoutScore]:
     return crowdppl.compare(["one_coin", "majority_vote"], crowd().data, folds=2, inference="em", seed=0).scores
 
@@ -98,6 +108,8 @@ def doors() -> dict[str, dict[str, Any]]:
         "simulate": {"model": crowdppl.method("one_coin"), "design": data},
         "simulate_annotators": {"truth": [0, 1, 1], "kinds": ["hammer"]},
         "suspicious_annotators": {"posterior": fitted},
+        "write_conll": {"data": tagged(), "path": "two.conll"},
+        "write_spans": {"data": tagged(), "path": "spans.jsonl"},
         "zoo": {"engines": False},
     }
 
@@ -138,7 +150,8 @@ def test_every_public_function_is_tried() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(set(functions()) - WORDS - {"digits", "zoo"}))
-def test_wrong_kinds_are_refused_by_name(name: str) -> None:
+def test_wrong_kinds_are_refused_by_name(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     assert not list(bare(functions()[name], doors()[name], {**WRONG, **ODD}))
 
 
