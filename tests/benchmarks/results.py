@@ -9,8 +9,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 PATH = ROOT / "docs" / "benchmarks.md"
 
+COVERAGE = "Coverage of annotators' intervals by vb"
 OTHER_KINDS = "Other kinds of label"
-"""A section that is written by hand."""
+BY_HAND = (COVERAGE, OTHER_KINDS)
+"""Sections that are written by hand."""
 ON_A_GPU = ("An epoch over a million items on a GPU", "Fits on a GPU")
 """What a machine without a GPU does not measure: there it stays as it was."""
 
@@ -41,6 +43,7 @@ SECTIONS = (
     "Which label to ask for next",
     "Asking among five million pairs",
     "Coverage of label sets",
+    COVERAGE,
     "Filling in the labels that were not given",
     "Truth from features and labels: LabelMe",
     "Truth from features and labels: Music",
@@ -80,7 +83,7 @@ def compose(machine: str, found: Mapping[str, str], before: str = "") -> str:
         found: Markdown by title; a section that was skipped says so; those of a GPU and of other kinds stay.
         before: the text of the file as it was.
     """
-    old = {title: text for title, text in sections(before).items() if title in (*ON_A_GPU, OTHER_KINDS)}
+    old = {title: text for title, text in sections(before).items() if title in (*ON_A_GPU, *BY_HAND)}
     skipped = dict.fromkeys(SECTIONS, "Not measured: the benchmark needs what this machine or its settings lack.")
     return _text(f"# Benchmarks\n\n{machine.strip()}", {**skipped, **old, **found})
 
