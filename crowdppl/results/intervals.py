@@ -87,13 +87,18 @@ def accuracy(result: FitResult, level: float) -> Estimate:
     return from_share_moments(mean, np.sqrt(np.maximum(square - mean**2, 0)), level)
 
 
+def _is_shares(site: SiteResult) -> bool:
+    """Whether values are rows of shares, with a parameter that counts."""
+    return site.conjugate is not None and site.conjugate.counts
+
+
 def _large_rows(result: FitResult) -> np.ndarray | None:
-    """Concentrations (A, K, K or L) of a large table whose classes are a Dirichlet site by vb; None of others."""
+    """Parameters (A, K, K or L) of a large table whose classes are such a site by vb; None of others."""
     table = result.confusions
     if result.draws is None or isinstance(table, CoinTables) or table.size <= LARGE_TABLE:
         return None
     for site in result.sites.values():
-        if site.family == "dirichlet" and site.dims == ("annotator", "truth", "label"):
+        if _is_shares(site) and site.dims == ("annotator", "truth", "label"):
             own, wanted = among_named(site.mean), among_named(table)
             if own.shape == wanted.shape and np.allclose(own, wanted, rtol=0, atol=SAME):
                 return site.spread
@@ -101,16 +106,12 @@ def _large_rows(result: FitResult) -> np.ndarray | None:
 
 
 def _share_moments(result: FitResult) -> np.ndarray | None:
-    """Means (K, K) of products of two classes' shares: of even ones, or of a Dirichlet site; None of others."""
+    """Means (K, K) of products of two classes' shares: of even ones, or of such a site; None of others."""
     mean = result.prevalence
     if np.allclose(mean, 1 / len(mean), rtol=0, atol=SAME / len(mean)):
         return np.outer(mean, mean)
     for site in result.sites.values():
-        if (
-            site.family == "dirichlet"
-            and site.dims == ("class",)
-            and np.allclose(site.mean, mean, rtol=0, atol=SAME)
-        ):
+        if _is_shares(site) and site.dims == ("class",) and np.allclose(site.mean, mean, rtol=0, atol=SAME):
             total = site.spread.sum()
             return np.asarray((np.diag(mean) + total * np.outer(mean, mean)) / (total + 1))
     return None
