@@ -14,7 +14,7 @@ from tests.golden.numbers import Numbers
 QUICK = {("crowd", "em"), ("crowd", "vb"), ("features", "em")}
 DEAR = ("anaesthetists", "nuts")
 """Two data sets hold what NUTS does, and each transition is some twenty gradients."""
-LONG = ("hierarchical_mixed_membership", "item_difficulty", "minimax_entropy")
+LONG = ("glad", "hierarchical_mixed_membership", "item_difficulty", "minimax_entropy")
 
 
 @dataclass(frozen=True)

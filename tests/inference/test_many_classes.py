@@ -55,7 +55,7 @@ def test_classes_that_no_label_names_may_be_summed_out_together(
         np.testing.assert_allclose(other.result.sites[name].mean, site.mean, atol=1e-8)
 
 
-@pytest.mark.parametrize("abstentions", [False, True])
+@pytest.mark.parametrize("abstentions", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     ("method", "prevalence"), [*COINS, *(pytest.param(*case, marks=pytest.mark.slow) for case in GRADIENTS)]
 )

@@ -104,6 +104,7 @@ def test_sequences_of_one_item_are_bayesian_dawid_skene(engine: str) -> None:
         np.testing.assert_allclose(one.confusion(), other.confusion(), atol=1e-4)
 
 
+@pytest.mark.slow
 def test_a_constant_context_is_hmm_crowd() -> None:
     data = crowd([4] * 10, ["a", "b", "c"])
     rows = data.frame()
