@@ -15,7 +15,7 @@ import pandas as pd
 from crowdppl.core.files import new_file
 from crowdppl.core.validation import require_path, shown
 from crowdppl.data.annotations import Annotations, require_annotations
-from crowdppl.data.ids import Place
+from crowdppl.data.ids import Place, encode
 from crowdppl.data.sequences import POSITION, SEQUENCE, Tags, units_of
 from crowdppl.errors import DataError
 
@@ -24,7 +24,7 @@ TOKEN, START, END = "token", "start", "end"
 PLACE = (SEQUENCE, POSITION)
 NO_TAG = ("_", "?")
 """What stands in a column of tags where an annotator gave none."""
-COMMENT = re.compile(r"# (sent_id|global\.columns) = (.*)")
+COMMENT = re.compile(r"# (?:(\S+) = (.*)|new(?:doc|par)\b.*)")
 WORD = re.compile(r"\w+|[^\w\s]")
 SPAN = ("text", "annotator", START, END, "type")
 
@@ -44,7 +44,7 @@ def read_conll(lines: Iterable[str], name: str) -> tuple[pd.DataFrame, list[int]
         if found:
             if found[1] == "sent_id":
                 sequence = found[2]
-            else:
+            elif found[1] == "global.columns":
                 header = found[2].split("\t") if "\t" in found[2] else found[2].split()
         elif not line:
             inside += position > 0
@@ -88,10 +88,12 @@ def tags_of_spans(table: pd.DataFrame, place: Place) -> tuple[pd.DataFrame, pd.D
     words and signs of a text, cut where any annotator's span begins or ends.
 
     Raises:
-        DataError: for a text that is none, or another one of the same id, for offsets outside of it, a type that is
-            no text, and spans of one annotator that overlap.
+        DataError: for ids that are none, a text that is none, or another one of the same id, for offsets outside of
+            it, a type that is no text, and spans of one annotator that overlap.
     """
     ids = table["id"] if "id" in table else pd.Series(pd.factorize(table["text"])[0] + 1, table.index)
+    for name, column in ((SEQUENCE, ids), ("annotator", table["annotator"])):
+        encode(column, name, place)  # refuses what is no id
     texts, marks = dict[Any, str](), dict[Any, dict[Any, list[tuple[int, int, str, int]]]]()
     for row, (key, text, who, *span) in enumerate(zip(ids, *(table[name] for name in SPAN), strict=True)):
         if not isinstance(text, str) or not WORD.search(text) or texts.setdefault(key, text) != text:
@@ -118,7 +120,7 @@ def _span(given: Sequence[Any], text: str, place: str) -> tuple[int, int, str]:
     if all(x is None or x != x for x in given):
         return 0, 0, ""
     start, end, its_type = given
-    whole = all(isinstance(x, int | float) and x == int(x) for x in (start, end) if x is not None and x == x)
+    whole = all(isinstance(x, int | float) and x % 1 == 0 for x in (start, end) if x is not None and x == x)
     if (
         not whole
         or None in (start, end)

@@ -29,7 +29,7 @@ class Card:
             ``{"confusion": "A K K"}``. N items, A annotators, K classes, L answers; any other word is a size
             of the method's own. A site that exists only under some settings may be listed.
         truth: the site that is the truth.
-        kind: of the labels that it takes: "nominal" or "ordinal" classes, or "real" for numbers.
+        kind: of the labels that it takes, as ``Annotations.from_frame`` names kinds.
         scale: whether truths are numbers on a scale although labels are classes.
         assumes: the assumptions under which the method is right.
         fails: when it goes wrong, and how.

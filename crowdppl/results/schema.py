@@ -377,13 +377,16 @@ def _tables_of(value: Any, place: str, sizes: Sizes) -> None:
     (TABLES if value is not None and sizes["K"] else plain(NoneType))(value, place, sizes)
 
 
-RESULT = parts(
-    FitResult,
-    sites=SITES,
-    truth=_truth,
-    tables=_tables_of,
-    diagnostics=DIAGNOSTICS,
-)
+_RESULT = parts(FitResult, sites=SITES, truth=_truth, tables=_tables_of, diagnostics=DIAGNOSTICS)
+
+
+def result(value: Any, place: str, sizes: Sizes) -> None:
+    """A result, which has tables where truths are classes, and none else."""
+    _RESULT(value, place, sizes)
+    if (value.tables is None) == isinstance(value.truth, ClassProbabilities):
+        raise refusal(place, "of other tables than its truths need", "of classes with tables, or numbers without")
+
+
 RECORD = parts(
     Record,
     items=ids("M"),
@@ -407,7 +410,7 @@ FIT: dict[str, Check] = {
     "inference": one_of(ENGINES),
     "options": each(dict, plain(NoneType, bool, int, float, str)),
     "memory": maybe(MEMORY),
-    "result": alone(RESULT),
+    "result": alone(result),
 }
 TRUTH_MAP = parts(
     CalibrationMap,

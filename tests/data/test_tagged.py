@@ -79,6 +79,9 @@ def test_most_probable_labels_are_written(tmp_path: Path) -> None:
         ({"start": 8, "end": 40}, "to 40 at line 3"),
         ({"start": 9, "end": 9}, "line 3"),
         ({"start": "x", "end": 9}, "'x'"),
+        ({"start": 8, "end": float("inf")}, "to inf at line 3"),
+        ({"annotator": ["ann"]}, "annotator .* line 3"),
+        ({"id": {"d": 1}}, "line 3"),
         ({"start": None, "end": 9}, "line 3"),
         ({"start": 8, "end": 12, "type": None}, "type"),
         ({"text": "other", "start": 0, "end": 2}, "line 3"),
@@ -87,6 +90,12 @@ def test_most_probable_labels_are_written(tmp_path: Path) -> None:
 def test_spans_that_are_none_are_refused(tmp_path: Path, wrong: dict[str, Any], said: str) -> None:
     with pytest.raises(DataError, match=said):
         read(tmp_path / "a.jsonl", lines([*SPANS[:2], {**SPANS[0], **wrong}]))
+
+
+def test_comments_are_no_tokens(tmp_path: Path) -> None:
+    plain = read(tmp_path / "a.conll", CONLL)
+    more = CONLL.replace("# sent_id = first", "# newdoc id\n# sent_id = first\n# text = New York .")
+    pd.testing.assert_frame_equal(read(tmp_path / "b.conll", more).frame(), plain.frame())
 
 
 def test_columns_that_are_none_are_refused(tmp_path: Path) -> None:

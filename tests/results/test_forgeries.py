@@ -151,6 +151,13 @@ def test_what_was_rounded_is_no_forgery(tmp_path: Path) -> None:
         crowdppl.load(tmp_path / "forged")
 
 
+def test_truths_of_classes_have_tables(tmp_path: Path) -> None:
+    found = small()
+    replace(found, result=replace(found.result, tables=None)).save(tmp_path / "forged")
+    with pytest.raises(ResultError, match="tables"):
+        crowdppl.load(tmp_path / "forged")
+
+
 def test_gold_lies_among_the_classes(good: Path, tmp_path: Path) -> None:
     rewritten(good, tmp_path / "forged", "items", gold=np.array([99, -1, -1], np.int16))
     with pytest.raises(ResultError, match="gold"):

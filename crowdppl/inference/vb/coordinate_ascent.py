@@ -287,6 +287,12 @@ class Evaluated:
         return {"objective": objective, **slopes}
 
 
+def counts_beyond(problem: Problem, state: State, priors: Mapping[str, Tensor]) -> Tensors:
+    """What conjugate sites count beside their priors; rounding makes no count negative."""
+    counts = {n: state.parameters[n] - prior for n, prior in priors.items()}
+    return {n: x.clamp(min=0) if problem.sites[n].conjugate.counts else x for n, x in counts.items()}
+
+
 def leaves_of(tensors: Mapping[str, Tensor]) -> Tensors:
     """The same numbers as leaves of a graph."""
     return {name: x.detach().requires_grad_() for name, x in tensors.items()}
@@ -349,8 +355,7 @@ class CoordinateAscent:
         """
         in_labels, counts = self.at(problem, state).gaussians_in_labels, Tensors()
         if not in_labels:  # a minibatch's counts are mixed with an earlier prior
-            counts = {n: state.parameters[n] - prior for n, prior in priors.items()}
-            counts = {n: x.clamp(min=0) if problem.sites[n].conjugate.counts else x for n, x in counts.items()}
+            counts = counts_beyond(problem, state, priors)
         moving = {part: {n: x.clone() for n, x in getattr(state, part).items()} for part in ("loc", "log_scale")}
         state = replace(state, **moving)
         leaves = leaves_of(state.loc) | {f"{n} scale": x for n, x in leaves_of(state.log_scale).items()}

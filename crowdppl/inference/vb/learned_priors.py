@@ -19,7 +19,7 @@ from crowdppl.inference.optimisers import LBFGSAscent
 from crowdppl.inference.problem import Problem
 from crowdppl.inference.sites import expected
 from crowdppl.inference.state import State, Tensors
-from crowdppl.inference.vb.coordinate_ascent import VB, leaves_of
+from crowdppl.inference.vb.coordinate_ascent import VB, counts_beyond, leaves_of
 
 LOOKS = 40
 """At the bound, at most."""
@@ -50,8 +50,7 @@ def amounts(problem: Problem, state: State) -> dict[str, Amounts]:
     sites = here.prior_sites()
     if any(problem.sites[n].conjugate.chosen(sites[n].fn) for n in state.parameters):
         return {}
-    counts = {n: state.parameters[n] - prior for n, prior in here.prior_parameters(sites).items()}
-    counts = {n: x.clamp(min=0) if problem.sites[n].conjugate.counts else x for n, x in counts.items()}
+    counts = counts_beyond(problem, state, here.prior_parameters(sites))
     priors = _search(problem, state, counts)
     rows = [n for n in priors if problem.sites[n].conjugate.counts and priors[n].shape[-1] > 1]
     return {n: _amounts(priors[n], counts[n], _mean(state.parameters[n].double())) for n in rows}
