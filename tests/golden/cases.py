@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from tests.golden import answers, fits
+from tests.golden import answers, fits, kinds
 from tests.golden.crowds import CROWDS
 from tests.golden.numbers import Numbers
 
@@ -39,7 +39,7 @@ class Case:
 
 def cases() -> list[Case]:
     """All of them, those of a data set side by side."""
-    return [*_fits(), *_special(), *_answers()]
+    return [*_fits(), *_special(), *_answers(), *_kinds()]
 
 
 def _fits() -> list[Case]:
@@ -57,6 +57,22 @@ def _fits() -> list[Case]:
         for engine, seeds in fits.SEEDS.items()
         for seed in seeds
         if (data, engine) != DEAR
+    ]
+
+
+def _kinds() -> list[Case]:
+    """Every method of another kind of label by every engine."""
+    return [
+        Case(
+            f"kinds-{kind}-{method}-{engine}",
+            "kinds",
+            partial(kinds.fit, kind, method, engine),
+            quick=engine == "em",
+            loose=engine in ("nuts", "svi"),
+        )
+        for kind in kinds.KINDS
+        for method in kinds.methods(kind)
+        for engine in fits.OPTIONS
     ]
 
 

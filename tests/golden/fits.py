@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from functools import cache
+from functools import cache, reduce
+from operator import or_
 from typing import Any
 
 import crowdppl
@@ -74,8 +75,8 @@ def short(settings: dict[str, Any], data: str, engine: str) -> dict[str, Any]:
 
 def fit(method: str, data: str, engine: str, seed: int) -> Numbers:
     """What a fit finds, and for one of the data sets all that can be read from it."""
-    more = read if (data, seed) == ("crowd", 0) else None
-    return outcome(lambda: made(method, data, engine, seed), more)
+    more = [read] if (data, seed) == ("crowd", 0) else []
+    return outcome(lambda: made(method, data, engine, seed), found, *more)
 
 
 def special(name: str, data: str, seed: int) -> Numbers:
@@ -83,12 +84,13 @@ def special(name: str, data: str, seed: int) -> Numbers:
     method, engine, settings = SPECIAL[name]
     options = short(settings, data, engine)
     return outcome(
-        lambda: crowdppl.fit(method, CROWDS[data](), inference=engine, settings=settings, seed=seed, **options)
+        lambda: crowdppl.fit(method, CROWDS[data](), inference=engine, settings=settings, seed=seed, **options),
+        found,
     )
 
 
-def outcome(make: Callable[[], Posterior], more: Callable[[Posterior], Numbers] | None = None) -> Numbers:
-    """What a fit finds and warns of, or the error that refuses it."""
+def outcome(make: Callable[[], Posterior], *read: Callable[[Posterior], Numbers]) -> Numbers:
+    """What a fit warns of and what is read from it, or the error that refuses it."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
@@ -96,7 +98,7 @@ def outcome(make: Callable[[], Posterior], more: Callable[[Posterior], Numbers] 
         except crowdppl.errors.CrowdpplError as error:
             return numbers(refused=type(error).__name__)
     told = {w.category.__name__ for w in caught if issubclass(w.category, crowdppl.errors.CrowdpplWarning)}
-    return numbers(told=sorted(told)) | found(posterior) | (more(posterior) if more else {})
+    return reduce(or_, (ask(posterior) for ask in read), numbers(told=sorted(told)))
 
 
 def found(posterior: Posterior) -> Numbers:

@@ -1,0 +1,129 @@
+"""Small data sets of labels that are no plain classes, and short fits of the methods made for them."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from functools import cache, partial
+
+import numpy as np
+import pandas as pd
+
+import crowdppl
+from crowdppl import Annotations, Posterior
+from tests.golden.crowds import answers
+from tests.golden.fits import OPTIONS, answered, outcome
+from tests.golden.numbers import Numbers, numbers
+
+SEQUENCE = ["O", "B-x", "I-x"]
+
+
+def codes(n: int, classes: list[str], seed: int) -> pd.Series:
+    """Classes of some items, drawn."""
+    drawn = np.random.default_rng(seed).integers(0, len(classes), n)
+    return pd.Series(np.array(classes)[drawn], index=[f"item {i:02}" for i in range(n)])
+
+
+def grades() -> pd.DataFrame:
+    """Grades of items."""
+    rows = answers(codes(18, list("abc"), 11), 5, 0.7, 12)
+    return rows.assign(label=rows["label"].map({"a": 1, "b": 2, "c": 3}))
+
+
+def ratings() -> pd.DataFrame:
+    """Numbers, seen with a bias of the annotator and noise."""
+    rng = np.random.default_rng(13)
+    item, annotator = np.nonzero(rng.random((18, 5)) < 0.7)
+    value = rng.normal(size=18)[item] + np.linspace(-1, 1, 5)[annotator] + 0.4 * rng.normal(size=len(item))
+    names = {"item": [f"item {i:02}" for i in item], "annotator": [f"annotator {a}" for a in annotator]}
+    return pd.DataFrame(names | {"label": value.round(2)})
+
+
+def comparisons() -> pd.DataFrame:
+    """Pairs of six objects, compared with errors and ties."""
+    rng = np.random.default_rng(14)
+    left, right = np.array([rng.choice(6, 2, replace=False) for _ in range(60)]).T
+    better = left - right + rng.normal(0, 1.5, 60)
+    label = np.select([better > 0.5, better < -0.5], ["left", "right"], "tie")
+    annotator = [f"annotator {a}" for a in rng.integers(0, 4, 60)]
+    objects = {"left": [f"object {i}" for i in left], "right": [f"object {i}" for i in right]}
+    return pd.DataFrame(objects | {"annotator": annotator, "label": label}).drop_duplicates(
+        ["left", "right", "annotator"]
+    )
+
+
+def likenesses() -> pd.DataFrame:
+    """Pairs of nine objects of three clusters, judged with errors."""
+    rng = np.random.default_rng(15)
+    left, right = np.array([(i, j) for i in range(9) for j in range(i)]).T
+    same = (left % 3 == right % 3) ^ (rng.random(len(left)) < 0.1)
+    objects = {"left": [f"object {i}" for i in left], "right": [f"object {i}" for i in right]}
+    annotator = [f"annotator {a}" for a in rng.integers(0, 3, len(left))]
+    return pd.DataFrame(objects | {"annotator": annotator, "label": np.where(same, "same", "different")})
+
+
+def tags() -> pd.DataFrame:
+    """BIO tags of six sentences."""
+    names = [f"item {i:02}" for i in range(24)]
+    known = pd.Series(list("abcaabaabccaaababcbcaaab"), index=names)
+    rows = answers(known, 4, 0.8, 17)
+    place = rows["item"].str[-2:].astype(int)
+    tokens = {"sequence": [f"sentence {i // 4}" for i in place], "position": place % 4}
+    label = rows["label"].map(dict(zip("abc", SEQUENCE, strict=True)))
+    return rows.assign(**tokens, label=label).drop(columns="item")
+
+
+def sets() -> pd.DataFrame:
+    """Sets of three classes, of which two go together."""
+    rng = np.random.default_rng(18)
+    item, annotator = np.nonzero(rng.random((14, 4)) < 0.8)
+    held = np.array([[1, 1, 0], [0, 0, 1]])[np.arange(14) % 2][item] ^ (rng.random((len(item), 3)) < 0.15)
+    label = [[name for name, one in zip("xyz", row, strict=True) if one] for row in held]
+    names = {"item": [f"item {i:02}" for i in item], "annotator": [f"annotator {a}" for a in annotator]}
+    return pd.DataFrame(names | {"label": label})
+
+
+KINDS: dict[str, Callable[[], pd.DataFrame]] = {
+    "ordinal": grades,
+    "real": ratings,
+    "pair": comparisons,
+    "similarity": likenesses,
+    "sequence": tags,
+    "set": sets,
+}
+
+
+@cache
+def data(kind: str) -> Annotations:
+    """The data of a kind."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return Annotations.from_frame(KINDS[kind](), kind=kind)
+
+
+def methods(kind: str) -> list[str]:
+    """Those that plain classes have no use for."""
+    plain = crowdppl.registry.names_for("nominal")
+    return [name for name in crowdppl.registry.names_for(kind) if name not in plain]
+
+
+def fit(kind: str, method: str, engine: str) -> Numbers:
+    """What a short fit finds."""
+    return outcome(lambda: crowdppl.fit(method, data(kind), inference=engine, seed=0, **OPTIONS[engine]), found)
+
+
+def found(posterior: Posterior) -> Numbers:
+    """The tables of a kind, or the error that refuses one."""
+    asked = {
+        "truth": partial(posterior.truth, 0.9),
+        "annotators": posterior.annotators,
+        "ranking": posterior.ranking,
+        "spans": posterior.spans,
+        "sets": posterior.sets,
+        "clusters": posterior.clusters,
+        "averages": posterior.fair_averages,
+        "predict": lambda: posterior.predict(posterior.data.frame().iloc[:8]),
+    }
+    return numbers(diagnostics=posterior.diagnostics()) | {
+        key: array for name, ask in asked.items() for key, array in answered(name, ask).items()
+    }
