@@ -224,7 +224,7 @@ class Problem:
         return TypicalLabels.of(self.blocks, names)
 
     @cached_property
-    def typical_items(self) -> list[tuple[CovariateColumns | None, float]]:
+    def typical_items(self) -> tuple[CovariateColumns | None, Tensor]:
         """Item covariates over which tables of annotators are averaged, and their shares."""
         some = next(b for b in self.blocks if b.n_items)
         return typical_items(self.blocks, covariates_read(self.model, some, "item"))

@@ -252,11 +252,22 @@ def tables_at(
         found, prevalence = _tables(total, block, labels)
         return found if told else _tables(ruled, block, labels)[0], prevalence
     # Networks, if there are any, speak of the truth alone.
-    total = torch.zeros(())
-    for covariates, share in problem.typical_items:
-        own = covariates and covariates.at(torch.zeros(probe.n_items, dtype=torch.long))
-        total = total + share * _joint(problem, values, chains, replace(probe, item_covariates=own))
-    return _tables(total, block, labels)
+    return _tables(_joint_of_typical_items(problem, values, chains, labels), block, labels)
+
+
+def _joint_of_typical_items(
+    problem: Problem, values: Mapping[str, Tensor], chains: int | None, labels: TypicalLabels
+) -> Tensor:
+    """``_joint`` averaged over the item covariates that the model reads, (K, [C,] items)."""
+    (covariates, share), total = problem.typical_items, torch.zeros(())
+    width = len(labels.share) * problem.blocks[0].n_answers + 1
+    for some in torch.arange(len(share)).split(max(1, WIDTH // ((chains or 1) * width * problem.states))):
+        probe = probe_block(problem.blocks[0], labels, len(some))
+        if covariates is not None:
+            probe = replace(probe, item_covariates=covariates.at(some.repeat_interleave(width)))
+        joint = _joint(problem, values, chains, probe).unflatten(-1, (len(some), width))
+        total = total + (share[some].to(joint).unsqueeze(-1) * joint).sum(-2)
+    return total
 
 
 def _of_own_truths(problem: Problem, values: Mapping[str, Tensor], chains: int | None) -> tuple[Tensor, Tensor]:
@@ -313,16 +324,18 @@ def _tables(joint: Tensor, block: Block, labels: TypicalLabels) -> tuple[Tensor,
     return tables.movedim(0, -2), prevalence.movedim(0, -1)
 
 
-def probe_block(block: Block, labels: TypicalLabels) -> Block:
-    """One item for each typical label with each answer, and one without labels."""
+def probe_block(block: Block, labels: TypicalLabels, times: int = 1) -> Block:
+    """One item for each typical label with each answer, and one without labels; all of these some times over."""
     answers = torch.arange(block.n_answers, device=block.device)
     cells = (labels.annotator.unsqueeze(-1) * block.n_answers + answers).reshape(-1)
     each, known = torch.arange(len(cells), device=block.device), block.item_covariates
-    sides = (each.cpu().numpy(), cells.cpu().numpy(), len(cells) + 1, block.n_annotators * block.n_answers)
+    n = times * (len(cells) + 1)
+    rows = torch.arange(n, device=block.device).reshape(times, -1)[:, :-1].reshape(-1)
+    sides = (rows.cpu().numpy(), cells.repeat(times).cpu().numpy(), n, block.n_annotators * block.n_answers)
     probe = block.with_items(
         RaggedIndex.of_pairs(*sides).to(block.device),
-        item_covariates=known and known.average(len(cells) + 1),
-        label_covariates=labels.covariates and labels.covariates.at(each // block.n_answers),
+        item_covariates=known and known.average(n),
+        label_covariates=labels.covariates and labels.covariates.at((each // block.n_answers).repeat(times)),
     )
     # Everyone may abstain here: an answer of probability 0 would be no item that a model can have.
     return replace(probe, abstainers=None, uses_power=False, dtype=torch.float64)

@@ -73,10 +73,8 @@ class TypicalLabels:
         return TypicalLabels(code, columns.only(kept, known), part, code)
 
 
-def typical_items(
-    blocks: Sequence[Block], names: Collection[Hashable]
-) -> list[tuple[CovariateColumns | None, float]]:
-    """Item covariates that stand for those of all items, and the share of the items that each stands for.
+def typical_items(blocks: Sequence[Block], names: Collection[Hashable]) -> tuple[CovariateColumns | None, Tensor]:
+    """Item covariates (n, D) that stand for those of all items, and the share (n,) that each row stands for.
 
     Args:
         blocks: the data.
@@ -84,12 +82,11 @@ def typical_items(
     """
     columns = CovariateColumns.joined(block.item_covariates for block in blocks)
     if columns is None or not names:
-        return [(columns and columns.average(1), 1.0)]
+        return columns and columns.average(1), torch.ones(1, dtype=torch.float64)
     kept = [name for name in columns.names if name in names]
     values = columns.held(kept).cpu().numpy()
     _, held, share = _thinned(*_counted(np.zeros(len(values), np.int64), values))
-    rows = columns.only(kept, torch.from_numpy(held).to(columns.values))
-    return [(rows.at(torch.tensor([n])), float(part)) for n, part in enumerate(share)]
+    return columns.only(kept, torch.from_numpy(held).to(columns.values)), torch.from_numpy(share)
 
 
 Counted = tuple[np.ndarray, np.ndarray, np.ndarray]
