@@ -28,14 +28,7 @@ from crowdppl.inference.replay import FIRST, Function, Replayed
 from crowdppl.inference.result import SiteResult
 from crowdppl.inference.sequential import with_missing
 from crowdppl.inference.signatures import Signatures, signatures
-from crowdppl.inference.sites import (
-    Site,
-    covariates_of_tables,
-    covariates_read,
-    read_model,
-    sites_by_shape,
-    truths_are_own,
-)
+from crowdppl.inference.sites import Reads, Site, read_model, reads_of, sites_by_shape
 from crowdppl.inference.starts import soft_truth, spectral_truth, typical_values, votes
 from crowdppl.inference.typical_labels import TypicalLabels, typical_items
 from crowdppl.networks.outputs import cached_outputs, networks_of
@@ -218,21 +211,19 @@ class Problem:
         return signatures(self.blocks)
 
     @cached_property
+    def reads(self) -> Reads:
+        """What of the data the model looks at."""
+        return reads_of(self.model, next(b for b in self.blocks if b.n_items))
+
+    @cached_property
     def typical_labels(self) -> TypicalLabels:
         """Labels over which tables of annotators are averaged."""
-        names = covariates_of_tables(self.model, next(b for b in self.blocks if b.n_items))
-        return TypicalLabels.of(self.blocks, names)
+        return TypicalLabels.of(self.blocks, self.reads.tables)
 
     @cached_property
     def typical_items(self) -> tuple[CovariateColumns | None, Tensor]:
         """Item covariates over which tables of annotators are averaged, and their shares."""
-        some = next(b for b in self.blocks if b.n_items)
-        return typical_items(self.blocks, covariates_read(self.model, some, "item"))
-
-    @cached_property
-    def own_truths(self) -> bool:
-        """Whether labels have a truth each, so that an item's tells nothing of them."""
-        return truths_are_own(self.model, next(b for b in self.blocks if b.n_items))
+        return typical_items(self.blocks, self.reads.items)
 
     def start_name(self, number: int) -> str:
         """What start number n is made from: the votes, moments of annotators, or perturbed votes."""

@@ -19,7 +19,6 @@ from torch.distributions.transforms import Transform
 from crowdppl.core.devices import seeded
 from crowdppl.core.memory import is_shortage
 from crowdppl.data.blocks import Block
-from crowdppl.data.covariates import CovariateColumns
 from crowdppl.errors import CrowdpplError, MethodError, NumericalError
 from crowdppl.inference.density import Density, Extra, TraceSite, TraceSites, is_plate, narrowed, trace_sites
 from crowdppl.inference.families import Family, family_of
@@ -141,38 +140,39 @@ def _refuse_unaware(model: Model, small: Block, sites: Mapping[str, TraceSite], 
         )
 
 
-def covariates_read(model: Model, block: Block, entity: str) -> set[Hashable]:
-    """Names of covariates of an entity ("item", "annotator", "label") that a model reads, found by running it."""
-    return _read(model, block, entity)[0]
-
-
-def covariates_of_tables(model: Model, block: Block) -> set[Hashable]:
-    """Names of the label covariates on which a label's probabilities depend; what only weighs it is none."""
-    names, sites = _read(model, block, "label")
-    labels = [x.fn for x in sites.values() if isinstance(x.fn, CategoricalLabels)]
-    fixed = all(isinstance(fn.log_p, Tensor) and fn.context is None for fn in labels)
-    return set() if fixed else names
-
-
-def truths_are_own(model: Model, block: Block) -> bool:
-    """Whether labels have a truth each, found by running the model on one item."""
-    with seeded(0):
-        sites = trace_sites(poutine.trace(model.model).get_trace(block.subset(np.arange(1), 1.0)))
-    return any(isinstance(x.fn, OwnTruthLabels) for x in sites.values())
-
-
-def _read(model: Model, block: Block, entity: str) -> tuple[set[Hashable], TraceSites]:
-    """Names of the covariates that a model reads, and its sites, on one item."""
-    what = f"{entity}_covariates"
-    if getattr(block, what) is None:
-        return set(), {}
-    some = block.subset(np.arange(1), 1.0)
-    watched: CovariateColumns = replace(getattr(some, what), asked=set())
-    known: dict[str, Any] = {what: watched}
+def one_item_sites(model: Model, block: Block) -> TraceSites:
+    """The sites of a model run on one item at a prior draw, of which only the structure is used."""
     program = poutine.enum(model.model, first_available_dim=-1 - plates_of(model))
     with seeded(0):
-        trace = poutine.trace(program).get_trace(replace(some, **known))
-    return watched.asked, trace_sites(trace)
+        return trace_sites(poutine.trace(program).get_trace(block.subset(np.arange(1), 1.0)))
+
+
+class Reads(NamedTuple):
+    """What of the data a model looks at.
+
+    Attributes:
+        items, labels: names of the item covariates and of the label covariates that it reads.
+        tables: names of the label covariates on which a label's probabilities depend; what only weighs it is none.
+        own_truths: whether labels have a truth each, so that an item's tells nothing of them.
+    """
+
+    items: set[Hashable]
+    labels: set[Hashable]
+    tables: set[Hashable]
+    own_truths: bool
+
+
+def reads_of(model: Model, block: Block) -> Reads:
+    """What a model looks at, found by running it on one item."""
+    asked: dict[str, set[Hashable]] = {"item_covariates": set(), "label_covariates": set()}
+    known: Any = {
+        what: getattr(block, what) and replace(getattr(block, what), asked=x) for what, x in asked.items()
+    }
+    labels = [x.fn for x in one_item_sites(model, replace(block, **known)).values() if isinstance(x.fn, Labels)]
+    cells = [fn for fn in labels if isinstance(fn, CategoricalLabels)]
+    fixed = all(isinstance(fn.log_p, Tensor) and fn.context is None for fn in cells)
+    own, (items, names) = any(isinstance(fn, OwnTruthLabels) for fn in labels), asked.values()
+    return Reads(items, names, set() if fixed else names, own)
 
 
 Kind = Literal["conjugate", "onehot", "hyper", "free"]

@@ -231,7 +231,7 @@ def tables_at(
     Returns:
         ([C,] A, K, L) tables and ([C,] K) prevalence.
     """
-    if problem.own_truths:
+    if problem.reads.own_truths:
         return _of_own_truths(problem, values, chains)
     block, labels = problem.blocks[0], labels or problem.typical_labels
     probe = probe_block(block, labels)

@@ -17,12 +17,12 @@ from crowdppl.errors import MethodError
 from crowdppl.inference.coin_tables import CoinTables
 from crowdppl.inference.density import pairs_of
 from crowdppl.inference.draws import center_of, crossed, draws_of, mean_of
-from crowdppl.inference.predict.predictive import item_values, label_power, no_covariates_yet, one_item_sites
+from crowdppl.inference.predict.predictive import item_values, label_power, no_covariates_yet
 from crowdppl.inference.predict.update import options_of, problem_of
 from crowdppl.inference.problem import Problem, build_problem, without_validation
 from crowdppl.inference.result import Fit, SiteResult
-from crowdppl.inference.sites import covariates_of_tables, covariates_read
-from crowdppl.inference.tables import affordable, are_linear, draw_tables, table_draws, tables_at
+from crowdppl.inference.sites import one_item_sites
+from crowdppl.inference.tables import affordable, are_linear, by_code, draw_tables, table_draws, tables_at
 from crowdppl.inference.typical_labels import TypicalLabels
 from crowdppl.networks.outputs import networks_of
 from crowdppl.primitives.labels import Labels
@@ -41,7 +41,6 @@ def item_marginal(posterior: Fit, name: str) -> np.ndarray:
     Raises:
         MethodError: when the model sums no such site out, or it does not belong to items alone.
     """
-    order = posterior.data.order
     with without_validation("cpu"):
         problem = problem_of(posterior, posterior.data, options_of(posterior, device="cpu", dtype=None))
         values, chains = values_of(problem, posterior)
@@ -49,10 +48,7 @@ def item_marginal(posterior: Fit, name: str) -> np.ndarray:
     if name not in found or found[name].dim() != (2 if chains is None else 3):
         raise MethodError(f"{posterior.method} has no discrete site {name!r} of items")
     share = found[name].double()
-    share = share if chains is None else share.mean(1)
-    out = np.empty(tuple(share.t().shape))
-    out[order] = share.t().numpy()
-    return out
+    return by_code((share if chains is None else share.mean(1)).t().numpy(), posterior.data.order)
 
 
 def values_of(problem: Problem, posterior: Fit) -> tuple[dict[str, Tensor], int | None]:
@@ -146,10 +142,10 @@ class AnswerTables:
                     f"{posterior.method} {power.what}, and labels depend on more than the truth of their item; "
                     f"{power.remedy} for this"
                 )
-            if not alone and covariates_read(posterior.model, self._problem.blocks[0], "label"):
+            if not alone and self._problem.reads.labels:
                 raise no_covariates_yet(posterior)
             points = all(site.family == "point" for site in posterior.result.sites.values())
-            if self._problem.own_truths and points:
+            if self._problem.reads.own_truths and points:
                 raise MethodError(
                     f"{posterior.inference} found points, and given these a label tells nothing of another one by "
                     f"{posterior.method}; fit with inference='vb' or 'gibbs'"
@@ -232,7 +228,7 @@ def truth_alone(problem: Problem) -> bool:
     """Whether labels of an item depend on its truth alone, found by running the model."""
     if problem.truth is None:
         raise MethodError(f"{type(problem.model).__name__} sums no truth out, so that labels say nothing of it")
-    sites = one_item_sites(problem)
+    sites = one_item_sites(problem.model, next(b for b in problem.blocks if b.n_items))
     summed = {n for n, x in sites.items() if x.enum_dim is not None}
     if summed != {problem.truth} or any(s.local for s in problem.sites.values()):
         return False
@@ -244,7 +240,7 @@ def truth_alone(problem: Problem) -> bool:
     if networks_of(problem.model) and any(callable(fn.log_p) for fn in labels):
         return False
     computed = any(not isinstance(fn.log_p, Tensor) for fn in labels)
-    return not (computed and covariates_read(problem.model, problem.blocks[0], "item"))
+    return not (computed and problem.reads.items)
 
 
 def confusion_at(posterior: Fit, at: Mapping[Hashable, float], draws: bool = False) -> np.ndarray:
@@ -259,7 +255,7 @@ def confusion_at(posterior: Fit, at: Mapping[Hashable, float], draws: bool = Fal
         raise MethodError(f"at={shown(at)} must map label covariates to finite numbers, as in at={{'order': 100}}")
     with without_validation("cpu"):
         problem = problem_of(posterior, posterior.data, options_of(posterior, device="cpu", dtype=None))
-        names = covariates_of_tables(problem.model, problem.blocks[0])
+        names = problem.reads.tables
         unread = [name for name in at if name not in names]
         if unread:
             raise MethodError(
@@ -277,7 +273,7 @@ def label_tables(posterior: Fit, data: Annotations, rows: np.ndarray) -> np.ndar
         return np.asarray(mean)
     with without_validation("cpu"):
         problem = problem_of(posterior, posterior.data, options_of(posterior, device="cpu", dtype=None))
-        if not covariates_of_tables(problem.model, problem.blocks[0]):
+        if not problem.reads.tables:
             return np.asarray(mean)
         columns, found = CovariateColumns.of(covariates, "label"), []
         for some in np.array_split(rows, -(-len(rows) * data.n_answers * problem.states // CHUNK)):
@@ -308,6 +304,6 @@ def _stored_values(problem: Problem, posterior: Fit) -> dict[str, Tensor]:
     Where labels have a truth each, one tells of another through the sites alone, of which there must be draws.
     """
     stored, n_draws = posterior.result.sites, TABLE_DRAWS
-    if not problem.own_truths and not any(site.family == "draws" for site in stored.values()):
+    if not problem.reads.own_truths and not any(site.family == "draws" for site in stored.values()):
         stored, n_draws = {n: SiteResult(n, s.dims, "point", {"value": s.mean}) for n, s in stored.items()}, 1
     return draws_of(problem, stored, np.arange(posterior.data.n_items), n_draws, problem.options.generator(14))

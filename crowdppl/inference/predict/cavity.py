@@ -22,7 +22,7 @@ from crowdppl.inference.predict.predictive import GivenLabels, label_power
 from crowdppl.inference.predict.update import options_of
 from crowdppl.inference.problem import Problem, build_problem, without_validation
 from crowdppl.inference.result import Fit, SiteResult
-from crowdppl.inference.sites import Site, covariates_read
+from crowdppl.inference.sites import Site
 from crowdppl.networks.outputs import networks_of
 
 GRID = 0.1
@@ -318,7 +318,7 @@ def _kinds_of_labels(
     problem: Problem, given: GivenLabels
 ) -> tuple[np.ndarray, CovariateColumns | None, np.ndarray]:
     """Cells that occur, each with different covariates that the model reads, and the kind of each label, (S,)."""
-    names = covariates_read(problem.model, problem.blocks[0], "label")
+    names = problem.reads.labels
     if given.covariates is None or not names:
         cells, kind = np.unique(given.cell, return_inverse=True)
         return cells, None, kind
@@ -336,7 +336,7 @@ def _refuse(problem: Problem, posterior: Fit) -> None:
         raise _no_closed_form(problem, NETWORK)
     if power := label_power(problem):
         raise _no_closed_form(problem, f"it {power.what}")
-    if covariates_read(problem.model, problem.blocks[0], "item"):
+    if problem.reads.items:
         raise _no_closed_form(problem, "it depends on item_covariates")
     for site in problem.sites.values():
         counted = site.family is None or site.family.counts

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from pyro import poutine
 from torch import Tensor
 
 from crowdppl.data.annotations import Annotations
@@ -16,7 +15,6 @@ from crowdppl.data.blocks import Block, gold_tensor, row_codes
 from crowdppl.data.covariates import CovariateColumns
 from crowdppl.data.ragged import RaggedIndex
 from crowdppl.errors import MethodError
-from crowdppl.inference.density import TraceSite, trace_sites
 from crowdppl.inference.draws import draws_of
 from crowdppl.inference.engines import ENGINES, SelectVolume, fit_model
 from crowdppl.inference.options import Options
@@ -24,7 +22,7 @@ from crowdppl.inference.predict.priors import PosteriorAsPrior
 from crowdppl.inference.predict.update import earlier_evidence, options_of, problem_of
 from crowdppl.inference.problem import Earlier, Problem, build_problem, without_validation
 from crowdppl.inference.result import Fit
-from crowdppl.inference.sites import covariates_read
+from crowdppl.inference.sites import one_item_sites
 from crowdppl.inference.tables import WIDTH
 from crowdppl.primitives.chains import ChainedCategorical
 from crowdppl.primitives.labels import Labels
@@ -158,7 +156,7 @@ def predictive_each(posterior: Fit, portions: Iterable[LabelBags], n_draws: int)
             raise TemperedError(
                 f"{posterior.method} {power.what}, which gives no probability of labels; {power.remedy} for this"
             )
-        reads = covariates_read(problem.model, problem.blocks[0], "label")
+        reads = problem.reads.labels
         families = {site.family for site in posterior.result.sites.values()}
         n = 1 if families <= {"point"} else n_draws
         draws = draws_of(problem, posterior.result.sites, data.order, n, options.generator(12))
@@ -179,15 +177,6 @@ def predictive_each(posterior: Fit, portions: Iterable[LabelBags], n_draws: int)
         yield logs[:, place.numpy()]
 
 
-def one_item_sites(problem: Problem) -> dict[str, TraceSite]:
-    """The sites of the model run on one item at a prior draw, of which only the structure is used."""
-    block = next(block for block in problem.blocks if block.n_items)
-    model = poutine.enum(problem.model.model, first_available_dim=-1 - problem.plates)
-    with torch.random.fork_rng():
-        trace = poutine.trace(model).get_trace(block.subset(np.arange(1), 1.0))
-    return trace_sites(trace)
-
-
 class Power(NamedTuple):
     """What makes the likelihood of labels other than their probability, and the remedy."""
 
@@ -197,7 +186,7 @@ class Power(NamedTuple):
 
 def label_power(problem: Problem) -> Power | None:
     """Why the model's likelihood of an item's labels is not their probability; None where it is."""
-    sites = one_item_sites(problem).values()
+    sites = one_item_sites(problem.model, next(b for b in problem.blocks if b.n_items)).values()
     if any(isinstance(x.fn, ChainedCategorical) for x in sites):
         return Power("links the items of a sequence", "use heldout_score")
     labels = [x.fn for x in sites if isinstance(x.fn, Labels)]
