@@ -52,8 +52,9 @@ def method(name: str, /, **settings: Any) -> Model:
         for wrong in sorted(settings.keys() - parameters.keys()):
             hint = _hint(wrong, parameters)
             raise MethodError(f"{name} has no setting {wrong!r}{hint}; its settings: {_settings(cls)}")
-    for missing in sorted(_required(parameters) - settings.keys()):
-        raise MethodError(f"{name} needs the setting {missing!r}; its settings: {_settings(cls)}")
+    for missing, p in sorted(parameters.items()):
+        if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD) and missing not in settings:
+            raise MethodError(f"{name} needs the setting {missing!r}; its settings: {_settings(cls)}")
     model: Model = cls(**settings)
     check_settings(model)
     return model
@@ -220,7 +221,12 @@ def _find(name: str) -> type[Any]:
         if name in packages:
             text = f"{packages[name].value} has a method {name!r}, too; the zoo's is used. Register the other"
             warn(f"{text} under another name", CrowdpplWarning)
-        return _from_zoo(name)
+        cls = getattr(import_module(f"crowdppl.models.{name}"), _class_name(name), None)
+        if cls is None:
+            raise MethodError(
+                f"models/{name}.py has no class {_class_name(name)}; give the method's class this name"
+            )
+        return _check(name, cls)
     if name in packages:
         try:
             cls = packages[name].load()
@@ -237,14 +243,6 @@ def _zoo_names() -> tuple[str, ...]:
 
 def _in_zoo(name: str) -> bool:
     return name.isidentifier() and name[0] != "_" and find_spec(f"crowdppl.models.{name}") is not None
-
-
-def _from_zoo(name: str) -> type[Any]:
-    wanted = _class_name(name)
-    cls = getattr(import_module(f"crowdppl.models.{name}"), wanted, None)
-    if cls is None:
-        raise MethodError(f"models/{name}.py has no class {wanted}; give the method's class this name")
-    return _check(name, cls)
 
 
 def _class_name(name: str) -> str:
@@ -266,11 +264,6 @@ def _check(name: str, cls: Any) -> type[Any]:
         raise MethodError(f"{name} is {cls!r}, not a class with model(data)")
     _card_of(cls)
     return cls
-
-
-def _required(parameters: Mapping[str, inspect.Parameter]) -> set[str]:
-    some = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    return {p.name for p in parameters.values() if p.default is p.empty and p.kind not in some}
 
 
 def _settings(cls: type[Any]) -> str:

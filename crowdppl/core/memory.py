@@ -47,7 +47,8 @@ class Sizes(Protocol):
 
 def available() -> int:
     """Bytes that may still be taken, of the machine and of its container; beyond all bounds where Linux is not."""
-    return min(_of_machine(), *(_of_container(*names) for names in LIMITS))
+    machine = _number(MACHINE, "MemAvailable:") * 1024 if MACHINE.exists() else sys.maxsize
+    return min(machine, *(_of_container(*names) for names in LIMITS))
 
 
 def require_memory(what: str, n_bytes: int, remedy: str) -> None:
@@ -68,10 +69,6 @@ def require_memory(what: str, n_bytes: int, remedy: str) -> None:
         )
 
 
-def _of_machine() -> int:
-    return _number(MACHINE, "MemAvailable:") * 1024 if MACHINE.exists() else sys.maxsize
-
-
 def _of_container(limit: str, used: str, stat: str, cache: str) -> int:
     """What a container's limit leaves; beyond all bounds without one."""
     if not (CONTAINERS / limit).exists() or not (text := (CONTAINERS / limit).read_text().strip()).isdigit():
@@ -84,46 +81,37 @@ def _number(file: Path, key: str) -> int:
     return next(int(line.split()[1]) for line in file.read_text().splitlines() if line.split()[:1] == [key])
 
 
-def require_method_memory(name: str, shapes: Sequence[str], data: Sizes) -> None:
-    """Refuses a method whose largest array does not fit, before anything is made of it.
-
-    Args:
-        name: of the method.
-        shapes: of its sites and tables, a word a dimension, as on a card; others than N, A, K, L are 1.
-        data: annotations or a block of them.
-
-    Raises:
-        MemoryShortageError: with the sizes and a remedy.
-    """
-    sizes = {"N": data.n_items, "A": data.n_annotators, "K": data.n_classes, "L": data.n_answers}
-    largest = max(math.prod(sizes.get(word, 1) for word in shape.split()) for shape in shapes)
-    truths = BYTES * TRUTHS * data.n_items * data.n_classes
-    what, remedy = _needs(name, data, truths < available())
-    require_memory(what, BYTES * COPIES * largest + truths, remedy)
-
-
 def is_shortage(error: BaseException) -> bool:
     """Whether an error means that memory is too small."""
     of_torch = isinstance(error, RuntimeError) and any(text in str(error) for text in ALLOCATORS)
     return of_torch or isinstance(error, MemoryError | torch.OutOfMemoryError)
 
 
-def _needs(name: str, data: Sizes, few_fit: bool = True) -> tuple[str, str]:
-    """A method with the sizes of its data, and the remedy where these are too large."""
-    others = f", or use a method with fewer parameters an annotator, such as {FEWEST}"
-    return (
-        f"{name} on {data.n_labels:,} labels of {data.n_annotators:,} annotators and {data.n_classes:,} classes",
-        "merge rare classes, drop annotators of few labels" + (others if few_fit and name != FEWEST else ""),
-    )
-
-
 @contextmanager
-def memory_errors_explained(name: str, data: Sizes) -> Iterator[None]:
-    """Turns an allocator's error inside into a MemoryShortageError with the sizes of the data and a remedy."""
+def enough_memory(name: str, data: Sizes, shapes: Sequence[str] = ()) -> Iterator[None]:
+    """Refuses a method whose largest array does not fit, before anything is made; explains an allocator's error.
+
+    Args:
+        name: of the method.
+        data: annotations or a block of them.
+        shapes: of its sites and tables, a word a dimension, as on a card; others than N, A, K, L are 1.
+
+    Raises:
+        MemoryShortageError: with the sizes and a remedy.
+    """
+    sizes = {"N": data.n_items, "A": data.n_annotators, "K": data.n_classes, "L": data.n_answers}
+    truths = BYTES * TRUTHS * data.n_items * data.n_classes
+    what = f"{name} on {data.n_labels:,} labels of {data.n_annotators:,} annotators and {data.n_classes:,} classes"
+    remedy = "merge rare classes, drop annotators of few labels"
+    if name != FEWEST and truths < available():
+        remedy += f", or use a method with fewer parameters an annotator, such as {FEWEST}"
+    if shapes:
+        largest = max(math.prod(sizes.get(word, 1) for word in shape.split()) for shape in shapes)
+        require_memory(what, BYTES * COPIES * largest + truths, remedy)
     try:
         yield
     except (MemoryError, RuntimeError) as error:
         if not is_shortage(error) or isinstance(error, MemoryShortageError):
             raise
-        (what, remedy), said = _needs(name, data), (str(error) or type(error).__name__).splitlines()[0]
+        said = (str(error) or type(error).__name__).splitlines()[0]
         raise MemoryShortageError(f"{what} needs more memory than there is; {remedy}: {said}") from error

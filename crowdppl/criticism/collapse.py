@@ -44,16 +44,15 @@ def class_agreement(posterior: Fit) -> tuple[np.ndarray, np.ndarray, np.ndarray]
     return own, other, np.sqrt(np.maximum(variance, 0.0))
 
 
-def contradicted(posterior: Fit) -> np.ndarray:
-    """Codes of the classes whose items get their label less often than such a label is repeated."""
-    own, other, error = class_agreement(posterior)
+def contradicted(own: np.ndarray, other: np.ndarray, error: np.ndarray) -> np.ndarray:
+    """Codes of the classes whose items get their label less often than it is repeated, of ``class_agreement``."""
     return np.flatnonzero((own < MARGIN * other) & (own < other - ERRORS * error))
 
 
 def collapse(posterior: Fit) -> Iterator[str]:
     """The text of the doubt about such classes."""
-    own, other, _ = class_agreement(posterior)
-    found = contradicted(posterior)
+    own, other, error = class_agreement(posterior)
+    found = contradicted(own, other, error)
     if not len(found):
         return
     items, labels = (x.sum(0) / x.sum() for x in (posterior.result.probabilities, posterior.data.votes()))

@@ -32,40 +32,28 @@ def flip(x: Tensor) -> Tensor:
 class _Flip(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
-        return _flipped(x)
+        if x.shape[1] > WIDE or x.numel() <= FEW or not x.is_contiguous():
+            return x.t().contiguous()
+        return torch.stack(x.unbind(1))
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Tensor:
-        if not torch.is_grad_enabled():
-            return _unflipped(grads[0])
         return _Unflip.apply(grads[0])  # type: ignore[no-untyped-call,no-any-return]
 
 
 class _Unflip(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
-        return _unflipped(x)
+        if x.shape[0] > WIDE or x.numel() <= FEW or not x.is_contiguous():
+            return x.t().contiguous()
+        out = x.new_empty(x.shape[1], x.shape[0])
+        for column, row in zip(out.t(), x, strict=True):
+            column.copy_(row)
+        return out
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Tensor:
         return _Flip.apply(grads[0])  # type: ignore[no-untyped-call,no-any-return]
-
-
-def _flipped(x: Tensor) -> Tensor:
-    """The transpose of a tall matrix."""
-    if x.shape[1] > WIDE or x.numel() <= FEW or not x.is_contiguous():
-        return x.t().contiguous()
-    return torch.stack(x.unbind(1))
-
-
-def _unflipped(x: Tensor) -> Tensor:
-    """The transpose of a flat matrix."""
-    if x.shape[0] > WIDE or x.numel() <= FEW or not x.is_contiguous():
-        return x.t().contiguous()
-    out = x.new_empty(x.shape[1], x.shape[0])
-    for column, row in zip(out.t(), x, strict=True):
-        column.copy_(row)
-    return out
 
 
 NARROW, SHORT = 8, 1_000_000
@@ -270,34 +258,29 @@ class _RowSums(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
-        if not torch.is_grad_enabled():
-            return _cell_sums(grads[0], ctx.bags, ctx.dtype), None, None
         return _CellSums.apply(grads[0], ctx.bags, ctx.dtype), None, None  # type: ignore[no-untyped-call]
 
 
 class _CellSums(torch.autograd.Function):
+    """The transposed sum: ``out[c] = sum of values[r] over the rows r of cell c``."""
+
     @staticmethod
     def forward(ctx: Any, values: Tensor, bags: RaggedIndex, dtype: torch.dtype) -> Tensor:
         ctx.bags, ctx.dtype = bags, values.dtype
-        return _cell_sums(values, bags, dtype)
+        if bags.piece_starts is None:
+            return _weighted(values.index_select(0, bags.rows), bags.cell_weights).to(dtype)
+        if values.dtype == torch.float64 and not values.is_cuda:
+            pieces = product(bags.piece_matrix, values).to(dtype)
+        else:
+            pieces = _bag(bags.rows, values, bags.piece_starts, bags.cell_weights).to(dtype)
+        if bags.piece_cells is None:
+            return pieces
+        out = torch.zeros(bags.n_cells, values.shape[1], dtype=dtype, device=values.device)
+        return out.index_add_(0, bags.piece_cells, pieces)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
         return _RowSums.apply(grads[0], ctx.bags, ctx.dtype), None, None  # type: ignore[no-untyped-call]
-
-
-def _cell_sums(values: Tensor, bags: RaggedIndex, dtype: torch.dtype) -> Tensor:
-    """The transposed sum: ``out[c] = sum of values[r] over the rows r of cell c``."""
-    if bags.piece_starts is None:
-        return _weighted(values.index_select(0, bags.rows), bags.cell_weights).to(dtype)
-    if values.dtype == torch.float64 and not values.is_cuda:
-        pieces = product(bags.piece_matrix, values).to(dtype)
-    else:
-        pieces = _bag(bags.rows, values, bags.piece_starts, bags.cell_weights).to(dtype)
-    if bags.piece_cells is None:
-        return pieces
-    out = torch.zeros(bags.n_cells, values.shape[1], dtype=dtype, device=values.device)
-    return out.index_add_(0, bags.piece_cells, pieces)
 
 
 def _weighted(x: Tensor, weights: Tensor | None) -> Tensor:
@@ -321,16 +304,12 @@ def _int32(x: np.ndarray) -> Tensor:
     return torch.from_numpy(x.astype(np.int32, copy=False))
 
 
-def _starts(sizes: np.ndarray) -> np.ndarray:
-    return np.concatenate([[0], np.cumsum(sizes)[:-1]]) if len(sizes) else sizes
-
-
 def _pieces(sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
     """Starts of the pieces of each cell, and their owners where some cell has several."""
-    starts = _starts(sizes)
+    starts = np.cumsum(sizes) - sizes
     if len(sizes) == 0 or sizes.max() <= PIECE:
         return starts, None
     per_cell = np.maximum(1, -(-sizes // PIECE))
     owner = np.repeat(np.arange(len(sizes)), per_cell)
-    within = np.arange(len(owner)) - np.repeat(_starts(per_cell), per_cell)
+    within = np.arange(len(owner)) - np.repeat(np.cumsum(per_cell) - per_cell, per_cell)
     return starts[owner] + within * PIECE, owner

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from crowdppl.core.validation import warn
-from crowdppl.criticism.collapse import contradicted
+from crowdppl.criticism.collapse import class_agreement, contradicted
 from crowdppl.criticism.collusion import joint_errors, shares_more
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.split import keep, label_folds
@@ -79,7 +79,7 @@ def calibrated(
     Returns:
         The posterior of the member with the largest weight, with corrected probabilities and a ``correction``.
     """
-    plain = data if data.gold_codes is None else data.with_gold(None)
+    plain = data.with_gold(None)
     correction = stacked(members, plain, models) if weighed is None else weighed
     used = {name: members[name] for name in correction.weights}
     given = used if plain is data else {name: _with_gold(name, member, data) for name, member in used.items()}
@@ -123,7 +123,7 @@ def stacked(members: Mapping[str, Fit], data: Annotations, models: Mapping[str, 
     empty, first = np.empty((0, 0)), next(iter(members))
     if too_sparse(data):
         return Correction(empty, {first: 1.0}, {first: 0.0}, {}, notes=(sparse_note(data, first),))
-    lost = {name: n for name, fit in members.items() if (n := len(contradicted(fit)))}
+    lost = {name: n for name, fit in members.items() if (n := len(contradicted(*class_agreement(fit))))}
     lost = lost if len(lost) < len(members) else {}
     members = {name: fit for name, fit in members.items() if name not in lost}
     logs, owner = heldout_logs(members, data, models)
@@ -179,15 +179,13 @@ def heldout_logs(
 
 def _quietly(member: Fit, data: Annotations, model: Model | None = None) -> Fit:
     """A fit to some of the labels or truths, without warnings."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", CrowdpplWarning)
+    with warnings.catch_warnings(action="ignore", category=CrowdpplWarning):
         return uninterrupted(refit(member, data, model, select_volume=select_volume))
 
 
 def _with_gold(name: str, member: Fit, data: Annotations) -> Fit:
     """The member fitted again with the known truths; its name is in the warnings."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", CrowdpplWarning)
+    with warnings.catch_warnings(action="ignore", category=CrowdpplWarning):
         found = uninterrupted(refit(member, data))
     for note in found.result.diagnostics["warnings"]:
         warn(f"{name}, with the known truths: {note}", ConvergenceWarning)
@@ -274,7 +272,7 @@ def corrected_again(posterior: Fit, data: Annotations) -> Fit:
     """
     before = posterior.correction
     assert before is not None
-    plain = data if data.gold_codes is None else data.with_gold(None)
+    plain = data.with_gold(None)
     again: dict[str, Fit] = {}
     kept = members(posterior) if plain is data else {}
     for name in [name for name in before.scores if name != AVERAGE] or list(before.weights):

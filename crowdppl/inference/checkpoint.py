@@ -19,6 +19,7 @@ from crowdppl.core.validation import shown, warn
 from crowdppl.errors import CrowdpplWarning, MethodError, ResultError
 from crowdppl.inference.options import Options
 from crowdppl.inference.problem import Problem
+from crowdppl.inference.replay import with_prefix
 from crowdppl.networks.classifier import init_weights, parts
 from crowdppl.networks.outputs import networks_of, state_of
 from crowdppl.networks.training import training_of
@@ -202,11 +203,6 @@ def checkpoint_of(
         return None
     key = key_of(problem, options, engine)
     return Checkpoint(Path(options.checkpoint), options.checkpoint_every, key, take, put)
-
-
-def with_prefix(arrays: Mapping[str, Tensor], prefix: str) -> Arrays:
-    """The tensors below a name, without it."""
-    return {name.removeprefix(f"{prefix}."): x for name, x in arrays.items() if name.startswith(f"{prefix}.")}
 
 
 def network_arrays(network: nn.Module, name: str) -> Arrays:

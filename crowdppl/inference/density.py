@@ -506,18 +506,18 @@ class Density:
         for name, factor in factors.items():
             if name in how.probes or name in tilt:
                 full = np.broadcast_shapes(factor.shape, sites[name].fn.batch_shape)
-                tilted = {name: _potential(sites[name].fn, tilt[name])} if name in tilt else {}
-                factor = factor + self._probe(name, factor.expand(full), how, tilted)
+                factor = factor + self._probe(name, sites[name].fn, factor.expand(full), how, tilt)
             factor = named(factor, dtype)
             sizes.update(zip(factor._pyro_dims, factor.shape, strict=True))
             terms.setdefault(frozenset(SYMBOLS[-plate.dim - 1] for plate in sites[name].plates), []).append(factor)
         return terms, {SYMBOLS[-dim - 1] for dim in dims.values()}, sizes, scale, leaves
 
-    def _probe(self, name: str, factor: Tensor, how: Summing, tilt: Mapping[str, Tensor]) -> Tensor:
+    def _probe(self, name: str, fn: Any, factor: Tensor, how: Summing, tilt: Mapping[str, Tensor]) -> Tensor:
         """A zero tensor (or the tilt) of the factor's full shape, whose gradient is the site's marginal."""
         start = torch.zeros(factor.shape, dtype=factor.dtype, device=factor.device)
         if name in tilt:
-            full = tilt[name].to(factor)
+            full = fn.sparse(tilt[name]) if isinstance(fn, SparseCategorical) else tilt[name]
+            full = full.to(factor)
             chains = (full.shape[1:-1] or (1,)) if self.chains is not None else ()
             inner = (*chains, *(1,) * (self.plates - 1), full.shape[-1])
             others = (1,) * (factor.dim() - 1 - len(inner))  # enumerated sites on which this one depends
@@ -556,11 +556,6 @@ class Density:
                 "the model scores no labels: call crowdppl.primitives.annotate inside the plate of items"
             )
         return total if self.chains is None else total.expand(*total.shape[:-2], self.chains, total.shape[-1])
-
-
-def _potential(fn: Any, tilt: Tensor) -> Tensor:
-    """A tilt of all values of a site, (T, [C,] n_items), as one of those that are summed out."""
-    return fn.sparse(tilt) if isinstance(fn, SparseCategorical) else tilt
 
 
 def _require_finite(objective: Tensor, values: Mapping[str, Tensor], sites: Mapping[str, TraceSite]) -> None:

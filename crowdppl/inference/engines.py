@@ -14,7 +14,7 @@ import numpy as np
 from torch import Tensor
 
 from crowdppl.core.devices import pyro_state_kept
-from crowdppl.core.memory import BYTES, memory_errors_explained, require_memory, require_method_memory
+from crowdppl.core.memory import BYTES, enough_memory, require_memory
 from crowdppl.core.validation import shown, warn
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.covariates import no_covariates
@@ -106,13 +106,12 @@ def fit_model(
     """
     began = time.perf_counter()
     check_fit(model, data, inference)
-    if (card := card_of(model)) is not None and options.device == "cpu":
-        require_method_memory(name, [*card.sites.values(), card.table], data)
-    ready = set_up(model, data)
-    if options.checkpoint is not None:
-        _check_checkpoint(ready, options)
-    build = partial(build_problem, data=data, options=options, start=start, evidence=evidence)
-    with memory_errors_explained(name, data), pyro_state_kept():
+    card, build = card_of(model), partial(build_problem, data=data, options=options, start=start, evidence=evidence)
+    shapes = [*card.sites.values(), card.table] if card is not None and options.device == "cpu" else ()
+    with enough_memory(name, data, shapes), pyro_state_kept():
+        ready = set_up(model, data)
+        if options.checkpoint is not None:
+            _check_checkpoint(ready, options)
         with without_validation(options.device):
             problem = build(ready)
             engine = choose_engine(problem, fits) if inference == "auto" else inference

@@ -24,6 +24,12 @@ FIRST = 5
 """Calls before a function is recorded: about as many as recording costs."""
 
 
+def with_prefix(by_name: Mapping[str, Any], prefix: str) -> Tensors:
+    """The tensors below a name, without it."""
+    at = len(prefix) + 1
+    return {name[at:]: x for name, x in by_name.items() if name.startswith(f"{prefix}.")}
+
+
 _numbers = count()
 
 

@@ -356,6 +356,13 @@ class CalibrationMap:
     channels: np.ndarray
 
 
+RECORDS = (
+    *(CalibrationMap, ClassProbabilities, CoinTables, FitResult, NumberTruth, Record, SiteResult),
+    *(TableDraws, Tables, TruthSpread, UpdateState),
+)
+"""What a file holds field by field."""
+
+
 @dataclass(frozen=True)
 class Correction:
     """What was done to the probabilities of a posterior, and what they were before.

@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 from crowdppl.errors import MethodError
-from crowdppl.inference.checkpoint import with_prefix
 from crowdppl.inference.density import TraceSites
 from crowdppl.inference.gaussians import Gaussians, base_draws
 from crowdppl.inference.passes import FullPass
 from crowdppl.inference.problem import Earlier, Problem
+from crowdppl.inference.replay import with_prefix
 from crowdppl.inference.sites import Site
 from crowdppl.networks.outputs import networks_of
 
@@ -50,7 +50,7 @@ class State:
         """Another state of the same sites, from what ``arrays`` returned."""
         parts = {part.name: getattr(self, part.name) for part in fields(self) if part.name != "memory"}
         found = {part: {name: arrays[f"{part}.{name}"] for name in own} for part, own in parts.items()}
-        return State(**found, memory=dict(with_prefix(arrays, "memory")))
+        return State(**found, memory=with_prefix(arrays, "memory"))
 
 
 def gaussians_of(problem: Problem, state: State) -> Gaussians:

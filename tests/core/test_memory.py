@@ -12,7 +12,7 @@ import torch
 import crowdppl
 from crowdppl import Annotations
 from crowdppl.core import memory
-from crowdppl.core.memory import is_shortage, memory_errors_explained
+from crowdppl.core.memory import enough_memory, is_shortage
 from crowdppl.errors import MemoryShortageError
 from tests.crowd import crowd
 
@@ -115,13 +115,13 @@ def test_a_fit_names_the_sizes_and_the_remedy(error: Exception) -> None:
     data = crowd(n_items=20)
     with (
         pytest.raises(crowdppl.errors.MemoryShortageError, match="dawid_skene.*3 classes.*one_coin"),
-        memory_errors_explained("dawid_skene", data),
+        enough_memory("dawid_skene", data),
     ):
         raise error
 
 
 def test_other_errors_stay_as_they_are() -> None:
-    with pytest.raises(RuntimeError, match=r"^shapes$"), memory_errors_explained("dawid_skene", crowd(n_items=20)):
+    with pytest.raises(RuntimeError, match=r"^shapes$"), enough_memory("dawid_skene", crowd(n_items=20)):
         raise RuntimeError("shapes")
 
 

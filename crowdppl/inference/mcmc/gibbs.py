@@ -12,12 +12,12 @@ import torch
 from torch import Tensor
 
 from crowdppl.errors import MethodError
-from crowdppl.inference.checkpoint import with_prefix
 from crowdppl.inference.density import TraceSites
 from crowdppl.inference.loop import Progress, iterate
 from crowdppl.inference.mcmc.hmc import HmcState, Tensors, moved, where
 from crowdppl.inference.passes import FullPass, Total
 from crowdppl.inference.problem import Problem
+from crowdppl.inference.replay import with_prefix
 from crowdppl.inference.sites import per_chain
 from crowdppl.inference.starts import votes
 from crowdppl.primitives.sums import Summing
@@ -39,14 +39,14 @@ class GibbsState:
     Attributes:
         leaves: statistics of conjugate sites, (C, ..., event).
         onehot: one-hot sites, (C, ..., event).
-        hyper: prior parameters, where there are any, and how they move.
+        hyper: prior parameters and how they move; None without any.
         sweeps: made so far.
         relabelled: bool (C,), chains that were relabelled to the votes.
     """
 
     leaves: Tensors
     onehot: Tensors
-    hyper: HmcState
+    hyper: HmcState | None
     sweeps: Tensor
     relabelled: Tensor
 
@@ -95,8 +95,9 @@ def start(problem: Problem) -> GibbsState:
         )
     chains, stream = problem.options.chains, problem.options.generator(5)
     leaves, onehot, at = _first_values(problem, stream)
-    hyper, none = HmcState.of(at, chains, stream.device), torch.zeros((), dtype=torch.int64)
-    state = GibbsState(leaves, onehot, hyper, none, torch.zeros(chains, dtype=torch.bool, device=stream.device))
+    hyper = HmcState.of(at, chains, stream.device) if at else None
+    none, no_chain = torch.zeros((), dtype=torch.int64), torch.zeros(chains, dtype=torch.bool, device=stream.device)
+    state = GibbsState(leaves, onehot, hyper, none, no_chain)
     tilt: Tensors = {}
     if problem.truth is not None:  # the votes, perturbed votes, moments, then perturbed votes
         numbers = (chain if chain != 1 else chains for chain in range(chains))
@@ -107,8 +108,8 @@ def start(problem: Problem) -> GibbsState:
 
 def values(problem: Problem, state: GibbsState) -> Tensors:
     """Values of all sites in all chains; conjugate ones as statistics."""
-    hyper = {n: problem.sites[n].transform(x) for n, x in state.hyper.at.items()}
-    return {**state.leaves, **state.onehot, **hyper}
+    at = {} if state.hyper is None else state.hyper.at
+    return {**state.leaves, **state.onehot, **{n: problem.sites[n].transform(x) for n, x in at.items()}}
 
 
 def step(problem: Problem, state: GibbsState) -> tuple[GibbsState, float]:
@@ -120,8 +121,6 @@ def step(problem: Problem, state: GibbsState) -> tuple[GibbsState, float]:
     relabelled to these first; what is kept is then a run from another start.
     """
     t, options = int(state.sweeps), problem.options
-    if t == options.warmup and int(state.hyper.time):  # from here on, the averaged step sizes
-        state = replace(state, hyper=replace(state.hyper, log_step=state.hyper.average))
     if t in {options.warmup // 4, options.warmup // 2} - {0}:
         state = relabel(problem, state)
     stream = options.generator(6, t)
@@ -129,9 +128,11 @@ def step(problem: Problem, state: GibbsState) -> tuple[GibbsState, float]:
         logits = _replay(problem, state, f"logits of {name}", partial(_logits, name=name), number)["logits"]
         state = replace(state, onehot={**state.onehot, name: _draw_onehot(logits, stream)})
     found = swept = _replay(problem, state, "sweep", _sweep, 0, {"draws": stream})
-    if state.hyper.at:
+    if (hyper := state.hyper) is not None:
+        if t == options.warmup and int(hyper.time):  # from here on, the averaged step sizes
+            hyper = replace(hyper, log_step=hyper.average)
         log_density = partial(_hyper_log_density, problem, state, with_prefix(swept, "count"))
-        state = replace(state, hyper=moved(state.hyper, log_density, stream, adapting=t < options.warmup))
+        state = replace(state, hyper=moved(hyper, log_density, stream, adapting=t < options.warmup))
         found = _replay(problem, state, "leaves", _leaves, more={**swept, "draws": stream})
     state = replace(state, leaves=with_prefix(found, "leaf"), sweeps=state.sweeps + 1)
     return state, float(swept["objective"].mean())
@@ -255,7 +256,7 @@ def relabel(problem: Problem, state: GibbsState) -> GibbsState:
         return state
     stream = problem.options.generator(9, int(state.sweeps))
     leaves, _, at = _first_values(problem, stream)  # one-hot sites stay: they do not depend on class labels
-    hyper = replace(state.hyper, at=where(chains, at, state.hyper.at))
+    hyper = state.hyper and replace(state.hyper, at=where(chains, at, state.hyper.at))
     first = replace(state, leaves=leaves, hyper=hyper)
     leaves = where(chains, _leaves_around(problem, first, {problem.truth: tilt}, stream), state.leaves)
     return replace(first, leaves=leaves, relabelled=state.relabelled | chains)
@@ -283,7 +284,7 @@ def _hyper_log_density(
     parts = {"leaf": state.leaves, "onehot": state.onehot, "count": counts, "at": at}
     given = {f"{part}.{n}": x for part, by_name in parts.items() for n, x in by_name.items()}
     found = problem.replay("prior parameters", partial(_hyper_slopes, problem), given)
-    return found["value"], dict(with_prefix(found, "slope"))
+    return found["value"], with_prefix(found, "slope")
 
 
 def _hyper_slopes(problem: Problem, given: Mapping[str, Tensor]) -> Tensors:

@@ -10,13 +10,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from crowdppl.inference.checkpoint import with_prefix
 from crowdppl.inference.density import FLOOR, Density, TraceSites
 from crowdppl.inference.families import Family
 from crowdppl.inference.gaussians import Gaussians
 from crowdppl.inference.optimisers import LOOKS, PRIOR_LOOKS, LBFGSAscent
 from crowdppl.inference.passes import FullPass, Total
 from crowdppl.inference.problem import Problem
+from crowdppl.inference.replay import with_prefix
 from crowdppl.inference.sites import expected
 from crowdppl.inference.state import (
     State,
