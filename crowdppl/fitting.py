@@ -119,7 +119,7 @@ def fit(
         model = model_with(method, settings)
         warn_of_no_features({registry.name_of(model) or type(model).__qualname__: model}, data)
         if calibrate:
-            alone = fit_method(method, _without_gold(data), inference, settings, options, start, fits=FOLDS + 1)
+            alone = fit_method(method, data.with_gold(None), inference, settings, options, start, fits=FOLDS + 1)
             require_classes(alone, "calibrate=True")
             found = calibrated({alone.method: uninterrupted(alone)}, data, models={alone.method: model})
         else:
@@ -183,7 +183,7 @@ def _fits(data: Annotations, options: FitOptions) -> Iterator[tuple[str, Fit]]:
     names: tuple[str, ...] = COIN if _without_rows(data) else ROWS + COIN
     names = names[:1] if too_sparse(data) else names + (ORDINAL if data.kind == "ordinal" else ())
     for name in names:
-        yield name, fit_member(name, partial(fit_method, name, _without_gold(data), "vb", None, given))
+        yield name, fit_member(name, partial(fit_method, name, data.with_gold(None), "vb", None, given))
 
 
 def _notes(data: Annotations) -> Iterator[str]:
@@ -197,10 +197,6 @@ def _notes(data: Annotations) -> Iterator[str]:
 def _without_rows(data: Annotations) -> bool:
     """Whether there are too few labels to learn confusion rows."""
     return data.n_classes > CLASSES and data.n_labels < LABELS * data.n_annotators * data.n_classes
-
-
-def _without_gold(data: Annotations) -> Annotations:
-    return data if data.gold_codes is None else data.with_gold(None)
 
 
 def _interrupted(first: Fit) -> Fit:

@@ -524,7 +524,12 @@ class Annotations:
         return replace(out, blocks=with_covariates(blocks, self.order, *known))
 
     def with_gold(self, gold: Any) -> Annotations:
-        """The same with other known truths, a series or mapping by item id, or None; DataError if not of these."""
+        """The same with other known truths, a series or mapping by item id, or None; DataError if not of these.
+
+        Itself where nothing is known before and after.
+        """
+        if gold is None and self.known is None:
+            return self
         known = known_truths(gold, self.item_book, self.alphabet)
         blocks = [with_known(block, self.order, known) for block in self.blocks]
         return replace(self, known=known, blocks=blocks)

@@ -130,8 +130,8 @@ def classifier_score(
         raise DataError("data have no features for a classifier; give features=")
     began = time.perf_counter()
     seed = options_from(options).seed
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", CrowdpplWarning)  # a fold that did not settle scores as it is
+    with warnings.catch_warnings(action="ignore", category=CrowdpplWarning):
+        # a fold that did not settle scores as it is
         item = data.label_codes()[0]
         fold = item_folds(data, folds, seed)
         if len(np.unique(fold)) < folds:
@@ -163,7 +163,7 @@ def _judged(data: Annotations, shares: np.ndarray, fold: np.ndarray, folds: int,
     """Log-probability of each item's labels, (N,), by annotators that were learned from the other folds."""
     log = np.log(np.clip(shares, MIN_PROBABILITY, None))
     item, annotator, answer = data.label_codes()
-    plain = data if data.gold_codes is None else data.with_gold(None)
+    plain = data.with_gold(None)
     model = registry.method(ANNOTATOR_MODEL, prevalence="uniform")
     options, of_labels = options_from({"seed": seed}), np.zeros_like(log)
     for number in range(folds):
@@ -298,8 +298,8 @@ def score_one_of(
     folds = whole_number("folds", folds, 2, "5 are usual")
     whole_items = switch("whole_items", whole_items)
     began = time.perf_counter()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", CrowdpplWarning)  # a fold that did not settle scores as it is
+    with warnings.catch_warnings(action="ignore", category=CrowdpplWarning):
+        # a fold that did not settle scores as it is
         raw = unprepared(model, settings)
         whole = _whole_fit(model, data, inference, settings, options, methods * (folds + 1))
         full = whole.data

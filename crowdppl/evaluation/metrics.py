@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -17,7 +17,7 @@ from crowdppl.data.ids import native
 from crowdppl.data.sets import SET, classes_of, truths_by_class
 from crowdppl.errors import CrowdpplWarning, DataError
 from crowdppl.evaluation.annotator_metrics import compared_with_gold
-from crowdppl.evaluation.number_metrics import NumberEvaluation, evaluate_numbers, warn_of_gold
+from crowdppl.evaluation.number_metrics import NumberEvaluation, Scores, evaluate_numbers, warn_of_gold
 from crowdppl.evaluation.span_metrics import span_counts, span_scores
 from crowdppl.inference.result import Fit, NumberTruth
 from crowdppl.results.choices import best
@@ -351,7 +351,7 @@ TOLERANCE = 1e-4
 
 
 @dataclass(frozen=True)
-class Evaluation:
+class Evaluation(Scores):
     """Scores of a posterior; ``dict(evaluation)`` and ``evaluation["accuracy"]`` work.
 
     The label of an item is its most probable class. Where m classes tie for it, the item counts 1/m for each of
@@ -398,17 +398,6 @@ class Evaluation:
     annotator_coverage: float
     annotators: pd.DataFrame | None = field(repr=False, compare=False)
     evidence: Evidence = field(repr=False, compare=False)
-
-    def keys(self) -> Iterator[str]:
-        """Names of the scores."""
-        return (field.name for field in fields(self) if field.compare)
-
-    def __getitem__(self, name: str) -> float:
-        """A score by its name."""
-        if name not in self.keys():
-            raise KeyError(name)
-        value: float = getattr(self, name)
-        return value
 
     @property
     def bins(self) -> pd.DataFrame:

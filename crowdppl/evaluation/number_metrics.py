@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -30,8 +30,23 @@ def scores(estimate: np.ndarray, truth: np.ndarray, held: np.ndarray) -> dict[st
     }
 
 
+class Scores:
+    """A dataclass as a mapping from the names of its scores: those of its fields that are compared."""
+
+    def keys(self) -> Iterator[str]:
+        """Names of the scores."""
+        return (part.name for part in fields(cast(Any, self)) if part.compare)
+
+    def __getitem__(self, name: str) -> float:
+        """A score by its name."""
+        if name not in self.keys():
+            raise KeyError(name)
+        value: float = getattr(self, name)
+        return value
+
+
 @dataclass(frozen=True)
-class NumberEvaluation:
+class NumberEvaluation(Scores):
     """Scores of estimated numbers; ``dict(evaluation)`` and ``evaluation["rmse"]`` work.
 
     Attributes:
@@ -56,17 +71,6 @@ class NumberEvaluation:
     resamples: int = field(repr=False, compare=False)
     level: float = field(repr=False, compare=False)
     seed: int = field(repr=False, compare=False)
-
-    def keys(self) -> Iterator[str]:
-        """Names of the scores."""
-        return (part.name for part in fields(self) if part.compare)
-
-    def __getitem__(self, name: str) -> float:
-        """A score by its name."""
-        if name not in self.keys():
-            raise KeyError(name)
-        value: float = getattr(self, name)
-        return value
 
     def intervals(self) -> pd.DataFrame:
         """Bootstrap percentile intervals over items: DataFrame by score with value, low and high."""

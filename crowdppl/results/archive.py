@@ -27,23 +27,8 @@ from crowdppl.data.features import StoredFeatures
 from crowdppl.data.ids import Codebook, LabelSet, place_in_rows
 from crowdppl.data.sequences import units_of
 from crowdppl.errors import CrowdpplError, CrowdpplWarning, MethodError, ResultError
-from crowdppl.inference.coin_tables import CoinTables
 from crowdppl.inference.problem import model_sites
-from crowdppl.inference.result import (
-    CalibrationMap,
-    ClassProbabilities,
-    Correction,
-    Fit,
-    FitResult,
-    NumberTruth,
-    OnDemand,
-    Record,
-    SiteResult,
-    TableDraws,
-    Tables,
-    TruthSpread,
-    UpdateState,
-)
+from crowdppl.inference.result import RECORDS, Correction, Fit, OnDemand
 from crowdppl.networks.classifier import ROWS, Network
 from crowdppl.networks.embedding import Embedding
 from crowdppl.networks.outputs import networks_of, state_of
@@ -61,24 +46,7 @@ LEAST_ROW = 4
 """Bytes of a row: one code, or the length of one text."""
 HEAD = 100
 """Bytes at the beginning of the JSON that name the library."""
-SESSION = ("callback", "progress")
-"""Options that watch a fit; they are not kept."""
-RECORDS = {
-    f"${kind.__name__}": kind
-    for kind in (
-        CalibrationMap,
-        ClassProbabilities,
-        CoinTables,
-        FitResult,
-        NumberTruth,
-        Record,
-        SiteResult,
-        TableDraws,
-        Tables,
-        TruthSpread,
-        UpdateState,
-    )
-}
+TAGS = {f"${kind.__name__}": kind for kind in RECORDS}
 """Records that are saved field by field, by their tag in JSON."""
 
 
@@ -274,7 +242,7 @@ def pack(value: Any, place: str, arrays: dict[str, np.ndarray]) -> Any:
         return {"$index": each({"values": _values(value), "name": value.name, "dtype": str(value.dtype)})}
     if isinstance(value, OnDemand):
         return {"$OnDemand": pack(value(), place, arrays)}
-    if (tag := f"${type(value).__name__}") in RECORDS:
+    if (tag := f"${type(value).__name__}") in TAGS:
         return {tag: each({field.name: getattr(value, field.name) for field in fields(value)})}
     array = _numpy(value) if isinstance(value, Tensor) else value
     if isinstance(array, np.ndarray) and array.dtype.kind in "biuf" and array.dtype.itemsize <= 8:
@@ -310,7 +278,7 @@ def unpack(packed: Any, arrays: Mapping[str, np.ndarray]) -> Any:
         return dict(value)
     if tag == "$index":
         return pd.Index(_of_values(value["values"]), dtype=value["dtype"], name=value["name"], tupleize_cols=False)
-    return OnDemand.of(value) if tag == "$OnDemand" else RECORDS[tag](**value)
+    return OnDemand.of(value) if tag == "$OnDemand" else TAGS[tag](**value)
 
 
 def _values(ids: pd.Index[Any]) -> Any:
@@ -350,7 +318,7 @@ def _fit_values(fit: Fit) -> dict[str, Any]:
         "settings": settings_of(fit.model) | dict.fromkeys(networks_of(fit.model)),
         "networks": network_states(fit.model),
         "inference": fit.inference,
-        "options": {name: x for name, x in fit.options.items() if name not in SESSION},
+        "options": fit.options,
         "memory": fit.memory,
         "result": fit.result,
     }

@@ -227,8 +227,7 @@ def members_after(posterior: Fit, change: Callable[[Fit], Fit]) -> dict[str, Fit
 
 def fit_member(name: str, make: Callable[[], Fit]) -> Fit:
     """A fit of one of several methods, whose warnings start with its name."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", CrowdpplWarning)
+    with warnings.catch_warnings(action="ignore", category=CrowdpplWarning):
         found = make()
     if not found.result.diagnostics["interrupted"]:
         for note in found.result.diagnostics["warnings"]:

@@ -117,15 +117,6 @@ def each(kind: type, inner: Check) -> Check:
     return check
 
 
-def alone(inner: Check) -> Check:
-    """The same, whose further sizes, such as a number of draws, are nobody else's."""
-
-    def check(value: Any, place: str, sizes: Sizes) -> None:
-        inner(value, place, dict(sizes))
-
-    return check
-
-
 def parts(kind: type, /, **inner: Check) -> Check:
     """A record, or a dict with just these keys, whose parts are checked in this order."""
 
@@ -230,16 +221,6 @@ def size(letter: str, least: int, most: str) -> Check:
     return check
 
 
-def by_type(kinds: Mapping[type, Check]) -> Check:
-    """A value of one of some types, each with its own check."""
-
-    def check(value: Any, place: str, sizes: Sizes) -> None:
-        plain(*kinds)(value, place, sizes)
-        kinds[type(value)](value, place, sizes)
-
-    return check
-
-
 def _kind(value: Any, place: str, sizes: Sizes) -> None:
     """A kind of labels that are classes, two or more, or numbers."""
     one_of(NUMBERS if sizes["K"] == 0 else (*KINDS, *PARTS) if sizes["K"] > 1 else ())(value, place, sizes)
@@ -265,6 +246,12 @@ def _row_shape(value: Any, place: str, sizes: Sizes) -> None:
         raise refusal(place, shown(value), f"of sizes of at least 1, with at most {LARGEST} numbers in all")
 
 
+def _features(value: Any, place: str, sizes: Sizes) -> None:
+    """Features of items, or what stored ones were."""
+    stored = parts(dict, rows=numbers("N", "i", 0), row_shape=_row_shape, whole=plain(bool))
+    (stored if isinstance(value, dict) else numbers(None, "fiub"))(value, place, sizes)
+
+
 ANNOTATIONS = parts(
     dict,
     answers=ids("L"),
@@ -273,14 +260,7 @@ ANNOTATIONS = parts(
     informative=plain(bool),
     history=maybe(numbers("A K K", low=0)),
     abstainers=maybe(numbers("A", "b", 0, 1)),
-    features=maybe(
-        by_type(
-            {
-                np.ndarray: numbers(None, "fiub"),
-                dict: parts(dict, rows=numbers("N", "i", 0), row_shape=_row_shape, whole=plain(bool)),
-            }
-        )
-    ),
+    features=maybe(_features),
     columns=each(dict, anything),
     categories=each(dict, ids("G")),
     label_names=each(tuple, plain(str, int, bool)),
@@ -381,8 +361,8 @@ _RESULT = parts(FitResult, sites=SITES, truth=_truth, tables=_tables_of, diagnos
 
 
 def result(value: Any, place: str, sizes: Sizes) -> None:
-    """A result, which has tables where truths are classes, and none else."""
-    _RESULT(value, place, sizes)
+    """A result, which has tables where truths are classes, and none else; its numbers of draws are its own."""
+    _RESULT(value, place, dict(sizes))
     if (value.tables is None) == isinstance(value.truth, ClassProbabilities):
         raise refusal(place, "of other tables than its truths need", "of classes with tables, or numbers without")
 
@@ -410,7 +390,7 @@ FIT: dict[str, Check] = {
     "inference": one_of(ENGINES),
     "options": each(dict, plain(NoneType, bool, int, float, str)),
     "memory": maybe(MEMORY),
-    "result": alone(result),
+    "result": result,
 }
 TRUTH_MAP = parts(
     CalibrationMap,

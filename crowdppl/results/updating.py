@@ -23,6 +23,7 @@ from crowdppl.inference.predict import update as fits
 from crowdppl.inference.predict.answers import item_marginal
 from crowdppl.inference.predict.predictive import refit
 from crowdppl.inference.result import Fit, NumberTruth, require_classes, require_fit
+from crowdppl.inference.tables import by_code
 from crowdppl.networks.classifier import log_shares
 from crowdppl.networks.outputs import network_of, rows_to_classify
 from crowdppl.results.correction import averaged, corrected, members, members_after
@@ -288,9 +289,7 @@ def outlier_scores(posterior: Fit) -> pd.Series[Any]:
     shift = site.mean - site.mean.mean(-1, keepdims=True)
     whole = posterior.data.as_block()
     square = np.bincount(whole.item.cpu().numpy(), (shift**2).sum(-1), minlength=whole.n_items)
-    out = np.empty(whole.n_items)
-    out[posterior.data.order] = np.sqrt(square)
-    return pd.Series(out, posterior.data.items, name="outlier")
+    return pd.Series(by_code(np.sqrt(square), posterior.data.order), posterior.data.items, name="outlier")
 
 
 def expected_area(p: np.ndarray) -> float:

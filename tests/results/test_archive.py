@@ -64,8 +64,7 @@ def _registered(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def annotations(items: Any, annotators: Any, labels: Any, **options: Any) -> Annotations:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", CrowdpplWarning)
+    with warnings.catch_warnings(action="ignore", category=CrowdpplWarning):
         return Annotations.from_arrays(items, annotators, labels, **options)
 
 
@@ -107,7 +106,7 @@ def posterior(data: Annotations, **settings: Any) -> Posterior:
         diagnostics=diagnostics,
         draws=OnDemand.of(TableDraws(shares(m, 4, a, k).astype(np.float32), shares(k, 4))),
     )
-    options = {"seed": 3, "tolerance": None, "callback": print, "progress": True}
+    options = {"seed": 3, "tolerance": None}
     return Posterior(Shelved(**settings), "shelved", "vb", data, found, options)
 
 
