@@ -16,8 +16,15 @@ from typer import Argument, Option
 from crowdppl.errors import DataError, MethodError
 
 ON_TERMINAL = sys.stderr.isatty()
-COMPARED = ["majority_vote", "one_coin", "class_coin", "bayesian_dawid_skene"]
-"""Methods compared by default: quick ones, from the fewest to the most parameters."""
+PLAIN = ("majority_vote", "one_coin", "class_coin", "bayesian_dawid_skene")
+DEFAULTS = {
+    "ordinal": (*PLAIN, "ordinal"),
+    "real": ("label_mean", "gain_annotators", "gaussian_annotators"),
+    "pair": ("bradley_terry", "crowd_bt"),
+    "similarity": ("crowd_clustering",),
+    "sequence": ("bayesian_dawid_skene", "hmm_crowd", "sequence_crowd"),
+}
+"""Methods compared by default, by the kind of labels; of others, the plain ones. ``fit`` takes the last."""
 
 Answers = Annotated[Path, Argument(help="CSV, TSV, parquet or JSON: one label a row.", metavar="ANSWERS")]
 Out = Annotated[Path, Option(help="Folder to write to; made if need be.", metavar="FOLDER")]
@@ -31,10 +38,20 @@ SpreadsheetSafe = Annotated[
     ),
 ]
 Model = Annotated[
-    str, Option(help="Method; `crowdppl zoo` lists them. auto: average of several, corrected.", metavar="NAME")
+    str | None,
+    Option(
+        help="Method; `crowdppl zoo` lists them. auto: average of several, corrected. By default "
+        "bayesian_dawid_skene, or a method made for the kind of labels.",
+        metavar="NAME",
+    ),
 ]
 Models = Annotated[
-    list[str], Option("--model", help="Method; may be repeated, `crowdppl zoo` lists them.", metavar="NAME")
+    list[str] | None,
+    Option(
+        "--model",
+        help="Method; may be repeated, `crowdppl zoo` lists them. By default quick ones for the kind of labels.",
+        metavar="NAME",
+    ),
 ]
 Inference = Annotated[str, Option(help="em, vb, gibbs, nuts, laplace, svi or auto.", metavar="ENGINE")]
 Settings = Annotated[
@@ -66,6 +83,11 @@ Weights = Annotated[
 Seed = Annotated[int, Option(help="Seed of every random number.")]
 Device = Annotated[str, Option(help="cpu, cuda, cuda:N or auto.")]
 Progress = Annotated[bool, Option(help="Show a progress bar; by default on a terminal.")]
+
+
+def default_methods(kind: str | None) -> tuple[str, ...]:
+    """Methods for labels of a kind, where none is named."""
+    return DEFAULTS.get(kind or "nominal", PLAIN)
 
 
 def _file(help: str) -> Any:

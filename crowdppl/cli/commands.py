@@ -74,7 +74,7 @@ def common(version: Annotated[bool, typer.Option("--version", help="Print the ve
 def fit_answers(
     answers: arguments.Answers,
     out: arguments.Out,
-    model: arguments.Model = "bayesian_dawid_skene",
+    model: arguments.Model = None,
     inference: arguments.Inference = "auto",
     setting: arguments.Settings = None,
     option: arguments.EngineOptions = None,
@@ -100,6 +100,7 @@ def fit_answers(
     settings = arguments.pairs(setting, "--setting")
     options = arguments.engine_options(option) | {"seed": seed, "device": device, "progress": progress}
     options_from(options)  # errors are found before a long file is read
+    model = model or arguments.default_methods(given["kind"])[-1]
     if model == "auto":
         check_automatic(inference, alone=not settings)
     else:
@@ -122,7 +123,7 @@ def fit_answers(
 @arguments.reading()
 def compare_methods(
     answers: arguments.Answers,
-    model: arguments.Models = arguments.COMPARED,
+    model: arguments.Models = None,
     inference: arguments.Inference = "auto",
     folds: arguments.Folds = 5,
     setting: arguments.SettingsOfMethods = None,
@@ -144,6 +145,7 @@ def compare_methods(
     from crowdppl.evaluation.heldout import unprepared
 
     options = arguments.engine_options(option) | {"seed": seed, "device": device}
+    model = model or list(arguments.default_methods(given["kind"]))
     settings = arguments.settings_by_method(setting, model)
     for name in model:  # errors are found before a long file is read
         unprepared(name, settings.get(name))

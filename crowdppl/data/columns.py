@@ -28,7 +28,7 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
     "label": (
         "label answer rating response accept",
         "class category annotation judgment judgement grade score choice vote value",
-        "winner preferred preference",
+        "winner preferred preference tag",
     ),
     "class": ("label class truth gold answer", "category true rating target"),
     "left": ("left lefta objecta optiona responsea modela itema a",),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from crowdppl.cli.arguments import COMPARED
+from crowdppl.cli.arguments import PLAIN
 from crowdppl.evaluation.compare import Comparison, compare
 from crowdppl.fitting import fit
 from tests.benchmarks.results import Recorder
@@ -16,7 +16,7 @@ from tests.benchmarks.test_accuracy import NINE, SETS, read
 from tests.benchmarks.timing import threads
 
 TITLE = "Held-out scores"
-METHODS = (*COMPARED, "dawid_skene")
+METHODS = (*PLAIN, "dawid_skene")
 BAR = {"web": 20.0}
 """Seconds within which all methods have their scores, on two threads."""
 

@@ -181,7 +181,7 @@ def test_evaluate(answers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[s
 def test_numbers_are_fitted_and_scored(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = [[str(i), f"rater {a}", str(i + 0.3 * a + 0.1 * ((i + a) % 3))] for i in range(9) for a in range(3)]
     table = write(tmp_path / "ratings.csv", [["item", "annotator", "label"], *rows])
-    how = ("--kind", "real", "--model", "gaussian_annotators", "--inference", "vb", "--out", tmp_path / "out")
+    how = ("--kind", "real", "--inference", "vb", "--out", tmp_path / "out")
     assert run("fit", table, *how) == 0
     found = pd.read_csv(tmp_path / "out" / "labels.csv", index_col="item")
     assert list(found) == ["estimate", "sd", "low", "high", "labels"] and found["estimate"].is_monotonic_increasing
@@ -194,17 +194,20 @@ def test_numbers_are_fitted_and_scored(tmp_path: Path, capsys: pytest.CaptureFix
 @pytest.mark.parametrize(
     ("kind", "method", "table"),
     [
-        ("pair", "bradley_terry", "ranking"),
+        ("pair", "crowd_bt", "ranking"),
         ("similarity", "crowd_clustering", "clusters"),
-        ("set", "set_clusters", "sets"),
-        ("sequence", "hmm_crowd", "spans"),
+        ("set", "bayesian_dawid_skene", "sets"),
+        ("sequence", "sequence_crowd", "spans"),
     ],
 )
-def test_other_kinds_have_a_table_of_their_own(tmp_path: Path, kind: str, method: str, table: str) -> None:
+def test_other_kinds_have_a_method_and_a_table_of_their_own(
+    tmp_path: Path, kind: str, method: str, table: str
+) -> None:
     data = crowdppl.datasets.example(kind)
     data.frame().head(90).to_csv(tmp_path / "answers.csv", index=False)
-    how = ("--kind", kind, "--model", method, "--inference", "vb", "--out", tmp_path / "out")
+    how = ("--kind", kind, "--inference", "vb", "--option", "max_iterations=5", "--out", tmp_path / "out")
     assert run("fit", tmp_path / "answers.csv", *how) == 0
+    assert load(tmp_path / "out").method == method
     found = pd.read_csv(tmp_path / "out" / f"{table}.csv")
     assert (
         len(found) == len(getattr(load(tmp_path / "out"), table)()) and not found.columns.str.startswith("Un").any()
