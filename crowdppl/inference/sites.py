@@ -351,13 +351,24 @@ def _sorted_sites(model: Model, small: Block, sites: Mapping[str, TraceSite]) ->
                 f"site {name!r} is discrete and not enumerated: add infer={{'enumerate': 'parallel'}} to it if it "
                 "is of items, or make it a crowdppl.primitives.OneHot that enters the table linearly"
             )
+    families = {n: family for n, x in latents.items() if (family := _family(x)) is not None}
+    values = {n: x.value.detach().double() for n, x in latents.items()}
+    values |= {
+        n: family.value(family.leaf(values[n])) for n, family in families.items()
+    }  # what a model can be given
+    onehot = {n for n, x in latents.items() if isinstance(x.fn, OneHot)}
+    parents = _parents(latents, onehot)
+    candidates = {n: family for n, family in families.items() if n not in parents}
     with seeded(0):
-        kinds = _kinds(Density(model.model, plates_of(model)), small, latents)
-    found = {}
-    for name, site in latents.items():
-        family = _family(site) if kinds[name] == "conjugate" else None
-        found[name] = _site(name, site, kinds[name], family)
-        if found[name].local and kinds[name] == "onehot":
+        density = Density(model.model, plates_of(model))
+        linear = _linear(density, small, values, candidates, onehot)
+        others = [n for n in values if n not in linear and n not in onehot]
+        slopes = density(small, values, gradient=others).gradient if others else {}
+    kinds: dict[str, Kind] = {n: "free" if bool((g != 0).any()) else "hyper" for n, g in slopes.items()}
+    kinds |= {**dict.fromkeys(linear, "conjugate"), **dict.fromkeys(onehot, "onehot")}
+    found = {n: _site(n, x, kinds[n], families[n] if n in linear else None) for n, x in latents.items()}
+    for name in onehot:
+        if found[name].local:
             raise MethodError(f"site {name!r} is one-hot in the plate of items: enumerate it instead (Categorical)")
     return found
 
@@ -382,22 +393,6 @@ def _family(site: TraceSite) -> Family | None:
     family = family_of(site.fn)
     local = {"items", "labels"}.intersection(plate.name for plate in site.plates)
     return None if family is None or (family.handed and (local or not site.natural)) else family
-
-
-def _kinds(density: Density, block: Block, latents: Mapping[str, TraceSite]) -> dict[str, Kind]:
-    """The kind of each site; of one with a family, found at a value whose statistic a model can be given."""
-    families = {n: family for n, x in latents.items() if (family := _family(x)) is not None}
-    values = {n: x.value.detach().double() for n, x in latents.items()}
-    values |= {n: family.value(family.leaf(values[n])) for n, family in families.items()}
-    onehot = {n for n, x in latents.items() if isinstance(x.fn, OneHot)}
-    parents = _parents(latents, onehot)
-    candidates = {n: family for n, family in families.items() if n not in parents}
-    linear = _linear(density, block, values, candidates, onehot)
-    others = [n for n in values if n not in linear and n not in onehot]
-    slopes = density(block, values, gradient=others).gradient if others else {}
-    kinds: dict[str, Kind] = {n: "free" if bool((g != 0).any()) else "hyper" for n, g in slopes.items()}
-    kinds |= dict.fromkeys(linear, "conjugate")
-    return kinds | dict.fromkeys(onehot, "onehot")
 
 
 def _parents(latents: Mapping[str, TraceSite], onehot: set[str]) -> set[str]:
