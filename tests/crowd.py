@@ -35,8 +35,7 @@ def double() -> Iterator[None]:
 def annotations(labels: list[tuple[int, int, int]], n_classes: int, **options: Any) -> Annotations:
     """Labels as (item, annotator, class)."""
     item, annotator, answer = (np.array(x) for x in zip(*labels, strict=True))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         return Annotations.from_arrays(item, annotator, answer, classes=list(range(n_classes)), **options)
 
 

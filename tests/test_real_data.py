@@ -80,8 +80,7 @@ def read(folder: Path, name: str, kind: str = "nominal") -> tuple[Annotations, p
     answers = pd.read_csv(folder / name / "answers.csv").drop_duplicates()
     gold = pd.read_csv(folder / name / "truth.csv").set_index("item")["label"]
     classes = range(int(max(answers["label"].max(), gold.max())) + 1)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", CrowdpplWarning)
+    with warnings.catch_warnings(action="ignore", category=CrowdpplWarning):
         data = Annotations.from_frame(answers, "item", "annotator", "label", classes=classes, kind=kind)
     return data, gold[gold.index.isin(answers["item"])]
 

@@ -307,8 +307,7 @@ def _prevalence(posterior: Fit) -> Iterator[Doubt]:
         return
     options, light = Options(seed=posterior.options.get("seed", 0)), replace(model, prevalence_strength=1.0)
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", CrowdpplWarning)
+        with warnings.catch_warnings(action="ignore", category=CrowdpplWarning):
             free = fit_model(light, posterior.method, data, "vb", options).result.probabilities.mean(0)
     except CrowdpplError:  # vb may not support it; a doubt too few is better than a fit that fails for one
         return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -109,7 +109,8 @@ class StoredFeatures:
 
     def read(self) -> Tensor:
         """All rows, float32 (N, ...), on the device; DataError, with row and item, for one that cannot be used."""
-        with _outside_of_fits():
+        at_home = torch.get_default_device().type == "cpu"
+        with default_dtype(torch.float32), nullcontext() if at_home else torch.device("cpu"):  # as datasets expect
             found = [self._row(n) for n in range(len(self))]
         for n, row in enumerate(found):
             if tuple(row.shape) != self.row_shape:
@@ -204,16 +205,6 @@ def joined(parts: Sequence[Features]) -> Features:
     stored = [part for part in parts if isinstance(part, StoredFeatures)]
     ids = stored[0].ids.append([part.ids for part in stored[1:]])
     return replace(stored[0], rows=np.concatenate([part.rows for part in stored]), ids=ids)
-
-
-@contextmanager
-def _outside_of_fits() -> Iterator[None]:
-    """New tensors in float32 on the CPU, as users' datasets expect."""
-    with (
-        default_dtype(torch.float32),
-        nullcontext() if torch.get_default_device().type == "cpu" else torch.device("cpu"),
-    ):
-        yield
 
 
 MOST = float(np.finfo(np.float32).max)

@@ -66,8 +66,7 @@ def anaesthetists(kind: str = "nominal") -> Annotations:
     """
     labels = np.array([list(word) for word in READINGS.split()], dtype=np.int64)
     patients = np.arange(1, len(labels) + 1)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RepeatsWarning)
+    with warnings.catch_warnings(action="ignore", category=RepeatsWarning):
         return Annotations.from_arrays(
             np.repeat(patients, len(OBSERVERS)), np.tile(OBSERVERS, len(patients)), labels.reshape(-1), kind=kind
         )
@@ -101,8 +100,7 @@ def example(kind: str = "nominal") -> Annotations:
     }[kind]
     item, annotator = np.divmod(np.arange(3 * len(items)), 3)
     label = np.where(np.arange(len(item)) % 7 == 6, item + 1, item // 2) % len(words)  # one in seven errs
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", CrowdpplWarning)
+    with warnings.catch_warnings(action="ignore", category=CrowdpplWarning):
         return Annotations.from_arrays(
             [items[n] for n in item], np.array(["ann", "bob", "cid"])[annotator], np.array(words)[label], kind=kind
         )

@@ -119,8 +119,7 @@ def a_few_labels(kind: str = "ordinal") -> Annotations:
     rng = np.random.default_rng(1)
     item, annotator = np.divmod(np.arange(48), 4)
     label, features = rng.integers(3, size=48), rng.normal(size=(12, 2))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", CrowdpplWarning)
+    with warnings.catch_warnings(action="ignore", category=CrowdpplWarning):
         return Annotations.from_arrays(item, annotator, label, kind=kind, items=np.arange(12), features=features)
 
 

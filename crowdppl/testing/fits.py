@@ -19,10 +19,10 @@ from crowdppl.inference.problem import with_network_outputs
 from crowdppl.networks.outputs import networks_of
 from crowdppl.networks.training import VOLUMES, training_of
 from crowdppl.posterior import Posterior, load
-from crowdppl.primitives.model import card_of
+from crowdppl.primitives.model import card_of, set_up
 from crowdppl.simulation.from_model import simulate
 from crowdppl.testing.fixtures import Trial, fit_quickly, on_a_scale, require, reversed_names
-from crowdppl.testing.models import ready, same_chains, same_density
+from crowdppl.testing.models import same_chains, same_density
 
 TOLERANCE = 1e-6
 FALL = 1e-9
@@ -181,8 +181,7 @@ def saving(trial: Trial) -> None:
     one = trial.fit(engine)
     two = _saved_and_loaded(one)
     _are_equal(trial, one, two, f"{engine}: saving gave")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", CrowdpplWarning)
+    with warnings.catch_warnings(action="ignore", category=CrowdpplWarning):
         rows = trial.with_numbers(trial.rows.replace(regex=r"^item", value="new"))
         new = Annotations.from_frame(
             rows, "item", like=trial.data, **trial.covariates(rows["item"], rows["annotator"])
@@ -197,7 +196,7 @@ def network_sees_features(trial: Trial) -> None:
     """With features, which the other checks lack: density, chains, simulation, order of rows and saving."""
     data = _with_features(trial, trial.rows)
     try:
-        model = ready(trial, data)
+        model = set_up(trial.model, data)
     except MethodError as error:
         require("features" in str(error), f"refuses features, but does not name them: {error}")
         return

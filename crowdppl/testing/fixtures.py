@@ -206,8 +206,7 @@ class Trial:
 
     def read(self, rows: pd.DataFrame, old: Names | None = None, **options: Any) -> Annotations:
         """Annotations of a table, without warnings; ``old`` maps renamed ids to their old ones, by role."""
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", CrowdpplWarning)
+        with warnings.catch_warnings(action="ignore", category=CrowdpplWarning):
             known = self.covariates([*rows["item"], *options.get("items", ())], rows["annotator"], old)
             options = {**self.answers, "kind": self.kind, **known, **options}
             options = {"label_covariates": list(self.label_covariates), **options}
@@ -276,8 +275,7 @@ class Trial:
         model = model or self.model
         name = name_of(model) or f"{type(model).__module__}.{type(model).__qualname__}"
         options = options_from(cast("FitOptions", {**used_by(engine, QUICK), **how}))
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", CrowdpplWarning)
+        with warnings.catch_warnings(action="ignore", category=CrowdpplWarning):
             return Posterior.of(fit_model(model, name, data, engine, options))
 
 
@@ -364,8 +362,7 @@ def _number(name: str, old: Mapping[Any, Any]) -> int:
 
 def fit_quickly(model: Model, data: Annotations, engine: str, **how: Any) -> Posterior:
     """A fit of a few iterations, without warnings."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", CrowdpplWarning)
+    with warnings.catch_warnings(action="ignore", category=CrowdpplWarning):
         return fit(model, data, inference=engine, **{**used_by(engine, QUICK), **how})
 
 

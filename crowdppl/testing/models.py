@@ -48,7 +48,7 @@ def card_and_shapes(trial: Trial) -> None:
         )
     data = trial.complete(trial.odd)
     sizes = {"N": data.n_items, "A": data.n_annotators, "K": data.n_classes, "L": data.n_answers}
-    found = _sites(ready(trial, data), data.as_block(), 0)
+    found = _sites(set_up(trial.model, data), data.as_block(), 0)
     shapes = {name: tuple(node.value.shape) for name, node in found.items() if not node.observed}
     shapes |= {x.fn.truth: tuple(x.fn.batch_shape) for x in found.values() if isinstance(x.fn, NumberLabels)}
     for name in shapes:
@@ -68,7 +68,7 @@ def card_and_shapes(trial: Trial) -> None:
 def runs_with_validation(trial: Trial) -> None:
     """At a draw from the prior the model passes Pyro's checks: drawn and enumerated, on a block and on all data."""
     for data in map(trial.unlinked, (trial.data, trial.odd)):
-        model = ready(trial, data)
+        model = set_up(trial.model, data)
         for given in (data, data.as_block(), replace(data.as_block(), has_labels=False)):
             with without_validation("cpu", validate=True):
                 pyro.set_rng_seed(1)
@@ -79,7 +79,7 @@ def runs_with_validation(trial: Trial) -> None:
 
 def simulates(trial: Trial) -> None:
     """The model draws labels for a design, the same ones from the same seed."""
-    model, rows = ready(trial, trial.data), trial.rows
+    model, rows = set_up(trial.model, trial.data), trial.rows
     design = trial.design(rows["item"], rows["annotator"])
     drawn, again = simulate(model, design, seed=3), simulate(model, design, seed=3)
     found = drawn.data.frame()
@@ -96,12 +96,12 @@ def simulates(trial: Trial) -> None:
 
 def settings_round_trip(trial: Trial) -> None:
     """Settings written as JSON build the same model again, before and after ``setup``."""
-    for model in (trial.model, ready(trial, trial.data)):
+    for model in (trial.model, set_up(trial.model, trial.data)):
         said = json.dumps(settings_of(model))
         again = type(model)(**json.loads(said))
         require(json.dumps(settings_of(again)) == said, f"settings {said} came back as {settings_of(again)}")
         blocks = trial.complete(trial.data).as_block()
-        one, two = (latent_values(_ready_again(x, trial.data), blocks, 5) for x in (model, again))
+        one, two = (latent_values(set_up(x, trial.data), blocks, 5) for x in (model, again))
         same = one.keys() == two.keys() and all(torch.equal(one[n], two[n]) for n in one)
         require(same, f"built again from its settings {said}, the model draws something else")
 
@@ -109,7 +109,7 @@ def settings_round_trip(trial: Trial) -> None:
 def plain_svi(trial: Trial) -> None:
     """``pyro.infer.SVI`` with the model's guide lowers the loss, and ``Predictive`` draws from the guide."""
     data = trial.unlinked(trial.data)
-    model = ready(trial, data)
+    model = set_up(trial.model, data)
     guide = getattr(model, "guide", None) or (lambda given: mean_field(model, given))
     with pyro.get_param_store().scope(), torch.random.fork_rng():
         svi = SVI(model.model, guide, Adam({"lr": 0.1}), TraceEnum_ELBO())
@@ -136,7 +136,7 @@ def plain_nuts(trial: Trial) -> None:
     """Pyro's own NUTS runs on the model, unless nuts is refused."""
     if not trial.accepted("nuts"):
         return
-    model = ready(trial, trial.data)
+    model = set_up(trial.model, trial.data)
     with torch.random.fork_rng():
         pyro.set_rng_seed(0)
         kernel = NUTS(model.model, step_size=0.01, adapt_step_size=False, max_tree_depth=2)
@@ -154,16 +154,6 @@ def _mean_loss(svi: Any, data: Annotations) -> float:
             pyro.set_rng_seed(seed)
             losses.append(svi.evaluate_loss(data))
     return float(np.mean(losses))
-
-
-def ready(trial: Trial, data: Annotations) -> Model:
-    """The model after ``setup``."""
-    return _ready_again(trial.model, data)
-
-
-def _ready_again(model: Model, data: Annotations) -> Model:
-    found: Model = set_up(model, data)
-    return found
 
 
 def _truth(model: Model) -> str:
@@ -205,12 +195,12 @@ def _size(word: str, sizes: Mapping[str, int]) -> int:
 def density_is_pyros(trial: Trial) -> None:
     """The log-likelihood is that of Pyro's enumeration, and its gradient that of finite differences."""
     for data in map(trial.unlinked, (trial.data, trial.odd)):
-        same_density(ready(trial, data), data.as_block())
+        same_density(set_up(trial.model, data), data.as_block())
 
 
 def chains_are_runs(trial: Trial) -> None:
     """Several chains in one pass give what each gives alone: the model indexes from the right."""
-    same_chains(ready(trial, trial.data), trial.complete(trial.data).as_block())
+    same_chains(set_up(trial.model, trial.data), trial.complete(trial.data).as_block())
 
 
 def same_density(model: Model, block: Block) -> None:
@@ -274,7 +264,7 @@ def answers_sum_to_one(trial: Trial) -> None:
     rows += [(f"two {a}", each) for a, b in pairwise(names) for each in (a, b)]
     items, people = zip(*rows, strict=True)
     design = trial.unlinked(trial.design(items, people))
-    model, block = ready(trial, trial.data), replace(design.as_block(), uses_power=False)
+    model, block = set_up(trial.model, trial.data), replace(design.as_block(), uses_power=False)
     second = torch.cat([torch.zeros(1, dtype=torch.bool), block.item[1:] == block.item[:-1]])
     pairs = torch.zeros(block.n_items, dtype=torch.bool).index_fill(0, block.item[second], True)
     totals = torch.zeros(block.n_items, dtype=torch.float64)
@@ -305,7 +295,7 @@ def densities_integrate_to_one(trial: Trial) -> None:
     for a, b in zip(names, [*names[1:], names[0]], strict=True):
         rows += [(f"{a}, {n}", each, y) for n, x in enumerate(grid) for each, y in ((a, middle), (b, x))]
     data = trial.read(pd.DataFrame(rows, columns=["item", "annotator", "label"]))
-    model, block = ready(trial, trial.data), data.as_block()
+    model, block = set_up(trial.model, trial.data), data.as_block()
     with without_validation("cpu"):
         values = latent_values(model, block, 4)
         log_p = Density(model.model, plates_of(model))(block, values).per_item.detach().double().numpy()

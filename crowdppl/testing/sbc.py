@@ -274,8 +274,7 @@ def _thinned(found: Mapping[str, Tensor], inference: str, ranks: int) -> dict[st
 
 def _fitted(model: Model, drawn: Simulation, inference: str, options: Options) -> tuple[Mapping[str, Any], bool]:
     """The posterior of each site as vb or svi has it, and whether the fit settled."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", CrowdpplWarning)
+    with warnings.catch_warnings(action="ignore", category=CrowdpplWarning):
         result = fit_model(model, type(model).__name__, drawn.data, inference, options).result
     points = [name for name, site in result.sites.items() if site.family == "point"]
     if points:

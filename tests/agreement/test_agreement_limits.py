@@ -48,8 +48,7 @@ def test_pairs_that_share_few_items_are_warned_of() -> None:
     assert np.isnan(row["value"])
     assert row[["items", "pairs", "pairs_left_out"]].tolist() == [0, 0, 2]
     full = Annotations.from_matrix(random_labels(0, n_items=400, keep=0.9))
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with warnings.catch_warnings(action="error"):
         agreement_table(full, bootstrap=100)
 
 

@@ -87,8 +87,7 @@ def test_classes_and_items_without_votes() -> None:
 def test_a_coefficient_below_its_limit_is_explained() -> None:
     """One pair is compared, and the shares of classes come from a hundred items with one label."""
     label = ["x", "y", *["x"] * 60, *["y"] * 40]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         data = Annotations.from_arrays([0, *range(101)], ["a", "b", *["a"] * 100], label)
     with pytest.warns(SparseDataWarning, match=r"fleiss_kappa \(-1.08\) is below -1.* 1 items.* 101 with a label"):
         table = agreement_table(data, bootstrap=0)
@@ -104,8 +103,7 @@ def test_steps_are_those_of_the_declared_classes(weights: str, power: int) -> No
     grades = np.array([[1, 1], [1, 2], [2, 2], [5, 2], [5, 5], [1, 5], [2, 1], [5, 5], [1, 1], [2, 2], [5, 1]])
     apart = np.abs(grades[:, 0] - grades[:, 1]) ** power
     by_chance = np.abs(np.subtract.outer(grades[:, 0], grades[:, 1])) ** power
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with warnings.catch_warnings(action="error"):
         warnings.simplefilter("ignore", SparseDataWarning)
         declared = values(graded(grades, classes=[1, 2, 3, 4, 5]), weights=weights)
     assert declared["cohen_kappa"] == pytest.approx(1 - apart.mean() / by_chance.mean())

@@ -20,8 +20,8 @@ def draw(path: Path = PATH) -> Path:
     import matplotlib.pyplot as plt
 
     crowd = crowdppl.digits(seed=0)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", crowdppl.errors.DoubtWarning)  # of the spammers, whom the picture shows
+    with warnings.catch_warnings(action="ignore", category=crowdppl.errors.DoubtWarning):
+        # of the spammers, whom the picture shows
         posterior = crowdppl.fit("hierarchical_dawid_skene", crowd.data, inference="vb", seed=0)
     figure, (left, right) = plt.subplots(1, 2, figsize=(WIDTH, HEIGHT), layout="constrained", width_ratios=(1.2, 1))
     posterior.plot_annotators(ax=left)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import warnings
 from typing import Any
 
 import numpy as np
@@ -16,15 +15,10 @@ import torch
 
 from crowdppl.data.annotations import Annotations
 from crowdppl.datasets import anaesthetists
-from crowdppl.errors import CrowdpplWarning, DataError
+from crowdppl.errors import DataError
 from crowdppl.primitives.likelihood import annotate, truth
 
-
-@pytest.fixture(autouse=True)
-def _quiet() -> Any:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", CrowdpplWarning)
-        yield
+pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
 
 
 @pytest.fixture

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +15,10 @@ from pyarrow import parquet
 import crowdppl
 from crowdppl.core.validation import kind_of
 from crowdppl.data.annotations import Annotations
-from crowdppl.errors import CrowdpplWarning, DataError
+from crowdppl.errors import DataError
 from tests.data.test_annotations import everything
 
-
-@pytest.fixture(autouse=True)
-def _quiet() -> Iterator[None]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", CrowdpplWarning)
-        yield
+pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
 
 
 @pytest.fixture

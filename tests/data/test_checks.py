@@ -30,8 +30,7 @@ def made(rows: list[tuple[Any, Any, Any]], **options: Any) -> Annotations:
 
 
 def quietly(rows: list[tuple[Any, Any, Any]], **options: Any) -> Annotations:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", CrowdpplWarning)
+    with warnings.catch_warnings(action="ignore", category=CrowdpplWarning):
         return made(rows, **options)
 
 
@@ -126,8 +125,7 @@ def test_a_long_chain_of_annotators_is_one_set_whatever_their_order() -> None:
 
 def test_no_warnings_about_learning_where_nothing_is_learnt() -> None:
     old = quietly(ROWS)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with warnings.catch_warnings(action="error"):
         made([("new", "ann", 0)], like=old)
         Annotations.design(["i", "i"], ["ann", "ann"], classes=[0, 1, 2])
 

@@ -6,7 +6,6 @@ import gzip
 import json
 import subprocess
 import sys
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ import pytest
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.columns import recognise
 from crowdppl.data.files import read_annotations, read_gold
-from crowdppl.errors import CrowdpplWarning, DataError
+from crowdppl.errors import DataError
 from crowdppl.fitting import fit
 from crowdppl.posterior import load
 from tests.benchmarks.results import ROOT
@@ -31,11 +30,7 @@ ROWS = [
 ]
 
 
-@pytest.fixture(autouse=True)
-def _quiet() -> Any:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", CrowdpplWarning)
-        yield
+pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
 
 
 @pytest.fixture

@@ -136,8 +136,7 @@ PEOPLE, LABELS = ["ann", "bob", "cy", "dan"], ["x", "y", "x", "y"]
 
 
 def spelling_warnings(item: Any, annotator: Any, label: Any, **options: Any) -> list[str]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         data = Annotations.from_arrays(item, annotator, label, **options)
     return [str(one) for one in data.warnings if "case or blanks" in str(one)]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +12,13 @@ import torch
 
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.files import read_annotations
-from crowdppl.errors import CrowdpplWarning, DataError
+from crowdppl.errors import DataError
 
 ROWS = [("i", "ann", 1), ("i", "bob", 0), ("k", "ann", 0)]
 WIDE = pd.DataFrame({"ann": [1.0, np.nan, 0.0], "bob": [0.0, np.nan, np.nan]}, index=["i", "j", "k"])
 
 
-@pytest.fixture(autouse=True)
-def _quiet() -> Any:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", CrowdpplWarning)
-        yield
+pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
 
 
 def rows(data: Annotations) -> list[tuple[Any, ...]]:

@@ -15,8 +15,7 @@ from crowdppl.errors import DataError, MethodError
 
 
 def test_the_table_as_published() -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with warnings.catch_warnings(action="error"):
         data = anaesthetists()
     assert (data.n_items, data.n_annotators, data.n_classes, data.n_labels) == (45, 5, 4, 315)
     assert (data.items.tolist(), data.annotators.tolist()) == (list(range(1, 46)), list("12345"))
@@ -28,8 +27,7 @@ def test_the_table_as_published() -> None:
 
 
 def test_digits_are_the_images_with_labels_on_a_part() -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with warnings.catch_warnings(action="error"):
         crowd = digits()
     data, images = crowd.data, load_digits()
     assert (data.n_items, data.n_annotators, data.n_classes, data.n_labels) == (1797, 10, 10, 3 * 1297)

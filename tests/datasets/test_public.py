@@ -124,8 +124,7 @@ def load(server: Server, tmp_path: Path) -> Load:
 
     def fetched(name: str, **options: Any) -> datasets.Dataset:
         server.put(name, FILES[name])
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with warnings.catch_warnings(action="ignore"):
             return datasets.load(name, cache=tmp_path / "cache", mirror=server.url, **options)
 
     return fetched
@@ -325,8 +324,7 @@ def test_files_that_are_not_as_expected(
     name: str, what: str, content: Any, message: str, server: Server, tmp_path: Path
 ) -> None:
     server.put(name, {**FILES[name], what: content})
-    with warnings.catch_warnings(), pytest.raises(DataError, match=message):
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"), pytest.raises(DataError, match=message):
         datasets.load(name, cache=tmp_path / "cache", mirror=server.url)
 
 

@@ -46,8 +46,7 @@ def failures(module: ModuleType) -> str:
     """Runs a module's examples, each with nothing but ``crowdppl`` at hand; what did not go as written."""
     finder, runner = doctest.DocTestFinder(), doctest.DocTestRunner(verbose=False, optionflags=FLAGS)
     said: list[str] = []
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")  # who types an example should not be warned...
+    with warnings.catch_warnings(action="error"):  # who types an example should not be warned...
         warnings.simplefilter("ignore", DoubtWarning)  # ... but of the spammers that it is about
         for test in finder.find(module, globs={"crowdppl": crowdppl}):
             runner.run(test, out=said.append)

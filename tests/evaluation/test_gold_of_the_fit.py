@@ -27,8 +27,7 @@ def test_truths_that_the_fit_was_told_are_warned_of(drawn: Simulation) -> None:
     with pytest.warns(GoldLeakWarning, match="15 of the 15 truths"):
         crowdppl.plot_reliability(posterior, told)
     plain = crowdppl.fit("one_coin", drawn.data, inference="em")
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", GoldLeakWarning)
+    with warnings.catch_warnings(action="error", category=GoldLeakWarning):
         evaluate(posterior, rest)
         evaluate(plain, drawn.truth)
 

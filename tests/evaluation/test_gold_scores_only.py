@@ -21,8 +21,7 @@ pytestmark = pytest.mark.slow
 
 def said(folder: Path, name: str) -> tuple[dict[str, bytes], float]:
     """What is found without known truths, to the last bit, and the accuracy that they say it has."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", CrowdpplWarning)
+    with warnings.catch_warnings(action="ignore", category=CrowdpplWarning):
         data, gold = read(folder, name)
         auto, _, _ = automatic(data)
         compared = crowdppl.compare(["majority_vote", "one_coin", "dawid_skene"], data, inference="em")

@@ -225,8 +225,7 @@ def crowd(right: list[int], abstained: int = 0) -> tuple[Annotations, pd.Series]
             label = "yes" if item < n else "unsure" if item < n + abstained else "no"
             rows.append((item, annotator, label))
     items, annotators, labels = (np.array(column) for column in zip(*rows, strict=True))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", CrowdpplWarning)
+    with warnings.catch_warnings(action="ignore", category=CrowdpplWarning):
         data = Annotations.from_arrays(items, annotators, labels, classes=["no", "yes"], abstentions=["unsure"])
     return data, pd.Series("yes", index=range(20))
 
@@ -275,8 +274,7 @@ def test_vote_shares_on_real_data(real_data: Path) -> None:
         answers = pd.read_csv(real_data / name / "answers.csv").drop_duplicates()
         votes = pd.crosstab(answers["item"], answers["label"])
         gold = pd.read_csv(real_data / name / "truth.csv").set_index("item")["label"]
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", CrowdpplWarning)
+        with warnings.catch_warnings(action="ignore", category=CrowdpplWarning):
             found = evaluate(votes.div(votes.sum(axis=1), axis=0), gold)
         rows.append([found.accuracy, found.log_score, found.brier, found.ece])
     mean = np.mean(rows, axis=0)

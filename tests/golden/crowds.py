@@ -45,8 +45,8 @@ def crowd() -> Annotations:
     rows.loc[::13, "label"] = "?"
     again = rows.iloc[::17].assign(label="b")
     options = {"classes": CLASSES, "abstentions": ["?"], "items": [*known.index, "unseen"]}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the repeats are meant, and told of only where the data are built
+    with warnings.catch_warnings(action="ignore"):
+        # the repeats are meant, and told of only where the data are built
         return Annotations.from_frame(pd.concat([rows, again]), gold=known.iloc[:4], **options)
 
 

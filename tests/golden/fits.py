@@ -129,8 +129,7 @@ def read(posterior: Posterior) -> Numbers:
 
 def answered(name: str, ask: Any) -> Numbers:
     """An answer, or the name of the error in its place."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         try:
             return numbers(**{name: ask()})
         except crowdppl.errors.CrowdpplError as error:

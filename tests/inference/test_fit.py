@@ -24,8 +24,7 @@ from tests.crowd import crowd
 
 @pytest.fixture(autouse=True)
 def _small_data_is_no_news() -> Iterator[None]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", CrowdpplWarning)
+    with warnings.catch_warnings(action="ignore", category=CrowdpplWarning):
         warnings.simplefilter("error", ConvergenceWarning)
         yield
 
@@ -245,8 +244,7 @@ def test_predicting_the_training_items_gives_their_probabilities(data: Annotatio
 @pytest.mark.parametrize("name", ["community", "glad", "hierarchical_dawid_skene", "mixed_membership", "ordinal"])
 def test_methods_of_vb_can_be_updated(name: str) -> None:
     first, more = crowd(n_items=30), crowd(n_items=30, seed=1)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         posterior = fit(name, first, inference="vb", max_iterations=3)
         updated = posterior.update(more, max_iterations=3)
     np.testing.assert_allclose(updated.probabilities().sum(axis=1), 1)
@@ -272,8 +270,7 @@ def test_update_comes_close_to_a_refit(data: Annotations) -> None:
 
 def test_auto_takes_gibbs_where_it_is_exact_and_cheap_and_says_which(data: Annotations) -> None:
     quick = {"draws": 20, "warmup": 5, "chains": 2}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
+    with warnings.catch_warnings(action="ignore", category=ConvergenceWarning):
         assert fit("one_coin", data, **quick).inference == "gibbs"
         assert fit("glad", data, max_iterations=1).inference == "vb"  # not exact
         assert fit("dawid_skene", data).inference == "em"  # refuses both

@@ -25,8 +25,7 @@ LOOKING = [n for n in TREATED if "features" in card_of(crowdppl.method(n)).uses]
 
 def fitted(name: str, data: Annotations, settings: dict[str, Any] | None = None, **options: Any) -> Posterior:
     known = {**SETTINGS.get(name, {}), **(settings or {})}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         return crowdppl.fit(name, data, inference="svi", seed=0, settings=known, **options)
 
 

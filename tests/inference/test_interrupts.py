@@ -39,8 +39,7 @@ def data() -> Annotations:
 @pytest.fixture(autouse=True)
 def _handler() -> Iterator[None]:
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # processes in the background ignore it
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", CrowdpplWarning)
+    with warnings.catch_warnings(action="ignore", category=CrowdpplWarning):
         yield
     assert signal.signal(signal.SIGINT, before) is signal.default_int_handler
 

@@ -48,8 +48,10 @@ def test_an_option_that_the_engine_does_not_have(data: Annotations, engine: str,
 def test_what_an_engine_refuses_is_not_warned_of_first(
     data: Annotations, engine: str, options: dict[str, Any]
 ) -> None:
-    with warnings.catch_warnings(), pytest.raises(crowdppl.errors.MethodError):
-        warnings.simplefilter("error", UnusedOptionWarning)
+    with (
+        warnings.catch_warnings(action="error", category=UnusedOptionWarning),
+        pytest.raises(crowdppl.errors.MethodError),
+    ):
         crowdppl.fit("one_coin", data, inference=engine, **options)
 
 

@@ -115,8 +115,7 @@ def area(score: np.ndarray, yes: np.ndarray) -> float:
 def test_planted_outliers_are_flagged_and_leave_confusions_alone() -> None:
     data, outlier, confusion = planted()
     found = crowdppl.fit("coin_net", data, inference="vb", seed=0)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", DoubtWarning)
+    with warnings.catch_warnings(action="error", category=DoubtWarning):
         score = outlier_scores(found).loc[np.arange(len(outlier))].to_numpy()
     assert area(score, outlier) >= 0.9
     assert abs(score.mean() - outlier.mean()) < 0.02

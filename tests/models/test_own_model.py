@@ -203,8 +203,7 @@ def test_nuts_follows_pyros_own_density() -> None:
 
 
 def fitted(engine: str, **options: int) -> FitResult:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         return fit_model(Rumour(), "rumour", crowd(60, 6, 3, 5, seed=2), engine, Options(**options)).result
 
 

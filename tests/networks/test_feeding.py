@@ -91,8 +91,7 @@ def test_a_network_that_gives_probabilities_is_warned_of_once(
 
 @pytest.mark.parametrize("network", [ending(), ending(nn.LogSoftmax(-1)), ending(nn.ReLU()), None])
 def test_a_network_that_gives_logits_is_not(data: Annotations, network: nn.Module | None) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         warnings.simplefilter("error", LogitsWarning)
         crowdppl.networks.prepared(network, data)
 

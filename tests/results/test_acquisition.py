@@ -255,8 +255,7 @@ def test_nobody_is_asked_more_than_they_may_and_the_best_come_first(
             of_item[i] += 1
             of_annotator[a] += 1
     given = {"per_item": per_item, "per_annotator": per_annotator, "exclude_answered": False}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         found = suggest_labels(posterior, n, **given)
     assert list(zip(found["item"], found["annotator"], strict=True)) == expected
     alone = suggest_labels(posterior, n, per_item=per_item, exclude_answered=False)

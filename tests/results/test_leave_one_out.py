@@ -30,8 +30,7 @@ from tests.crowd import annotations, crowd
 @pytest.fixture(scope="module")
 def posterior() -> Posterior:
     data = crowd(n_items=60, n_annotators=5, labels_each=4, seed=3)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         return crowdppl.fit("bayesian_dawid_skene", data, inference="gibbs", chains=8, draws=300, warmup=50)
 
 
@@ -68,8 +67,7 @@ def test_a_label_that_decides_its_own_weight_is_warned_of() -> None:
     """Two annotators with a handful of labels under a weak prior: weights have no mean."""
     data = crowd(n_items=6, n_annotators=3, n_classes=3, labels_each=2, seed=1)
     model = crowdppl.method("bayesian_dawid_skene", prior_strength=0.15, prevalence_strength=0.1)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         posterior = crowdppl.fit(model, data, inference="gibbs", chains=4, draws=250, warmup=50)
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
@@ -267,8 +265,7 @@ def test_large_data_go_through_in_pieces(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_automatic_takes_draws_where_there_are_some() -> None:
     data = crowd()
     by_vb, by_em = (crowdppl.fit("one_coin", data, inference=engine) for engine in ("vb", "em"))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         assert leave_one_out(by_vb).method == "psis"
     found = leave_one_out(by_em)
     assert found.method == "closed" and "closed form" in repr(found) and found.se > 0
@@ -310,8 +307,7 @@ def test_a_fit_that_has_not_settled_is_refused() -> None:
     """Hardly any prior, and one step from the votes: what a label counts now is more than it counted then."""
     data = crowd(n_items=12, n_annotators=4, labels_each=3, seed=2)
     model = crowdppl.method("bayesian_dawid_skene", prior_strength=1e-6)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         fitted = crowdppl.fit(model, data, inference="vb", max_iterations=1)
     with pytest.raises(MethodError, match="not converged"):
         leave_one_out(fitted, method="closed")

@@ -61,8 +61,7 @@ def fits() -> dict[str, Posterior]:
         "glad": ("glad", {"inference": "vb", "max_iterations": 10}),
     }
     how["gibbs"] = ("bayesian_dawid_skene", {"chains": 2, "draws": 50, "warmup": 20})
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         return {name: fit(method, patients, **({"inference": name} | more)) for name, (method, more) in how.items()}
 
 
@@ -119,8 +118,7 @@ def test_arviz_leaves_items_out_as_leave_one_out_does() -> None:
 
     rows = [(i, a, (i + (a * i) % 5 // 4) % 3) for i in range(20) for a in range(6) if i != 7]
     data = Annotations.from_arrays(*zip(*rows, strict=True), items=list(range(20)))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         posterior = fit("bayesian_dawid_skene", data, inference="gibbs", chains=8, draws=DRAWS // 8, warmup=50)
         exported = posterior.to_arviz(log_likelihood=True)
         found = az.loo(exported, var_name="labels", reff=1.0, pointwise=True)
@@ -238,8 +236,7 @@ def test_a_fit_without_annotators_is_one_of_the_other_labels() -> None:
 
 def test_difficulties_of_new_items_that_did_not_settle_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     held = fit("glad", crowd(20), inference="em")
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", ConvergenceWarning)
+    with warnings.catch_warnings(action="error", category=ConvergenceWarning):
         whole = held.predict(held.data)
     short = replace(held, options={**held.options, "max_iterations": 1})
     with pytest.warns(ConvergenceWarning, match="glad"):
@@ -316,8 +313,7 @@ def test_arviz_gets_the_likelihood_where_vb_has_gaussians_or_members(fits: dict[
     assert community.result.sites["community"].family == "onehot"
     for held in (fits["glad"], community):
         logs = group(held.to_arviz(draws=2000, log_likelihood=True), "log_likelihood")["labels"].values[0]
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with warnings.catch_warnings(action="ignore"):
             own = np.hstack(list(given_the_rest(held, "item", 2000)))
         error = np.sqrt((own.var(0) + logs.var(0)) / 2000)
         assert (np.abs(own.mean(0) - logs.mean(0)) < 6 * error + 1e-9).all()

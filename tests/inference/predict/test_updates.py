@@ -44,8 +44,7 @@ def test_labels_that_the_fit_has_are_warned_of() -> None:
     with pytest.warns(crowdppl.errors.RepeatsWarning, match=said) as warned:
         posterior.update(more)
     assert [w.filename for w in warned if w.category is crowdppl.errors.RepeatsWarning] == [__file__]
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", crowdppl.errors.RepeatsWarning)
+    with warnings.catch_warnings(action="error", category=crowdppl.errors.RepeatsWarning):
         posterior.update(more.iloc[[0, 2]])
 
 

@@ -34,8 +34,7 @@ KINDS = ["mace", "dependent_clusters", "coin_net", "glad"]
 
 
 def fitted(model: Any, data: Annotations, engine: str, **options: Any) -> FitResult:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         return fit_model(model, "model", data, engine, Options(**options)).result
 
 
@@ -89,10 +88,6 @@ class HalfGuided:
         pyro.sample("prevalence", dist.Dirichlet(c))
 
 
-class Unguided(HalfGuided):
-    guide = None  # type: ignore[assignment]
-
-
 def test_a_guide_that_lacks_a_latent_is_refused_by_name() -> None:
     with pytest.raises(MethodError, match=r"the guide of HalfGuided lacks confusion"):
         fitted(HalfGuided(), crowd(20, 4, 3, 3), "svi", max_iterations=3)
@@ -144,8 +139,7 @@ def test_a_start_is_where_the_guide_begins_and_arrays_are_taken() -> None:
     data, model = crowd(40, 5, 3, 4), crowdppl.method("dawid_skene")
     rolled = np.roll(data.votes()[data.order], 1, axis=1) + 0.01
     shares = rolled / rolled.sum(1, keepdims=True)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         found = fit_model(model, "model", data, "svi", Options(max_iterations=2), {"truth": shares}).result
     agree = found.probabilities.argmax(1) == np.roll(data.votes(), 1, axis=1).argmax(1)
     assert agree.mean() > 0.8
