@@ -15,11 +15,7 @@ from crowdppl.criticism import collusion
 from crowdppl.criticism.checks import predictive_check
 from crowdppl.criticism.collapse import collapse
 from crowdppl.criticism.collusion import excess_agreement, shares_more
-from crowdppl.criticism.overfitting import (
-    MIN_PROBABILITY,
-    log_p_by_vote,
-    log_p_without_label,
-)
+from crowdppl.criticism.overfitting import MIN_PROBABILITY, log_p_by_vote, log_p_without_label
 from crowdppl.criticism.spammers import names_one_class
 from crowdppl.criticism.sparse_data import sparse_data
 from crowdppl.data.blocks import count_repeats, row_sizes

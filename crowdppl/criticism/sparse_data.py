@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
 
 from crowdppl.criticism.collusion import pair_agreement
-from crowdppl.criticism.overfitting import parameters, supported
 from crowdppl.data.split import keep
 from crowdppl.errors import DataError
+from crowdppl.inference.coin_tables import CoinTables
 from crowdppl.inference.engines import engine_support
+from crowdppl.inference.predict.answers import mean_field_tables
 from crowdppl.inference.result import Fit
 from crowdppl.networks.outputs import networks_of
 
@@ -22,12 +24,54 @@ MAX_SPARSE = 0.25
 """Share of all labels that may come from annotators who gave too few."""
 VERY_SPARSE = 0.1
 """Labels for each free parameter below which a method with fewer parameters is advised first."""
+NARROW_DRAWS, FEWEST_DRAWS, NARROW_NUMBERS = 50, 5, 5_000_000
+"""Draws that show how narrow a posterior is; of large tables fewer, so that they are so many numbers."""
 ERRORS = 2
 """Standard errors beyond which annotators do not agree as expected."""
 UNINFORMATIVE = 0.2
 """Share of the agreement beyond chance below which drawn tables say next to nothing."""
 PROBE_LABELS = 100
 """Labels on which an engine's support of a model is tried."""
+
+
+def parameters(posterior: Fit) -> tuple[int, int]:
+    """Free parameters of an annotator, and how many rows of proportions or single numbers they are in."""
+    free, rows = 0, 0
+    for site in posterior.result.sites.values():
+        if "annotator" not in site.dims or "item" in site.dims or site.family == "onehot":
+            continue
+        value = site.arrays["draws"][0, 0] if site.family == "draws" else site.mean
+        numbers, last = value.size // posterior.data.n_annotators, value.shape[-1]
+        shares = site.dims[-1] != "annotator" and last > 1 and np.allclose(value.sum(-1), 1)
+        rows += numbers // last if shares else numbers
+        free += numbers // last * (last - 1) if shares else numbers
+    return free, rows
+
+
+def narrowness(draws: np.ndarray | CoinTables) -> np.ndarray:
+    """How many labels a row of each annotator is worth, (A,): the concentration of Dirichlets with this spread."""
+    if isinstance(draws, CoinTables):
+        square = draws.each(lambda x: x.mean(0, dtype=np.float64) ** 2).rows()
+        variance = draws.each(lambda x: x.var(0, dtype=np.float64, ddof=1)).rows()
+    else:
+        square = (draws.mean(0, dtype=np.float64) ** 2).sum(-1)
+        variance = draws.var(0, dtype=np.float64, ddof=1).sum(-1)
+    worth = (1 - square) / np.maximum(variance, 1e-12) - 1
+    return np.asarray(worth.mean(-1))
+
+
+def supported(posterior: Fit, few: np.ndarray, worth: float) -> bool:
+    """Whether rows of the annotators ``few``, bool (A,), are as narrow as so many labels would make them."""
+    drawn = posterior.result.draws
+    if drawn is None:
+        return False
+    if any(site.conjugate is not None for site in posterior.result.sites.values()):
+        most = NARROW_NUMBERS // math.prod(posterior.result.confusions.shape)
+        draws, step = mean_field_tables(posterior, max(FEWEST_DRAWS, min(NARROW_DRAWS, most))), 1
+    else:
+        draws, step = drawn().tables, len(drawn().prevalence) // NARROW_DRAWS + 1
+    some = draws.each(lambda x: x[::step, few]) if isinstance(draws, CoinTables) else draws[::step, few]
+    return bool(np.median(narrowness(some)) >= worth)
 
 
 def sparse_data(posterior: Fit, given: np.ndarray) -> Iterator[str]:

@@ -11,13 +11,7 @@ import numpy as np
 import pandas as pd
 
 from crowdppl.data.blocks import Block, build_blocks, count_repeats
-from crowdppl.data.checks import (
-    find_warnings,
-    refuse_repeat,
-    repeats_warning,
-    spelling_warning,
-    unused_warning,
-)
+from crowdppl.data.checks import find_warnings, refuse_repeat, repeats_warning, spelling_warning, unused_warning
 from crowdppl.data.ids import Codebook, Encoding, LabelSet, Place, encode, refuse_missing_text
 from crowdppl.data.tables import Rows
 from crowdppl.errors import CrowdpplWarning

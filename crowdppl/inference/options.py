@@ -12,17 +12,7 @@ import numpy as np
 import torch
 
 from crowdppl.core.devices import check_device
-from crowdppl.core.validation import (
-    SEED,
-    SEEDS,
-    Count,
-    NotNegative,
-    Positive,
-    Range,
-    Whole,
-    check_settings,
-    shown,
-)
+from crowdppl.core.validation import SEED, SEEDS, Count, NotNegative, Positive, Range, Whole, check_settings, shown
 from crowdppl.errors import MethodError
 
 SESSION = ("callback", "progress", "dtype", "checkpoint", "checkpoint_every")

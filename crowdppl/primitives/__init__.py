@@ -5,12 +5,7 @@ from crowdppl.data.blocks import Block
 from crowdppl.primitives import plates
 from crowdppl.primitives.chains import chain, succession, successions
 from crowdppl.primitives.comparisons import annotate_each, preferences
-from crowdppl.primitives.distributions import (
-    Categorical,
-    ChosenDirichlet,
-    NormalGamma,
-    OneHot,
-)
+from crowdppl.primitives.distributions import Categorical, ChosenDirichlet, NormalGamma, OneHot
 from crowdppl.primitives.labels import Coin, Coins, NumberLabels, each_label
 from crowdppl.primitives.likelihood import (
     annotate,

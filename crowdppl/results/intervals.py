@@ -7,14 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from crowdppl.core.intervals import (
-    Estimate,
-    check_level,
-    from_draws,
-    from_moments,
-    from_point,
-    from_share_moments,
-)
+from crowdppl.core.intervals import Estimate, check_level, from_draws, from_moments, from_point, from_share_moments
 from crowdppl.inference.coin_tables import CoinTables
 from crowdppl.inference.result import FitResult, NumberTruth, SiteResult
 from crowdppl.primitives.labels import LARGE_TABLE

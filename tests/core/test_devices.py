@@ -8,12 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from crowdppl.core.devices import (
-    check_device,
-    device_of,
-    device_or_cpu,
-    moved_to,
-)
+from crowdppl.core.devices import check_device, device_of, device_or_cpu, moved_to
 from crowdppl.errors import MethodError
 
 ELSEWHERE = torch.device("meta")

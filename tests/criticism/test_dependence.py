@@ -13,13 +13,7 @@ import crowdppl
 from crowdppl.criticism import collusion
 from crowdppl.criticism import doubts as module
 from crowdppl.criticism.checks import Design
-from crowdppl.criticism.collusion import (
-    EVEN,
-    excess_agreement,
-    expected_by_model,
-    independent,
-    shares_more,
-)
+from crowdppl.criticism.collusion import EVEN, excess_agreement, expected_by_model, independent, shares_more
 from crowdppl.criticism.doubts import dependence, doubts
 from crowdppl.data.annotations import Annotations
 from crowdppl.fitting import fit

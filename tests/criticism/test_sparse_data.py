@@ -10,7 +10,7 @@ import pytest
 import crowdppl
 from crowdppl.criticism.collusion import pair_agreement
 from crowdppl.criticism.doubts import doubts
-from crowdppl.criticism.overfitting import narrowness, parameters
+from crowdppl.criticism.sparse_data import narrowness, parameters
 from crowdppl.evaluation.metrics import log_score
 from crowdppl.fitting import fit
 from crowdppl.inference.result import OnDemand, SiteResult, TableDraws

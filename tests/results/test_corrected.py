@@ -20,13 +20,7 @@ from crowdppl.evaluation import calibration
 from crowdppl.inference.predict.predictive import refit
 from crowdppl.inference.result import Fit, OnDemand, TruthSpread
 from crowdppl.posterior import Posterior
-from crowdppl.results.correction import (
-    Correction,
-    corrected,
-    design_effect,
-    labels_an_item,
-    truncated_evidence,
-)
+from crowdppl.results.correction import Correction, corrected, design_effect, labels_an_item, truncated_evidence
 from tests.crowd import annotations, crowd
 from tests.three_items import posterior, result
 

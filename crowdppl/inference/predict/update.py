@@ -28,15 +28,7 @@ from crowdppl.inference.options import SESSION, FitOptions, Options, options_fro
 from crowdppl.inference.predict.newcomers import at_prior_mean, with_newcomers
 from crowdppl.inference.predict.priors import PosteriorAsPrior
 from crowdppl.inference.problem import Problem, build_problem, without_validation
-from crowdppl.inference.result import (
-    ClassProbabilities,
-    Fit,
-    NumberTruth,
-    Record,
-    SiteResult,
-    Sites,
-    UpdateState,
-)
+from crowdppl.inference.result import ClassProbabilities, Fit, NumberTruth, Record, SiteResult, Sites, UpdateState
 from crowdppl.inference.sequential import draw_in_order
 from crowdppl.inference.starts import typical_values
 from crowdppl.inference.state import State
