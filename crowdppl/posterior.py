@@ -387,11 +387,7 @@ class Posterior(Fit):
         return annotator_plots.plot_agreement_network(self, ax=ax, level=level, groups=groups, seed=seed)
 
     def plot_reliability(
-        self,
-        gold: pd.Series[Any] | Mapping[Any, Any],
-        *,
-        bins: int = BINS,
-        ax: Axes | None = None,
+        self, gold: pd.Series[Any] | Mapping[Any, Any], *, bins: int = BINS, ax: Axes | None = None
     ) -> Axes:
         """Draws how often labels are right against how sure they are.
 

@@ -324,12 +324,7 @@ def cohen_kappa(votes: DeduplicatedVotes, near: np.ndarray, samples: int, seed: 
 
 
 def agreement_table(
-    data: Annotations,
-    *,
-    weights: Weights | None = None,
-    bootstrap: int = 1000,
-    level: float = 0.95,
-    seed: int = 0,
+    data: Annotations, *, weights: Weights | None = None, bootstrap: int = 1000, level: float = 0.95, seed: int = 0
 ) -> pd.DataFrame:
     """The usual coefficients of agreement side by side, each with a bootstrap interval.
 

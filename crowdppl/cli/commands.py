@@ -255,9 +255,7 @@ def evaluate(
 
 @app.command()
 def demo(
-    out: arguments.Out = Path("crowdppl-demo"),
-    seed: arguments.Seed = 0,
-    overwrite: arguments.Overwrite = False,
+    out: arguments.Out = Path("crowdppl-demo"), seed: arguments.Seed = 0, overwrite: arguments.Overwrite = False
 ) -> None:
     """Fit Bayesian Dawid-Skene to the anaesthetists of Dawid & Skene (1979)."""
     from crowdppl.cli.outputs import run_demo
@@ -266,9 +264,7 @@ def demo(
 
 
 @app.command("datasets")
-def list_datasets(
-    name: Annotated[str | None, typer.Argument(help="A data set; by default all.")] = None,
-) -> None:
+def list_datasets(name: Annotated[str | None, typer.Argument(help="A data set; by default all.")] = None) -> None:
     """List public data sets, or show all about one."""
     from crowdppl.datasets.public import described
 

@@ -42,11 +42,7 @@ IDENTIFIED = frozenset(["item", "annotator"])
 """Roles whose columns may end in "id"; one of labels never does."""
 PARTS_OF_ITEMS = ("left", "right", "sequence", "position")
 """Roles of columns of which two name an item."""
-ARGUMENT: Mapping[str, str] = {
-    "class": "label",
-    "gold": "gold_column",
-    **dict.fromkeys(PARTS_OF_ITEMS, "item"),
-}
+ARGUMENT: Mapping[str, str] = {"class": "label", "gold": "gold_column", **dict.fromkeys(PARTS_OF_ITEMS, "item")}
 """The argument that names the column of a role, where it is not called like the role."""
 NO_ANNOTATOR = "gold golden truth groundtruth gt true target majority consensus adjudicated"
 """Words in the name of a column of a wide table that holds truths."""

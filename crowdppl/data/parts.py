@@ -21,13 +21,7 @@ TIES = ("tie", "draw", "equal")
 """How labels that prefer neither begin."""
 
 
-DIFFERENT_SAME = (
-    ("different", "same"),
-    ("dissimilar", "similar"),
-    ("no", "yes"),
-    ("false", "true"),
-    ("0", "1"),
-)
+DIFFERENT_SAME = (("different", "same"), ("dissimilar", "similar"), ("no", "yes"), ("false", "true"), ("0", "1"))
 """What labels of similarity say, where nobody lists them."""
 
 

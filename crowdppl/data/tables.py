@@ -93,13 +93,7 @@ class Rows:
             raise DataError("there are no rows; give at least one label")
 
 
-def rows_of_frame(
-    frame: Any,
-    given: Roles,
-    origin: str,
-    place: Place = place_in_rows,
-    text: bool = False,
-) -> Rows:
+def rows_of_frame(frame: Any, given: Roles, origin: str, place: Place = place_in_rows, text: bool = False) -> Rows:
     """A table with one label a row; ``given`` are the columns of "item" (or of its two parts), "annotator" and
     "label", or None, and that of "gold", if there is one.
 

@@ -116,11 +116,7 @@ class ClassCounts:
 
     def scores(self) -> dict[str, np.ndarray]:
         """All three scores by name."""
-        return {
-            "balanced_accuracy": self.balanced_accuracy(),
-            "macro_f1": self.macro_f1(),
-            "mcc": self.mcc(),
-        }
+        return {"balanced_accuracy": self.balanced_accuracy(), "macro_f1": self.macro_f1(), "mcc": self.mcc()}
 
     def balanced_accuracy(self) -> np.ndarray:
         """Mean recall over the classes that are some item's truth, (...)."""

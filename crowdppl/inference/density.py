@@ -450,12 +450,7 @@ class Density:
             return self._evaluated(block, self._given(values), how, {}, extra)[0]
 
     def _evaluated(
-        self,
-        block: Block,
-        at: Mapping[str, Tensor],
-        how: Summing,
-        tilt: Mapping[str, Tensor],
-        extra: Extra | None,
+        self, block: Block, at: Mapping[str, Tensor], how: Summing, tilt: Mapping[str, Tensor], extra: Extra | None
     ) -> tuple[Tensor, Tensor, TraceSites, dict[str, Leaf]]:
         """The objective, the evidence of each item, the sites, and those that are leaves."""
         sites = traced(self.model, block, at, self.plates, self.chains)

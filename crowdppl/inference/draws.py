@@ -14,11 +14,7 @@ from crowdppl.inference.sites import Site
 
 
 def draws_of(
-    problem: Problem,
-    sites: Mapping[str, SiteResult],
-    order: np.ndarray,
-    n: int,
-    stream: torch.Generator,
+    problem: Problem, sites: Mapping[str, SiteResult], order: np.ndarray, n: int, stream: torch.Generator
 ) -> dict[str, Tensor]:
     """n draws of every site: (n, [1, ...] batch, event), conjugate sites as statistics, items by position.
 

@@ -409,11 +409,7 @@ def _parents(latents: Mapping[str, TraceSite], onehot: set[str]) -> set[str]:
 
 
 def _linear(
-    density: Density,
-    block: Block,
-    values: Mapping[str, Tensor],
-    families: Mapping[str, Family],
-    onehot: set[str],
+    density: Density, block: Block, values: Mapping[str, Tensor], families: Mapping[str, Family], onehot: set[str]
 ) -> set[str]:
     """Candidates whose gradient under recorded draws is the same at two values of their leaf.
 

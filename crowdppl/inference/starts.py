@@ -89,11 +89,7 @@ def _mean(fn: Any) -> Tensor | None:
 
 
 def typical_values(
-    model: Model,
-    block: Block,
-    names: Sequence[str],
-    given: Mapping[str, Tensor],
-    generator: torch.Generator,
+    model: Model, block: Block, names: Sequence[str], given: Mapping[str, Tensor], generator: torch.Generator
 ) -> dict[str, Tensor]:
     """A value for each named site: what is given, else the prior mean; one-hot sites are told apart at random."""
     program = poutine.condition(model.model, data=dict(given))

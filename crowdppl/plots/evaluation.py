@@ -30,11 +30,7 @@ Z = 1.96
 
 
 def plot_reliability(
-    posterior: Fit | pd.DataFrame,
-    gold: pd.Series | Mapping[Any, Any],
-    *,
-    bins: int = BINS,
-    ax: Axes | None = None,
+    posterior: Fit | pd.DataFrame, gold: pd.Series | Mapping[Any, Any], *, bins: int = BINS, ax: Axes | None = None
 ) -> Axes:
     """Draws how often labels are right against how sure they are: points below the diagonal are too sure.
 

@@ -75,11 +75,7 @@ class ChainedCategorical(Categorical):
     """
 
     def __init__(
-        self,
-        log_p: Tensor,
-        log_transition: Tensor,
-        sequences: Sequences,
-        batch_shape: torch.Size | None = None,
+        self, log_p: Tensor, log_transition: Tensor, sequences: Sequences, batch_shape: torch.Size | None = None
     ) -> None:
         self.log_transition, self.sequences = log_transition, sequences
         super().__init__(log_p, batch_shape)

@@ -391,12 +391,7 @@ class OwnTruthLabels(CategoricalLabels):
     """
 
     def __init__(
-        self,
-        block: Block,
-        table: Tensor,
-        prior: Tensor,
-        state: Tensor,
-        groups: tuple[Tensor, Tensor] | None = None,
+        self, block: Block, table: Tensor, prior: Tensor, state: Tensor, groups: tuple[Tensor, Tensor] | None = None
     ) -> None:
         self.table, self.prior, self.tastes = table, prior, groups
         super().__init__(block, self._potential, state)

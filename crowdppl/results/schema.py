@@ -330,20 +330,11 @@ def _tables(lead: str) -> Check:
     return check
 
 
-DRAWS = parts(
-    TableDraws,
-    tables=_tables("draws"),
-    prevalence=numbers("draws K", low=0, shares=True),
-)
+DRAWS = parts(TableDraws, tables=_tables("draws"), prevalence=numbers("draws K", low=0, shares=True))
 CLASSES = parts(
     ClassProbabilities, probabilities=numbers("N K", low=0, shares=True), spread=maybe(computed(SPREAD))
 )
-TABLES = parts(
-    Tables,
-    mean=_tables(""),
-    prevalence=numbers("K", low=0, shares=True),
-    draws=maybe(computed(DRAWS)),
-)
+TABLES = parts(Tables, mean=_tables(""), prevalence=numbers("K", low=0, shares=True), draws=maybe(computed(DRAWS)))
 NUMBER_TRUTH = parts(NumberTruth, mean=numbers("N"), sd=numbers("N", low=0), positive=plain(bool))
 
 
@@ -367,13 +358,7 @@ def result(value: Any, place: str, sizes: Sizes) -> None:
         raise refusal(place, "of other tables than its truths need", "of classes with tables, or numbers without")
 
 
-RECORD = parts(
-    Record,
-    items=ids("M"),
-    probabilities=_record_shares,
-    votes=numbers("M", "iuf", 0),
-    sites=SITES,
-)
+RECORD = parts(Record, items=ids("M"), probabilities=_record_shares, votes=numbers("M", "iuf", 0), sites=SITES)
 MEMORY = parts(
     UpdateState,
     sites=SITES,

@@ -95,13 +95,7 @@ def coordinates(posterior: Fit) -> dict[str, Any]:
         sides["object"] = objects
     if isinstance(posterior.result.truth, NumberTruth):
         return sides
-    return {
-        **sides,
-        "class": data.classes,
-        "truth": data.classes,
-        "label": data.answers,
-        "answer": data.answers,
-    }
+    return {**sides, "class": data.classes, "truth": data.classes, "label": data.answers, "answer": data.answers}
 
 
 def objects_of(data: Annotations) -> pd.Index[Any] | None:

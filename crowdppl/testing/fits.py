@@ -97,10 +97,7 @@ def odd_data(trial: Trial) -> None:
     for engine in trial.accepted("em", "vb", "gibbs", "svi") or trial.accepted():
         posterior = trial.fit_odd(engine)
         _is_sound(trial, posterior, engine)
-        require(
-            {*trial.mute} <= set(trial.truths(posterior).index),
-            f"{engine}: an item without labels is missing",
-        )
+        require({*trial.mute} <= set(trial.truths(posterior).index), f"{engine}: an item without labels is missing")
 
 
 def unused_abstention(trial: Trial) -> None:

@@ -220,10 +220,7 @@ def rank_check(
         >>> check.p_value > 0.001
         True
     """
-    design, ranks = (
-        require_annotations(design, "design"),
-        whole_number("ranks", ranks, 1, "99 are usual"),
-    )
+    design, ranks = (require_annotations(design, "design"), whole_number("ranks", ranks, 1, "99 are usual"))
     simulations = whole_number("simulations", simulations, LEAST, "200 are better")
     ready = set_up(registry.resolve(model), design)
     chosen = options_from(cast("FitOptions", {**SHORT.get(inference, {}), **options}))

@@ -21,13 +21,7 @@ from tests.benchmarks.test_pruning import hit
 
 TITLE = "Filling in the labels that were not given"
 SETS = ("labelme", "music")
-ENGINES = {
-    "majority_vote": "em",
-    "dawid_skene": "em",
-    "one_coin": "em",
-    "mace": "vb",
-    "bayesian_dawid_skene": "vb",
-}
+ENGINES = {"majority_vote": "em", "dawid_skene": "em", "one_coin": "em", "mace": "vb", "bayesian_dawid_skene": "vb"}
 SHARES = (1.0, 0.7, 0.4, 0.2)
 """Of the labels, drawn at random, that are kept; an item keeps one at least."""
 EPOCHS = (30, 60)

@@ -73,10 +73,7 @@ def shuffled(data: Annotations) -> tuple[Annotations, Annotations, Disk]:
     return again(data, values, ids), again(data, disk, ids), disk
 
 
-@pytest.mark.parametrize(
-    ("name", "engine"),
-    [("raykar", "em"), ("bayes_dgc", "vb"), ("ccem", "svi")],
-)
+@pytest.mark.parametrize(("name", "engine"), [("raykar", "em"), ("bayes_dgc", "vb"), ("ccem", "svi")])
 def test_a_dataset_gives_the_bits_of_an_array(
     name: str, engine: str, shuffled: tuple[Annotations, Annotations, Disk]
 ) -> None:

@@ -27,12 +27,7 @@ def graph_of(name: str) -> model_graph.ModelGraph:
     [
         (
             "glad",
-            {
-                "ability": set(),
-                "difficulty": set(),
-                "truth": set(),
-                "label": {"ability", "difficulty", "truth"},
-            },
+            {"ability": set(), "difficulty": set(), "truth": set(), "label": {"ability", "difficulty", "truth"}},
             {"annotators": {"ability", "label"}, "items": {"difficulty", "truth", "label"}},
         ),
         (

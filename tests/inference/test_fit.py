@@ -277,13 +277,7 @@ def test_auto_takes_gibbs_where_it_is_exact_and_cheap_and_says_which(data: Annot
         assert fit("one_coin", data, chains=400, draws=20_000).inference == "vb"  # not cheap
 
 
-@pytest.mark.parametrize(
-    ("method", "engine"),
-    [
-        ("dawid_skene", "em"),
-        ("glad", "em"),
-    ],
-)
+@pytest.mark.parametrize(("method", "engine"), [("dawid_skene", "em"), ("glad", "em")])
 def test_ignorable_abstentions_are_as_good_as_left_out(method: str, engine: str) -> None:
     rng = np.random.default_rng(1)
     rows = crowd(60, 6, 3, 5, seed=4).frame().astype({"label": object})

@@ -140,10 +140,7 @@ def test_an_update_with_items_that_come_again_is_refused_for_such_a_model() -> N
     other = pd.DataFrame({"item": ["new"], "annotator": [0], "label": [1]})
     assert posterior.update(other).probabilities().shape == (1, 3)
     again = pd.DataFrame({"item": [0], "annotator": [3], "label": [1]})
-    with (
-        pytest.warns(crowdppl.errors.RepeatsWarning),
-        pytest.raises(MethodError, match="earlier labels"),
-    ):
+    with pytest.warns(crowdppl.errors.RepeatsWarning), pytest.raises(MethodError, match="earlier labels"):
         posterior.update(again)
 
 

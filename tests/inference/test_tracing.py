@@ -55,10 +55,7 @@ def test_a_model_is_read_as_by_pyros_own_handlers(name: str) -> None:
 
 def test_a_markov_chain_is_enumerated_as_by_pyro() -> None:
     block, given = PATIENTS.as_block(), {"stay": torch.tensor([[0.9, 0.1], [0.2, 0.8]])}
-    ours, theirs = (
-        traced(chain_of_truths, block, given, 1),
-        trace_sites(plain(chain_of_truths, block, given)),
-    )
+    ours, theirs = (traced(chain_of_truths, block, given, 1), trace_sites(plain(chain_of_truths, block, given)))
     for n in ("truth_0", "truth_1"):
         assert ours[n].enum_dim == theirs[n].enum_dim
         assert ours[n].value.shape == theirs[n].value.shape

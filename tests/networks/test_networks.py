@@ -294,9 +294,7 @@ def test_features_are_standardised_after_a_root_where_none_is_negative() -> None
     assert Network(nn.Identity(), torch.zeros(2, 3, 4, 4))(x) is x  # images are left as they are
 
 
-def test_the_recipe_is_written_out_and_gives_way_to_settings(
-    both: tuple[Annotations, pd.Series],
-) -> None:
+def test_the_recipe_is_written_out_and_gives_way_to_settings(both: tuple[Annotations, pd.Series]) -> None:
     data, truth = both
     ready: Any = crowdppl.method("bayes_dgc", training={"epochs": 25}).setup(data)  # type: ignore[attr-defined]
     assert (ready.crowd_prior_strength, ready.likelihood_power) == (14, 0.5)

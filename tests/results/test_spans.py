@@ -125,10 +125,7 @@ def test_spans_are_averaged_over_draws() -> None:
 def test_bare_tags_have_no_type() -> None:
     said = {who: ["B I O B", "O O"] for who in ("ann", "bob", "eve")}
     posterior = crowdppl.fit("hmm_crowd", tagged(said, classes=["O", "B", "I"]), inference="vb", seed=0)
-    assert posterior.spans().drop(columns="probability").to_numpy().tolist() == [
-        ["s0", 0, 1, ""],
-        ["s0", 3, 3, ""],
-    ]
+    assert posterior.spans().drop(columns="probability").to_numpy().tolist() == [["s0", 0, 1, ""], ["s0", 3, 3, ""]]
 
 
 def test_what_has_no_spans_is_refused() -> None:

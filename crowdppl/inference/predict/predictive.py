@@ -71,11 +71,7 @@ class TemperedError(MethodError):
 
 
 def refit(
-    posterior: Fit,
-    data: Annotations,
-    model: Model | None = None,
-    *,
-    select_volume: SelectVolume | None = None,
+    posterior: Fit, data: Annotations, model: Model | None = None, *, select_volume: SelectVolume | None = None
 ) -> Fit:
     """The same engine and options on other labels of the same items, started where the old fit ended.
 

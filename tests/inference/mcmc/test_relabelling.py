@@ -133,10 +133,7 @@ def test_chains_agree_after_relabelling(monkeypatch: pytest.MonkeyPatch) -> None
 
 @pytest.mark.parametrize(
     ("method", "settings"),
-    [
-        ("hierarchical_dawid_skene", {"right": 1.0, "wrong": 1.0}),
-        ("community", {"prior_accuracy": 0.5}),
-    ],
+    [("hierarchical_dawid_skene", {"right": 1.0, "wrong": 1.0}), ("community", {"prior_accuracy": 0.5})],
 )
 def test_other_stories_are_relabelled_with_all_they_know(
     method: str, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch

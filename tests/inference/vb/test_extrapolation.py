@@ -112,12 +112,7 @@ def test_an_interrupted_look_ahead_leaves_the_fit_where_it_was() -> None:
     torch.testing.assert_close(ahead.state.parameters["x"], GOAL + 0.7**2 * (START - GOAL))
 
 
-@pytest.mark.parametrize(
-    ("name", "share"),
-    [
-        ("mixed_membership", 0.6),
-    ],
-)
+@pytest.mark.parametrize(("name", "share"), [("mixed_membership", 0.6)])
 def test_the_optimum_is_the_same_and_passes_are_fewer(
     name: str, share: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
