@@ -31,7 +31,13 @@ if TYPE_CHECKING:
 
 LABELS, ANNOTATORS, RUN = "labels.csv", "annotators.csv", "run.json"
 FILES = f"{LABELS}, {ANNOTATORS}, {RUN} and the posterior"
-OF_KIND: Mapping[str, str] = {"pair": "ranking", "similarity": "clusters", "set": "sets", "sequence": "spans"}
+OF_KIND: Mapping[str, str] = {
+    "pair": "ranking",
+    "ranking": "ranking",
+    "similarity": "clusters",
+    "set": "sets",
+    "sequence": "spans",
+}
 """The method of a posterior whose table is written, too, where the method that was fitted has it, by kind."""
 TABLES = {name: f"{name}.csv" for name in OF_KIND.values()}
 WRITTEN = (LABELS, ANNOTATORS, RUN, *TABLES.values(), *archive.FILES)

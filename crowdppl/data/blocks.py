@@ -16,13 +16,12 @@ from torch import Tensor
 from crowdppl.data.covariates import CovariateColumns, no_covariates
 from crowdppl.data.features import Features, rows_taken
 from crowdppl.data.ragged import RaggedIndex, gather, sorted_pairs
+from crowdppl.data.rankings import OF_RANKS, Rankings
 from crowdppl.data.sequences import SEQUENCE, Sequences, edges_between
 from crowdppl.errors import DataError
 
 BLOCK_LABELS = 500_000
 """Labels a block: few enough for the cache, enough to make the cost of tracing a model negligible."""
-
-
 MANY_CLASSES, FEW_NAMED = 32, 4
 """Classes from which on truths that no label of an item names are summed out together, where the largest number of
 classes that an item's labels name is at most one in so many of them."""
@@ -250,10 +249,19 @@ class Block:
         Raises:
             DataError: when there is no such column, or it does not name a sequence for each item.
         """
-        held = self.item_covariates
-        if held is None:
-            raise DataError(f"the model reads sequences of items, and {no_covariates('item')}")
-        return Sequences.of(held.groups(SEQUENCE)[0])
+        return Sequences.of(self._groups(SEQUENCE))
+
+    @cached_property
+    def rankings(self) -> Rankings:
+        """The rankings that the labels are of; DataError where no item covariate names their problem."""
+        problem = self._groups(OF_RANKS[0])[self.item]
+        return Rankings.of(problem, self.annotator, self.numbers if self.has_labels else None)
+
+    def _groups(self, name: str) -> Tensor:
+        """The group of each item that a column names, int64 (n_items,)."""
+        if self.item_covariates is None:
+            raise DataError(f"the model reads a {name} of each item, and {no_covariates('item')}")
+        return self.item_covariates.groups(name)[0]
 
     @property
     def has_sequences(self) -> bool:
@@ -262,7 +270,9 @@ class Block:
 
     @property
     def units(self) -> np.ndarray:
-        """What a minibatch keeps whole, int64 (n_items,): the number of each item's sequence, or of itself."""
+        """What a minibatch keeps whole, int64 (n_items,): each item's sequence, problem, or itself."""
+        if self.item_covariates is not None and {*OF_RANKS} <= {*self.item_covariates.levels}:
+            return np.asarray(self._groups(OF_RANKS[0]).cpu())
         if not self.has_sequences:
             return np.arange(self.n_items)
         return self.sequences.starts.cumsum(0).cpu().numpy() - 1
@@ -572,24 +582,3 @@ def _in_order(block: Block, most: int | None) -> tuple[np.ndarray, np.ndarray]:
     first, last = np.searchsorted(starts, (1, len(annotator)))
     within[starts[first:last] - 1] = False
     return annotator, within
-
-
-def connected_sets(blocks: Sequence[Block], active: np.ndarray) -> np.ndarray:
-    """The set of each annotator, (A,): those of one set are joined by items that they share.
-
-    ``active`` are the annotators with labels, bool (A,).
-    """
-    from scipy.sparse import coo_array  # slow to import
-    from scipy.sparse.csgraph import connected_components
-
-    n = len(active)
-    sets: np.ndarray = np.arange(n)
-    part = max(1_000, 20 * n)  # mostly joins everyone already
-    for block in blocks:
-        for most in (part, None):
-            one, other = repeats(block, most)
-            joined = coo_array((np.ones(len(one), bool), (sets[one], sets[other])), shape=(n, n))
-            sets = connected_components(joined, directed=False)[1][sets]
-            if np.ptp(sets[active]) == 0:
-                return sets
-    return sets

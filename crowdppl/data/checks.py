@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from crowdppl.core.validation import shown
-from crowdppl.data.blocks import Block, connected_sets
+from crowdppl.data.blocks import Block, repeats
 from crowdppl.data.ids import Codebook, LabelSet, Place, native, texts_of
 from crowdppl.errors import (
     CrowdpplWarning,
@@ -141,6 +141,27 @@ def _disconnected(blocks: Sequence[Block], annotators: Codebook, active: np.ndar
         f"the annotators fall into {len(kinds)} sets (of {listed}) that share no item, such as those of "
         f"{native(some[0])!r} and {native(some[1])!r}; across sets, the prior alone compares them"
     )
+
+
+def connected_sets(blocks: Sequence[Block], active: np.ndarray) -> np.ndarray:
+    """The set of each annotator, (A,): those of one set are joined by items that they share.
+
+    ``active`` are the annotators with labels, bool (A,).
+    """
+    from scipy.sparse import coo_array  # slow to import
+    from scipy.sparse.csgraph import connected_components
+
+    n = len(active)
+    sets: np.ndarray = np.arange(n)
+    part = max(1_000, 20 * n)  # mostly joins everyone already
+    for block in blocks:
+        for most in (part, None):
+            one, other = repeats(block, most)
+            joined = coo_array((np.ones(len(one), bool), (sets[one], sets[other])), shape=(n, n))
+            sets = connected_components(joined, directed=False)[1][sets]
+            if np.ptp(sets[active]) == 0:
+                return sets
+    return sets
 
 
 def _one_class(counts: np.ndarray, annotators: Codebook) -> OneClassWarning | None:

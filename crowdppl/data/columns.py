@@ -29,19 +29,24 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
         "label answer rating response accept",
         "class category annotation judgment judgement grade score choice vote value",
         "winner preferred preference tag",
+        "ranking rank",
     ),
     "class": ("label class truth gold answer", "category true rating target"),
     "left": ("left lefta objecta optiona responsea modela itema a",),
     "right": ("right rightb objectb optionb responseb modelb itemb b",),
     "sequence": ("sequence sentence", "document doc text"),
     "position": ("position", "token index order"),
+    "problem": ("problem list", "query question topic task prompt"),
+    "object": ("object candidate option alternative",),
 }
 """Names of each role. Later ones count only where no earlier one is there: tables of labels carry the text or image
 along, beside an id. Prodigy writes choices to "accept", beside an "answer" that says whether the task was done."""
 IDENTIFIED = frozenset(["item", "annotator"])
 """Roles whose columns may end in "id"; one of labels never does."""
-PARTS_OF_ITEMS = ("left", "right", "sequence", "position")
+PARTS_OF_ITEMS = ("left", "right", "sequence", "position", "problem", "object")
 """Roles of columns of which two name an item."""
+OPTIONAL = ("problem", "object")
+"""Those of which either may be missing: rankings of one list name none, and whole ones name their objects."""
 ARGUMENT: Mapping[str, str] = {"class": "label", "gold": "gold_column", **dict.fromkeys(PARTS_OF_ITEMS, "item")}
 """The argument that names the column of a role, where it is not called like the role."""
 NO_ANNOTATOR = "gold golden truth groundtruth gt true target majority consensus adjudicated"
@@ -107,6 +112,8 @@ def recognise(columns: Sequence[Hashable], given: Roles, origin: str) -> dict[st
         if len(near) > 1:
             names = ", ".join(map(repr, near))
             raise DataError(f"{origin}: the {role} could be any of the columns {names}; say {argument}")
+        if not near and role in OPTIONAL:
+            continue
         if not near:
             wide = ", or wide=True if each annotator has a column" if role == "annotator" else ""
             raise DataError(
@@ -114,7 +121,7 @@ def recognise(columns: Sequence[Hashable], given: Roles, origin: str) -> dict[st
                 f"its columns are {listed}; say {argument}{wide}"
             )
         found[role] = near[0]
-    return {role: found[role] for role in given}
+    return {role: found[role] for role in given if role in found}
 
 
 def refuse_twins(columns: Sequence[Hashable], origin: str) -> None:

@@ -11,6 +11,7 @@ import pandas as pd
 
 from crowdppl.data.blocks import NUMBER
 from crowdppl.data.ids import Codebook, Encoding, LabelSet, as_column, native
+from crowdppl.data.rankings import RANKING, with_ranks
 from crowdppl.data.tables import Rows
 from crowdppl.errors import DataError
 
@@ -23,14 +24,22 @@ class NumberKind:
         name: what ``kind=`` says.
         holds: which of some finite numbers, float64 (n,), can be labels: bool (n,).
         words: what a label of this kind is, for messages.
+        read: what rows of labels are turned into first.
     """
 
     name: str
     holds: Callable[[np.ndarray], np.ndarray]
     words: str
+    read: Callable[[Rows], Rows] = lambda rows: rows
 
 
-NUMBERS = {kind.name: kind for kind in (NumberKind("real", np.isfinite, "a finite number"),)}
+NUMBERS = {
+    kind.name: kind
+    for kind in (
+        NumberKind("real", np.isfinite, "a finite number"),
+        NumberKind(RANKING, np.isfinite, "a rank, a finite number", with_ranks),
+    )
+}
 """The kinds of labels that are numbers; others of ``kind=`` are classes."""
 ONE_ANSWER = Codebook("answer", pd.Index(["a number"]))
 
@@ -46,6 +55,7 @@ def with_numbers(rows: Rows, kind: NumberKind) -> Rows:
     Raises:
         DataError: for a label that is not of the kind, with its place, and for another column of this name.
     """
+    rows = kind.read(rows)
     if rows.label is None:
         return rows
     if rows.columns is not None and NUMBER in rows.columns:

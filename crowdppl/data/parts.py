@@ -11,6 +11,7 @@ import pandas as pd
 
 from crowdppl.data.gold import by_item
 from crowdppl.data.ids import Codebook, Encoding, Place, encode, native
+from crowdppl.data.rankings import OF_RANKS, ONLY, RANKING, require_rankings
 from crowdppl.data.sets import OF_SETS, SEPARATOR, SET, with_answers
 from crowdppl.data.tables import Rows
 from crowdppl.errors import DataError
@@ -35,6 +36,7 @@ class PartsKind:
         shared: whether both hold ids of the same objects.
         ordered: whether the second counts positions, whole numbers.
         columns: whether two columns name them; else items are read, and labels name the second part.
+        only: the first part of ids that have one part alone; None where both are needed.
     """
 
     name: str
@@ -42,6 +44,12 @@ class PartsKind:
     shared: bool = False
     ordered: bool = False
     columns: bool = True
+    only: str | None = None
+
+    @property
+    def objects(self) -> str | None:
+        """The part that holds ids of objects; None where neither does."""
+        return self.parts[0] if self.shared else None if self.only is None else self.parts[1]
 
 
 PARTS = {
@@ -51,9 +59,10 @@ PARTS = {
         PartsKind("similarity", SIDES, shared=True),
         PartsKind("sequence", ("sequence", "position"), ordered=True),
         PartsKind(SET, OF_SETS, columns=False),
+        PartsKind(RANKING, OF_RANKS, only=ONLY),
     )
 }
-"""The kinds whose items have parts; their labels are classes."""
+"""The kinds whose items have parts; labels of all but rankings are classes."""
 
 
 def with_parts(rows: Rows, options: Mapping[str, Any], kind: PartsKind) -> tuple[Rows, dict[str, Any]]:
@@ -81,7 +90,7 @@ def with_parts(rows: Rows, options: Mapping[str, Any], kind: PartsKind) -> tuple
         raise DataError(
             f"{native(first.ids[place[row] // len(second)])!r} is compared with itself at {rows.place(row)}"
         )
-    names = pd.Index([f"{a}{SEPARATOR}{b}" for a, b in zip(first.ids[one], second.ids[other], strict=True)])
+    names = _names(zip(first.ids[one], second.ids[other], strict=True), kind)
     parts = pd.DataFrame(
         {
             kind.parts[0]: pd.Categorical.from_codes(one, categories=first.ids),
@@ -101,6 +110,9 @@ def with_parts(rows: Rows, options: Mapping[str, Any], kind: PartsKind) -> tuple
         truths = by_item(options["gold"])
         changed["gold"] = truths.set_axis(_ids(truths.index, kind))
     item = Encoding(names, np.searchsorted(distinct, place).astype(np.int32))
+    if kind.name == RANKING:
+        annotator = encode(rows.annotator, "annotator", rows.place)
+        require_rankings(place // len(second), item.codes, annotator, names, rows.place)
     rows = replace(rows, item=item, items=Codebook("item", names), gold=gold)
     if kind.name == "similarity" and options.get("classes") is None and options.get("like") is None:
         changed["classes"] = _different_and_same(rows, options)
@@ -137,6 +149,10 @@ def _parts(ids: Any, kind: PartsKind, place: Place) -> tuple[Encoding, Encoding]
     if not isinstance(ids, pd.DataFrame):
         values = list(ids.ids if isinstance(ids, Codebook) else ids)
         cells = [tuple(x.split(SEPARATOR)) if isinstance(x, str) else x for x in values]
+        if kind.only is not None:
+            cells = [
+                x if isinstance(x, tuple) and len(x) > 1 else (kind.only, values[n]) for n, x in enumerate(cells)
+            ]
         wrong = next((n for n, x in enumerate(cells) if not isinstance(x, tuple | list) or len(x) != 2), None)
         if wrong is not None:
             raise DataError(
@@ -191,8 +207,12 @@ def _books(every: list[tuple[Encoding, Encoding]], kind: PartsKind) -> tuple[Cod
 def _ids(given: Any, kind: PartsKind) -> pd.Index[Any]:
     """Ids of items as text."""
     one, other = _parts(given, kind, _of_options)
-    pairs = zip(one.values[one.codes], other.values[other.codes], strict=True)
-    return pd.Index([f"{a}{SEPARATOR}{b}" for a, b in pairs], dtype=object)
+    return _names(zip(one.values[one.codes], other.values[other.codes], strict=True), kind).astype(object)
+
+
+def _names(pairs: Iterable[tuple[Any, Any]], kind: PartsKind) -> pd.Index[Any]:
+    """Ids of items of two parts, or of the second alone where there is only one first."""
+    return pd.Index([f"{b}" if a == kind.only else f"{a}{SEPARATOR}{b}" for a, b in pairs])
 
 
 def _joined(given: Any, parts: pd.DataFrame, kind: PartsKind) -> Any:

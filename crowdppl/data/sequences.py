@@ -11,6 +11,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from crowdppl.data.rankings import OF_RANKS
 from crowdppl.errors import DataError
 
 SEQUENCE, POSITION = "sequence", "position"
@@ -66,9 +67,13 @@ class Sequences:
 def units_of(item_covariates: pd.DataFrame | None) -> np.ndarray | None:
     """The sequence of each item and its rank in it, int64 (N, 2), in codebook order; None without sequences.
 
+    Of rankings, the problem of each object, and the object.
+
     Raises:
         DataError: for an item without a sequence or a position, and for two of a sequence at one position.
     """
+    if item_covariates is not None and {*OF_RANKS} <= {*item_covariates}:
+        return np.stack([pd.factorize(item_covariates[name], sort=True)[0] for name in OF_RANKS], 1)
     if item_covariates is None or SEQUENCE not in item_covariates:
         return None
     if POSITION not in item_covariates:

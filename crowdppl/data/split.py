@@ -39,7 +39,7 @@ def align_to(old: Annotations, new: Annotations | pd.DataFrame) -> Annotations:
         require_labels(new.blocks)
         pairs = ((old.annotators, new.annotators), (old.alphabet.book.ids, new.alphabet.book.ids))
         if old.n_classes != new.n_classes or not all(a.equals(b) for a, b in pairs):
-            away = new.answers[np.setdiff1d(new.label_codes()[2], np.arange(new.n_classes))]
+            away = new.alphabet.book.ids[np.setdiff1d(new.label_codes()[2], np.arange(max(1, new.n_classes)))]
             old.alphabet.book.require(away, "abstentions=", "name it in abstentions= of the fit's annotations")
             known: Any = {name: getattr(new, name) for name in ("items", *SIDE_INFORMATION)}
             frame, item = _with_parts(new)

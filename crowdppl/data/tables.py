@@ -118,14 +118,17 @@ def rows_of_frame(frame: Any, given: Roles, origin: str, place: Place = place_in
         if given.get("item") is None and letters(roles["item"]) in UNSPECIFIC:
             _refuse_row_numbers(item, roles["item"], origin)
     else:
-        item = _selected(frame, [column for r, column in roles.items() if r in PARTS_OF_ITEMS], origin)
+        parts = {role: column for role, column in roles.items() if role in PARTS_OF_ITEMS}
+        item = _selected(frame, [*parts.values()], origin).set_axis([*parts], axis=1)
+        item = item if parts else pd.DataFrame(index=range(len(frame)))
     gold = None
     if "gold" in roles:
         known = _selected(frame, [roles["gold"]], origin).iloc[:, 0]
-        if isinstance(item, pd.DataFrame):
+        if isinstance(item, pd.DataFrame) and item.shape[1] == 2:
             gold = known.set_axis(pd.MultiIndex.from_frame(item))
         else:
-            gold = known.set_axis(item.values.take(item.codes) if isinstance(item, Encoding) else as_index(item))
+            ids = item.iloc[:, 0] if isinstance(item, pd.DataFrame) and item.shape[1] else item
+            gold = known.set_axis(ids.values.take(ids.codes) if isinstance(ids, Encoding) else as_index(ids))
     said = {role: str(column) for role, column in roles.items()}
     return Rows(item, annotator, label, columns, place, text, gold=gold, roles=said)
 

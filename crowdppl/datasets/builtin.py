@@ -19,6 +19,7 @@ import pandas as pd
 from crowdppl.core.validation import is_whole
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.parts import PARTS, SIDES
+from crowdppl.data.rankings import RANKING
 from crowdppl.datasets.public import SOURCES, Dataset
 from crowdppl.errors import CrowdpplWarning, DataError, FetchError, RepeatsWarning
 from crowdppl.simulation.annotators import streams
@@ -88,6 +89,8 @@ def example(kind: str = "nominal") -> Annotations:
         return anaesthetists(kind)
     if kind == "sequence":
         items: list[Any] = [(text, place) for text in ("first", "second", "third") for place in range(4)]
+    elif kind == RANKING:
+        items = ["one", "two", "three", "four"]
     elif kind == "set":
         items = ["one", "two", "three", "four", "five", "six"]
     else:
@@ -97,6 +100,7 @@ def example(kind: str = "nominal") -> Annotations:
         "similarity": ("different", "same"),
         "sequence": ("O", "B-name", "I-name"),
         "set": ("red;round", "red", "", "long"),
+        RANKING: ("pear > fig > plum > kiwi", "pear > plum = fig > kiwi", "fig > pear > kiwi"),
     }[kind]
     item, annotator = np.divmod(np.arange(3 * len(items)), 3)
     label = np.where(np.arange(len(item)) % 7 == 6, item + 1, item // 2) % len(words)  # one in seven errs

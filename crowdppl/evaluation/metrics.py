@@ -461,7 +461,7 @@ def evaluate(
 
     Returns:
         The scores; a ``SpanEvaluation`` where labels are BIO tags of sequences, a ``NumberEvaluation`` where truths
-        are numbers.
+        are numbers, of which that of ranks is a ``RankingEvaluation``.
 
     Raises:
         DataError: when there is no item to score, an id has two truths or two rows, a truth is no class, or the

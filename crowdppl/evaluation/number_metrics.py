@@ -11,6 +11,7 @@ import pandas as pd
 
 from crowdppl.core.validation import warn
 from crowdppl.data.gold import by_item, rows_of_truths
+from crowdppl.data.rankings import OF_RANKS, RANKING
 from crowdppl.errors import CrowdpplWarning, DataError, GoldLeakWarning
 from crowdppl.inference.result import Fit
 from crowdppl.results.tables import truth as truth_table
@@ -83,6 +84,26 @@ class NumberEvaluation(Scores):
         return table.rename_axis("score")
 
 
+@dataclass(frozen=True)
+class RankingEvaluation(NumberEvaluation):
+    """Scores of estimated ranks.
+
+    Attributes:
+        kendall: Kendall's tau-b of estimated and known ranks, the mean over problems with two known ranks or more;
+            NaN where there is none.
+    """
+
+    kendall: float
+
+
+def mean_kendall(scored: pd.DataFrame, problem: np.ndarray) -> float:
+    """``RankingEvaluation.kendall`` of a table with estimate and truth, whose rows belong to problems (n,)."""
+    from scipy.stats import kendalltau  # slow to import
+
+    found = [kendalltau(own["estimate"], own["truth"])[0] for _, own in scored.groupby(problem) if len(own) > 1]
+    return float(np.mean(found)) if found else np.nan
+
+
 def warn_of_gold(posterior: Fit, row: np.ndarray) -> None:
     """Warns where the fit was given truths of the items that are scored, by their codes."""
     given = int(posterior.data.is_known[row].sum())
@@ -110,7 +131,9 @@ def evaluate_numbers(posterior: Fit, gold: Any, bootstrap: int, level: float, se
     found = table.iloc[row[row >= 0]]
     held = (found["low"] <= truth) & (truth <= found["high"])
     scored = pd.DataFrame({"estimate": found["estimate"], "truth": truth, "held": held})
-    values = {name: float(x) for name, x in scores(*scored.to_numpy(np.float64).T).items()}
-    return NumberEvaluation(
-        len(truth), unscored, **values, scored=scored, resamples=bootstrap, level=level, seed=seed
-    )
+    values: dict[str, Any] = {name: float(x) for name, x in scores(*scored.to_numpy(np.float64).T).items()}
+    values |= {"scored": scored, "resamples": bootstrap, "level": level, "seed": seed}
+    if posterior.data.kind == RANKING and posterior.data.item_covariates is not None:
+        problem = posterior.data.item_covariates[OF_RANKS[0]].cat.codes.to_numpy()[row[row >= 0]]
+        return RankingEvaluation(len(truth), unscored, **values, kendall=mean_kendall(scored, problem))
+    return NumberEvaluation(len(truth), unscored, **values)

@@ -154,12 +154,14 @@ class Reads(NamedTuple):
         items, labels: names of the item covariates and of the label covariates that it reads.
         tables: names of the label covariates on which a label's probabilities depend; what only weighs it is none.
         own_truths: whether labels have a truth each, so that an item's tells nothing of them.
+        linked: whether labels of one item tell of those of others, given the sites that items share.
     """
 
     items: set[Hashable]
     labels: set[Hashable]
     tables: set[Hashable]
     own_truths: bool
+    linked: bool
 
 
 def reads_of(model: Model, block: Block) -> Reads:
@@ -172,7 +174,7 @@ def reads_of(model: Model, block: Block) -> Reads:
     cells = [fn for fn in labels if isinstance(fn, CategoricalLabels)]
     fixed = all(isinstance(fn.log_p, Tensor) and fn.context is None for fn in cells)
     own, (items, names) = any(isinstance(fn, OwnTruthLabels) for fn in labels), asked.values()
-    return Reads(items, names, set() if fixed else names, own)
+    return Reads(items, names, set() if fixed else names, own, any(fn.linked for fn in labels))
 
 
 Kind = Literal["conjugate", "onehot", "hyper", "free"]

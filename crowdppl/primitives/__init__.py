@@ -32,6 +32,7 @@ from crowdppl.primitives.priors import (
     default_prevalence,
     diagonal_prior,
 )
+from crowdppl.primitives.rankings import RankedLabels
 from crowdppl.primitives.statistics import natural
 from crowdppl.primitives.sums import log_gaussian, log_grid, logsumexp, neg_log
 
@@ -52,6 +53,7 @@ __all__ = [
     "NumberLabels",
     "OneHot",
     "Positive",
+    "RankedLabels",
     "Share",
     "Units",
     "Whole",

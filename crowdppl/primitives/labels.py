@@ -120,10 +120,14 @@ class Labels(TorchDistribution):
     Args:
         block: who labelled what.
         plates: sizes of the plates of the batch.
+
+    Attributes:
+        linked: whether labels of one item tell of those of others, given the sites that items share.
     """
 
     arg_constraints: ClassVar[dict[str, Any]] = {}
     within = "item"
+    linked = False
     power = 1.0
     weight: Tensor | None = None
 

@@ -1,4 +1,4 @@
-"""Rankings of the objects that were compared."""
+"""Rankings of the objects that were compared, or ranked."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from crowdppl.errors import MethodError
 from crowdppl.inference.result import Fit
 from crowdppl.results.sites import draws_of_site, objects_of
 
-SKILL = "skill"
-"""The site of positive numbers of which the larger ranks first."""
+SKILLS = {"skill": 1, "weakness": -1}
+"""The sites of positive numbers of which the larger rank first, or last."""
 DRAWS = 4_000
 """Draws of a distribution over which orders are counted: a probability is then known to .008."""
 
 
 def ranking(posterior: Fit, level: float = 0.95) -> pd.DataFrame:
-    """The objects that were compared, the best first.
+    """The objects that were compared or ranked, the best first.
 
     Args:
         level: probability of the intervals.
@@ -117,10 +117,10 @@ def _joint_ranks(drawn: np.ndarray, level: float) -> tuple[np.ndarray, np.ndarra
 
 def _require_skills(posterior: Fit) -> None:
     """Refuses a method that ranks no objects."""
-    if SKILL not in posterior.result.sites or objects_of(posterior.data) is None:
+    if not SKILLS.keys() & posterior.result.sites.keys() or objects_of(posterior.data) is None:
         raise MethodError(
             f"{posterior.method} ranks no objects; fit 'bradley_terry' or 'crowd_bt' to comparisons, read by "
-            'kind="pair"'
+            'kind="pair", or \'plackett_luce\' to rankings, read by kind="ranking"'
         )
 
 
@@ -149,13 +149,14 @@ def _before(point: pd.Series[float], drawn: np.ndarray | None, inference: str) -
 def _by_group(posterior: Fit, table: Callable[[pd.Series[float], np.ndarray | None], pd.DataFrame]) -> pd.DataFrame:
     """A table of the ranking, or those of each group's beside its number."""
     _require_skills(posterior)
-    site = posterior.result.sites[SKILL]
+    (name,) = SKILLS.keys() & posterior.result.sites.keys()
+    site, sign = posterior.result.sites[name], SKILLS[name]
     objects, found = objects_of(posterior.data), draws_of_site(site, DRAWS, np.random.default_rng(0))
     point = site.mean.reshape(len(site.mean), -1)
-    drawn = None if found is None else np.log(found[1].reshape(-1, *point.shape))
+    drawn = None if found is None else sign * np.log(found[1].reshape(-1, *point.shape))
     tables = {}
     for group in range(point.shape[1]):
-        scores = pd.Series(_centred(np.log(point[:, group])), objects)
+        scores = pd.Series(_centred(sign * np.log(point[:, group])), objects)
         tables[group] = table(scores, None if drawn is None else _centred(drawn[..., group]))
     return tables[0] if site.mean.ndim == 1 else pd.concat(tables, names=["group"])
 

@@ -99,11 +99,11 @@ def coordinates(posterior: Fit) -> dict[str, Any]:
 
 
 def objects_of(data: Annotations) -> pd.Index[Any] | None:
-    """Ids of the objects that are compared; None where items are no pairs."""
+    """Ids of the objects that are compared or ranked; None where items have none."""
     kind = PARTS.get(data.kind)
-    if kind is None or not kind.shared or data.item_covariates is None:
+    if kind is None or kind.objects is None or data.item_covariates is None:
         return None
-    known: pd.Index[Any] = data.item_covariates[kind.parts[0]].cat.categories.rename("object")
+    known: pd.Index[Any] = data.item_covariates[kind.objects].cat.categories.rename("object")
     return known
 
 

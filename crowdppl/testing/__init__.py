@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TypedDict, Unpack
 
+from crowdppl.data.rankings import RANKING
 from crowdppl.errors import MethodError
 from crowdppl.inference.engines import ENGINES
 from crowdppl.primitives.model import Model
@@ -36,6 +37,7 @@ _NUMBERS: dict[str, Callable[[Trial], None]] = {
     "integral": models.densities_integrate_to_one,
     "numbers": fits.numbers,
 }
+_RANKS = {"orders": models.orders_sum_to_one, "numbers": fits.numbers}
 _SCALE = {"answers": models.answers_sum_to_one, "numbers": fits.numbers}
 _CHECKS: dict[str, Callable[[Trial], None]] = {
     "card": models.card_and_shapes,
@@ -54,8 +56,8 @@ _CHECKS: dict[str, Callable[[Trial], None]] = {
     "objective": fits.objective_climbs,
     "saving": fits.saving,
 }
-NAMES = (*_CHECKS, *_CLASSES, *_NUMBERS)
-"""Names of all checks; some are for labels that are classes, or numbers, alone."""
+NAMES = (*_CHECKS, *_CLASSES, *_NUMBERS, "orders")
+"""Names of all checks; some are for labels that are classes, numbers or ranks alone."""
 
 
 class About(TypedDict, total=False):
@@ -88,6 +90,7 @@ def checks(model: str | Model, **about: Unpack[About]) -> Iterator[tuple[str, Ca
     """
     trial = Trial.of(resolve(model), **about)
     own = _SCALE if on_a_scale(trial.model) else _NUMBERS if trial.of_numbers else _CLASSES
+    own = _RANKS if trial.kind == RANKING else own
     for name, run in (_CHECKS | own).items():
         yield name, partial(run, trial)
 

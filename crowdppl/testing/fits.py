@@ -14,6 +14,7 @@ import pandas as pd
 import torch
 
 from crowdppl.data.annotations import Annotations
+from crowdppl.data.rankings import RANKING
 from crowdppl.errors import CrowdpplWarning, MethodError
 from crowdppl.inference.problem import with_network_outputs
 from crowdppl.networks.outputs import networks_of
@@ -68,7 +69,7 @@ def numbers(trial: Trial) -> None:
     for engine in trial.accepted():
         table = trial.truths(trial.fit(engine))
         require(table.index.equals(trial.data.items), f"{engine}: the rows are {list(table.index)}")
-    graded = on_a_scale(trial.model)
+    graded = on_a_scale(trial.model) or trial.kind == RANKING
     said = trial.clear.groupby("item")["label"].agg("first" if graded else "median")
     for engine in trial.quickest:
         found = trial.other_fit(engine, trial.read(trial.clear)).truth()["estimate"]
@@ -76,7 +77,7 @@ def numbers(trial: Trial) -> None:
             ends = found.groupby(said).agg(["min", "max"])
             require(
                 bool((ends["min"][1:].array > ends["max"][:-1].array).all()),
-                f"{engine}: places of items on which all agree are not in the order of their grades: {ends}",
+                f"{engine}: places of items on which all agree are not in the order of their labels: {ends}",
             )
             continue
         off = float((found - said).abs().max())

@@ -17,6 +17,7 @@ from crowdppl.data.annotations import Annotations
 from crowdppl.data.blocks import with_covariates
 from crowdppl.data.numbers import NUMBERS
 from crowdppl.data.parts import PARTS, SIDES, TIE
+from crowdppl.data.rankings import RANKING
 from crowdppl.data.sets import SEPARATOR
 from crowdppl.errors import CrowdpplWarning, MethodError
 from crowdppl.fitting import fit
@@ -58,6 +59,7 @@ def _couple(n: int) -> str:
 
 SMALL = {
     "pair": Small(_couple, SIDES, TIE),
+    RANKING: Small("item {:02}".format),
     "sequence": Small(lambda n: f"item {n // 4}{SEPARATOR}{n}", "abc", "d"),
     "set": Small(lambda n: f"item {n // 3}{SEPARATOR}{n % 3}"),
     "similarity": Small(lambda n: f"item {n // 3}{SEPARATOR}{n % 3}"),
@@ -96,7 +98,8 @@ class Trial:
         """The trial of a model, with data of the kind that its card names."""
         if on_a_scale(model):
             return ScaleTrial(model, **about)
-        return (NumberTrial if kind_of_labels(model) in NUMBERS else Trial)(model, **about)
+        kind = kind_of_labels(model)
+        return (RankTrial if kind == RANKING else NumberTrial if kind in NUMBERS else Trial)(model, **about)
 
     @property
     def kind(self) -> str:
@@ -121,7 +124,7 @@ class Trial:
     @property
     def alone(self) -> str:
         """The second part of items that name one."""
-        return f"{SEPARATOR}0" if self.kind in PARTS else ""
+        return f"{SEPARATOR}0" if self.kind in PARTS and self.kind != RANKING else ""
 
     @cached_property
     def rows(self) -> pd.DataFrame:
@@ -315,6 +318,23 @@ class NumberTrial(Trial):
     def truths(self, posterior: Posterior) -> pd.DataFrame:
         """Mean and standard deviation of each item's truth."""
         return posterior.truth()[["estimate", "sd"]]
+
+
+class RankTrial(NumberTrial):
+    """The same with numbers that are ranks of the objects which an annotator ranks."""
+
+    @property
+    def clear(self) -> pd.DataFrame:
+        """Ranks of 9 items on which all annotators agree, from 0 to 8."""
+        agreed = super().clear
+        return agreed.assign(label=agreed["item"].str[-2:].astype(float))
+
+    @cached_property
+    def odd(self) -> Annotations:
+        """A tie, and items without labels."""
+        own = self.rows["label"][self.rows["annotator"] == "annotator 2"].sort_values()
+        ranks = self.rows["label"].replace(own.iloc[1], own.iloc[2])
+        return self.read(self.rows.assign(label=ranks), items=self.mute)
 
 
 class ScaleTrial(Trial):

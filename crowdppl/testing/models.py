@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from itertools import count, pairwise, product
+from itertools import count, pairwise, permutations, product
 from typing import Any
 
 import numpy as np
@@ -284,6 +284,25 @@ def answers_sum_to_one(trial: Trial) -> None:
         f"all answers of an item together have probability {worst:.6g}, not 1; each row of the table that annotate "
         "takes must sum to one over answers",
     )
+
+
+def orders_sum_to_one(trial: Trial) -> None:
+    """At a draw from the prior, all orders of three objects, by each annotator, have probability one together."""
+    rows = [
+        (f"{a} {n} | {o}", a, rank)
+        for a in map(str, trial.data.annotators)
+        for n, order in enumerate(permutations(range(3)))
+        for o, rank in enumerate(order)
+    ]
+    data = trial.read(pd.DataFrame(rows, columns=["item", "annotator", "label"]))
+    model, block = ready(trial, data), data.as_block()
+    with without_validation("cpu"):
+        values = latent_values(model, block, 4)
+        log_p = Density(model.model, plates_of(model))(block, values).per_item.detach().double().numpy()
+    problem = data.items[data.order].str.split(" | ", regex=False).str[0]
+    chance = pd.Series(log_p).groupby(np.array(problem)).sum().map(math.exp)
+    for a, total in chance.groupby(chance.index.str[:-2]).sum().items():
+        require(abs(total - 1) <= 1e-6, f"all orders by {a} have probability {total:.6g} together, not 1")
 
 
 def densities_integrate_to_one(trial: Trial) -> None:

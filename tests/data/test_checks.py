@@ -11,8 +11,8 @@ import pytest
 
 import crowdppl.data.annotations
 from crowdppl.data.annotations import Annotations
-from crowdppl.data.blocks import connected_sets, repeats
-from crowdppl.data.checks import cell_counts, check_tables
+from crowdppl.data.blocks import repeats
+from crowdppl.data.checks import cell_counts, check_tables, connected_sets
 from crowdppl.errors import (
     CrowdpplWarning,
     DataError,

@@ -119,7 +119,7 @@ def test_one_column_or_a_position_that_is_no_number_is_refused() -> None:
         Annotations.from_frame(ARENA, kind="pair", item_covariates=wrong)
 
 
-@pytest.mark.parametrize("kind", ["nominal", "real", "pair", "similarity", "sequence", "set"])
+@pytest.mark.parametrize("kind", ["nominal", "real", "pair", "ranking", "similarity", "sequence", "set"])
 def test_there_is_an_example_of_each_kind(kind: str) -> None:
     data = crowdppl.datasets.example(kind)
     assert data.kind == kind and data.n_labels > 20

@@ -57,16 +57,21 @@ def left_out(
     given = GivenLabels.of(full)
     item, gone = given.item, np.flatnonzero(out)
     mine, at = np.unique(item[gone], return_inverse=True)
+    none = np.empty(0)
+    if _linked(posterior):  # those left out are whole units, such as rankings, that the sites alone tell of
+        each = predictive(posterior, given.bags(item[gone], np.arange(len(gone)), gone), draws)
+        of_items = np.stack([np.bincount(at, x, len(mine)) for x in each])
+        return _log_mean_exp(each) if alone else none, mine, _log_mean_exp(of_items) if together else none
     row_of = np.full(full.n_items, -1)
     row_of[mine] = np.arange(len(mine))
     kept = np.flatnonzero(~out & (row_of[item] >= 0))
-    n, kept_row, none = len(mine), row_of[item[kept]], np.empty(0)
+    n, kept_row = len(mine), row_of[item[kept]]
     bag, rows = [kept_row], [kept]
     if together:
         bag, rows = [kept_row, kept_row + n, at + n], [kept, kept, gone]
-    of_items = given.bags(np.tile(mine, 1 + together), np.concatenate(bag), np.concatenate(rows))
+    bags = given.bags(np.tile(mine, 1 + together), np.concatenate(bag), np.concatenate(rows))
     try:
-        logs = predictive(posterior, of_items, draws)
+        logs = predictive(posterior, bags, draws)
     except TemperedError:
         each, items = _by_tables(posterior, full, gone, mine, at)
         return each if alone else none, mine, items if together else none
@@ -78,6 +83,12 @@ def left_out(
     with_label = np.concatenate([place, np.arange(len(at))]), np.concatenate([kept[copied], gone])
     with_one = predictive(posterior, given.bags(item[gone], *with_label), draws)
     return _log_mean_exp(with_one - before[:, at]), mine, items
+
+
+def _linked(posterior: Fit) -> bool:
+    """Whether labels of one item tell of those of others, given the sites that items share."""
+    with without_validation("cpu"):
+        return build_problem(posterior.model, posterior.data, options_of(posterior, device="cpu")).linked
 
 
 def _by_tables(
@@ -125,6 +136,8 @@ def given_the_rest(posterior: Fit, unit: str, n_draws: int) -> Iterator[np.ndarr
     """
     given = GivenLabels.of(posterior.data)
     item = given.item
+    if _linked(posterior):
+        raise MethodError(f"labels of items depend on each other by {posterior.method}; use heldout_score")
     if unit == "label":
         parts = pieces(n_draws + np.bincount(item)[item], PIECE)
         bags = (_with_and_without_each(given, some) for some in parts)

@@ -1,0 +1,227 @@
+"""Rankings of objects: whole ones as a rank of each object, and which labels belong to one ranking."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import permutations, product
+from math import factorial, prod
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from crowdppl.core.validation import kind_of
+from crowdppl.data.ids import Encoding, Place, encode, native
+from crowdppl.data.tables import Rows
+from crowdppl.errors import DataError
+
+RANKING = "ranking"
+OF_RANKS = ("problem", "object")
+"""What was ranked together, and what got a rank; item covariates of both names mark rankings."""
+ONLY = "all"
+"""The problem of objects for which none is named."""
+BETTER, EQUAL = ">", "="
+MOST_ORDERS = 120
+"""Orders that a ranking with ties may stand for: those of five objects."""
+HOW = "write 'a > b = c', or a list of objects, the best first, with a list of those that are tied"
+
+
+def with_ranks(rows: Rows) -> Rows:
+    """Rows of whole rankings as rows of ranks, from 1 for the best, an object each; rows of ranks stay as they are.
+
+    A ranking is text such as "a > b = c", a list of objects, of which one that is a list holds ties, or such a list
+    as JSON. Items of whole rankings are problems, or a table of no columns; those of ranks are objects, or pairs of
+    problem and object.
+
+    Raises:
+        DataError: for a label that is no ranking, ranks an object twice or fewer than two, with its row.
+    """
+    objects = isinstance(rows.item, pd.DataFrame) and OF_RANKS[1] in rows.item
+    given: Any = rows.label
+    cells = [] if given is None else list(given.values if isinstance(given, Encoding) else given)
+    if not any(map(_is_whole, cells)):
+        return _with_objects(rows)
+    if objects or rows.gold is not None:
+        what = "a column of objects" if objects else "a column of truths"
+        raise DataError(f"labels are whole rankings, beside {what}; leave it out, and give gold= by object")
+    codes = given.codes if isinstance(given, Encoding) else np.arange(len(cells))
+    read = []
+    for n, cell in enumerate(cells):
+        at = given.first_row(n) if isinstance(given, Encoding) else n
+        read.append(_ranks(_steps(cell, rows.place(at)), rows.place(at)))
+    row = np.repeat(np.arange(len(codes)), [len(read[n]) for n in codes])
+    names = [name for n in codes for name in read[n]]
+    item: Any = pd.Series(names, dtype=object)
+    if not isinstance(rows.item, pd.DataFrame) or rows.item.shape[1]:
+        problem = encode(rows.item.iloc[:, 0] if isinstance(rows.item, pd.DataFrame) else rows.item, "item")
+        of_problem = pd.Categorical.from_codes(problem.codes[row], categories=problem.values)
+        item = pd.DataFrame(dict(zip(OF_RANKS, (of_problem, item), strict=True)))
+    annotator, place = encode(rows.annotator, "annotator", rows.place), rows.place
+    columns = None if rows.columns is None else rows.columns.iloc[row].reset_index(drop=True)
+    return replace(
+        rows,
+        item=item,
+        annotator=Encoding(annotator.values, annotator.codes[row]),
+        label=np.array([rank for n in codes for rank in read[n].values()], np.float64),
+        columns=columns,
+        place=lambda n: place(int(row[n])),
+    )
+
+
+def _with_objects(rows: Rows) -> Rows:
+    """Rows of ranks, whose items are ids where they are a table of one column."""
+    if not isinstance(rows.item, pd.DataFrame) or rows.item.shape[1] == len(OF_RANKS):
+        return rows
+    if OF_RANKS[1] not in rows.item:
+        cell = (
+            "" if rows.label is None else f", such as {native(next(iter(encode(rows.label, 'label').values)))!r},"
+        )
+        raise DataError(f"the labels{cell} are no whole rankings, and no column names objects; {HOW}, or say item=")
+    return replace(rows, item=rows.item[OF_RANKS[1]])
+
+
+def _is_whole(cell: Any) -> bool:
+    """Whether a label seems to be a whole ranking, and not one rank."""
+    text = cell.strip() if isinstance(cell, str) else ""
+    return isinstance(cell, list | tuple | np.ndarray) or text.startswith("[") or BETTER in text or EQUAL in text
+
+
+def _steps(cell: Any, where: str) -> list[list[Any]]:
+    """The objects of a ranking, the best first, those that are tied together."""
+    steps: Any = cell.tolist() if isinstance(cell, np.ndarray) else cell
+    if isinstance(cell, str) and cell.strip().startswith("["):
+        try:
+            steps = json.loads(cell)
+        except ValueError as error:
+            raise DataError(f"the ranking {cell!r:.60} at {where} is no JSON ({error}); {HOW}") from error
+    elif isinstance(cell, str):
+        steps = [[name.strip() for name in step.split(EQUAL)] for step in cell.split(BETTER)]
+    if not isinstance(steps, list | tuple):
+        raise DataError(f"the label at {where} is {kind_of(cell)}, and no ranking; {HOW}")
+    return [[*step] if isinstance(step, list | tuple | np.ndarray) else [step] for step in steps]
+
+
+def _ranks(steps: Sequence[Sequence[Any]], where: str) -> dict[Hashable, int]:
+    """The rank of each object: one more than there are before it."""
+    out: dict[Hashable, int] = {}
+    for step in steps:
+        ahead = len(out)
+        for name in map(native, step):
+            if not isinstance(name, str | int) or not str(name).strip():
+                raise DataError(f"the ranking at {where} holds {name!r}, which is no object; use text or integers")
+            if name in out:
+                raise DataError(f"the ranking at {where} holds {name!r} twice; keep one")
+            out[name] = ahead + 1
+    if len(out) < 2:
+        raise DataError(f"the ranking at {where} holds {len(out)} objects; it takes two, so leave the row out")
+    return out
+
+
+def require_rankings(problem: np.ndarray, item: np.ndarray, annotator: Encoding, names: Any, place: Place) -> None:
+    """Refuses an object that an annotator ranks twice in a problem, and a problem of which they rank one alone.
+
+    Args:
+        problem, item: codes of each row, (S,).
+        names: of the items.
+    """
+    who, n = annotator.codes.astype(np.int64), np.int64(len(annotator.values))
+    for of in (item, problem):
+        _, inverse, count = np.unique(of * n + who, return_inverse=True, return_counts=True)
+        bad = (count > 1 if of is item else count < 2)[inverse]
+        if bad.any():
+            row = int(np.flatnonzero(bad)[-1])
+            by = f"annotator {native(annotator.values[who[row]])!r} ranks {native(names[item[row]])!r}"
+            if of is item:
+                raise DataError(f"{by} again at {place(row)}; give each ranking a problem of its own")
+            raise DataError(f"{by} alone, at {place(row)}; a ranking takes two objects, so leave the row out")
+
+
+@dataclass(frozen=True)
+class Orders:
+    """Rankings whose ties are alike, and the orders that each may stand for.
+
+    Attributes:
+        ranking: the number of each, int64 (r,).
+        labels: int64 (r, W, m), its labels in each of W orders; a last tie stands in any order.
+        stages: how many labels of an order are chosen, the first ones, each among itself and those after it.
+    """
+
+    ranking: Tensor
+    labels: Tensor
+    stages: int
+
+
+@dataclass(frozen=True)
+class Rankings:
+    """The labels of a block as rankings: those that an annotator gave to objects of one problem.
+
+    Attributes:
+        of_label: the ranking of each label, int64 (S,).
+        sizes: its number of labels, (R,).
+        annotator: who made it, int64 (R,).
+        ranks: of each label, (S,); None for a design.
+    """
+
+    of_label: Tensor
+    sizes: Tensor
+    annotator: Tensor
+    ranks: Tensor | None
+    _orders: dict[int, list[Orders]] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    @classmethod
+    def of(cls, problem: Tensor, annotator: Tensor, ranks: Tensor | None) -> Rankings:
+        """Those of labels whose problem, annotator and rank are given, (S,) each."""
+        both = torch.stack([problem, annotator], -1)
+        found, of_label, sizes = both.unique(dim=0, return_inverse=True, return_counts=True)
+        return cls(of_label, sizes, found[:, 1], ranks)
+
+    def orders(self, sign: int) -> list[Orders]:
+        """The rankings by pattern of their ties; those in which all are tied say nothing, and are left out.
+
+        Args:
+            sign: 1 where the best objects are chosen first, -1 where the worst are.
+
+        Raises:
+            DataError: for ties that stand for too many orders.
+        """
+        if sign not in self._orders:
+            assert self.ranks is not None, "a design has no ranks"
+            self._orders[sign] = [*self._by_pattern(sign * self.ranks.cpu().numpy())]
+        return self._orders[sign]
+
+    def _by_pattern(self, rank: np.ndarray) -> Iterator[Orders]:
+        code = self.of_label.cpu().numpy()
+        by_rank = np.lexsort((rank, code))
+        sorted_code, sorted_rank = code[by_rank], rank[by_rank]
+        apart = (np.diff(sorted_code) != 0) | (np.diff(sorted_rank) != 0)
+        new = np.flatnonzero(np.append(True, apart)[: len(code)])
+        ties, owner = np.diff(new, append=len(code)), sorted_code[new]
+        starts = np.searchsorted(sorted_code, np.arange(len(self.sizes)))
+        patterns: dict[tuple[int, ...], list[int]] = {}
+        for n, sizes in enumerate(np.split(ties, np.searchsorted(owner, np.arange(1, len(self.sizes))))):
+            patterns.setdefault(tuple(sizes.tolist()), []).append(n)
+        for pattern, members in patterns.items():
+            if len(pattern) < 2:
+                continue
+            places = _orders_of(pattern)
+            first = starts[members][:, None, None]
+            labels = torch.from_numpy(by_rank[first + places]).to(self.of_label.device)
+            ranking = torch.tensor(members, device=self.of_label.device)
+            yield Orders(ranking, labels, sum(pattern[:-1]))
+
+
+def _orders_of(pattern: tuple[int, ...]) -> np.ndarray:
+    """All orders (W, m) of places whose ties have these sizes; the last tie is in one order."""
+    if prod(map(factorial, pattern[:-1])) > MOST_ORDERS:
+        raise DataError(
+            f"a ranking has ties of {', '.join(map(str, pattern))} objects, which stand for more than "
+            f"{MOST_ORDERS} orders; break the largest, or leave their objects out"
+        )
+    ends = np.cumsum(pattern)
+    parts = [permutations(range(end - size, end)) for end, size in zip(ends[:-1], pattern[:-1], strict=True)]
+    last = tuple(range(ends[-2], ends[-1]))
+    return np.array([[*sum(each, ()), *last] for each in product(*parts)])

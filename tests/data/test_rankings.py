@@ -1,0 +1,121 @@
+"""Rankings as text, lists and ranks: what is read, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+import crowdppl
+from crowdppl import Annotations
+from crowdppl.errors import DataError
+
+pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
+
+WHOLE = pd.DataFrame(
+    {
+        "problem": ["p", "q", "p"],
+        "annotator": ["x", "y", "z"],
+        "ranking": ["a > b = c", "c>a", "b = a > c > d"],
+        "seconds": [8, 3, 5],
+    }
+)
+RANKS = {
+    ("p | a", "x"): 1,
+    ("p | b", "x"): 2,
+    ("p | c", "x"): 2,
+    ("q | c", "y"): 1,
+    ("q | a", "y"): 2,
+    ("p | a", "z"): 1,
+    ("p | b", "z"): 1,
+    ("p | c", "z"): 3,
+    ("p | d", "z"): 4,
+}
+
+
+def ranks(data: Annotations) -> dict[tuple[str, str], float]:
+    return data.frame().set_index(["item", "annotator"])["label"].to_dict()
+
+
+def test_text_lists_and_json_are_the_same_rankings(tmp_path: Path) -> None:
+    data = Annotations.from_frame(WHOLE, kind="ranking", label_covariates=["seconds"])
+    assert data.kind == "ranking" and ranks(data) == RANKS
+    assert data.label_covariates is not None and data.label_covariates["seconds"].sum() == 3 * 8 + 2 * 3 + 4 * 5
+    held = data.item_covariates
+    assert held is not None and held["object"].cat.categories.tolist() == ["a", "b", "c", "d"]
+    lists: list[Any] = [["a", ["b", "c"]], ["c", "a"], [["b", "a"], "c", "d"]]
+    WHOLE.to_csv(tmp_path / "text.csv", index=False)
+    WHOLE.rename(columns={"problem": "item"}).to_csv(tmp_path / "item.csv", index=False)
+    for other in (
+        Annotations.from_frame(WHOLE.assign(ranking=lists), kind="ranking"),
+        Annotations.from_frame(WHOLE.assign(ranking=[*map(json.dumps, lists)]), kind="ranking"),
+        Annotations.from_arrays(WHOLE["problem"], WHOLE["annotator"], lists, kind="ranking"),
+        crowdppl.read_annotations(tmp_path / "text.csv", kind="ranking"),
+        crowdppl.read_annotations(tmp_path / "item.csv", kind="ranking"),
+        Annotations.from_frame(WHOLE, like=data),
+        Annotations.from_frame(data.frame(), kind="ranking"),
+    ):
+        assert ranks(other) == RANKS
+        pd.testing.assert_frame_equal(other.item_covariates, held)
+
+
+def test_ranks_of_objects_are_rankings(tmp_path: Path) -> None:
+    whole = Annotations.from_frame(WHOLE, kind="ranking").frame()
+    parts = whole["item"].astype(str).str.split(" | ", regex=False, expand=True)
+    table = whole[["annotator"]].assign(problem=parts[0], object=parts[1], rank=whole["label"])
+    table.to_csv(tmp_path / "ranks.csv", index=False)
+    for data in (
+        Annotations.from_frame(table, kind="ranking"),
+        Annotations.from_frame(table, ("problem", "object"), label="rank", kind="ranking"),
+        crowdppl.read_annotations(tmp_path / "ranks.csv", kind="ranking"),
+    ):
+        assert ranks(data) == RANKS
+
+
+def test_one_problem_needs_no_name() -> None:
+    data = Annotations.from_frame(WHOLE[["annotator", "ranking"]][:1], kind="ranking", items=["z"])
+    assert data.items.tolist() == ["a", "b", "c", "z"]
+    dicts = Annotations.from_dicts({"x": {"a": 1, "b": 2, "c": 2}}, kind="ranking", gold={"a": 1})
+    assert ranks(dicts) == ranks(data) and dicts.gold is not None and dicts.gold.to_dict() == {"a": 1}
+    numbers = Annotations.from_frame(
+        pd.DataFrame({"object": [7, 8], "annotator": ["x", "x"], "rank": [2, 1]}), kind="ranking", gold={7: 1}
+    )
+    assert numbers.items.tolist() == ["7", "8"] and numbers.gold is not None and numbers.gold["7"] == 1
+
+
+@pytest.mark.parametrize(
+    "wrong, told",
+    [
+        ("a > b > a", "'a' twice"),
+        ("a = a", "'a' twice"),
+        ("a > ", "''"),
+        ("", "''"),
+        ("a", "1 objects"),
+        ([], "0 objects"),
+        (["a", None], "None"),
+        ("[1,", "no JSON"),
+        (3.5, "float|number"),
+    ],
+)
+def test_what_is_no_ranking_is_refused_with_its_row(wrong: Any, told: str) -> None:
+    table = pd.DataFrame({"annotator": ["x", "y"], "ranking": ["b > a", wrong]})
+    with pytest.raises(DataError, match=f"(?s)({told}).*row 1|row 1.*({told})"):
+        Annotations.from_frame(table, kind="ranking")
+
+
+def test_objects_that_are_ranked_alone_or_again_are_refused() -> None:
+    twice = pd.DataFrame({"annotator": ["x", "x"], "ranking": ["a > b", "b > a"]})
+    with pytest.raises(DataError, match="'x' ranks '[ab]' again at row 1"):
+        Annotations.from_frame(twice, kind="ranking")
+    alone = {"x": {"a": 1, "b": 2}, "y": {"c": 1}}
+    with pytest.raises(DataError, match="'y' ranks 'c' alone"):
+        Annotations.from_dicts(alone, kind="ranking")
+    with pytest.raises(DataError, match="no column names objects"):
+        Annotations.from_frame(pd.DataFrame({"annotator": ["x", "x"], "rank": [1, 2]}), kind="ranking")
+    with pytest.raises(DataError, match="column of objects"):
+        Annotations.from_frame(twice.assign(object="a"), kind="ranking")
+    with pytest.raises(DataError, match="nan"):
+        Annotations.from_dicts({"x": {"a": 1, "b": float("nan")}}, kind="ranking")

@@ -1,0 +1,251 @@
+"""Rankings: Plackett-Luce against enumerated orders, Luce's fixed point, pairs and importance sampling."""
+
+from __future__ import annotations
+
+from itertools import permutations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyro
+import pytest
+import torch
+from scipy.stats import kendalltau
+
+import crowdppl
+from crowdppl import Annotations
+from crowdppl.errors import DataError, MethodError
+from crowdppl.inference.density import Density
+
+pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
+EXACTLY: dict[str, Any] = {"inference": "em", "tolerance": 1e-15, "max_iterations": 5000, "seed": 0}
+ALWAYS: dict[str, Any] = {"right": 1e12, "wrong": 1.0}
+FEW = [("x", "a > b > c"), ("y", "b > a = c"), ("z", "a > c"), ("w", "c > a > b")]
+
+
+def rankings(rows: Any, **options: Any) -> Annotations:
+    frame = pd.DataFrame(list(rows), columns=["annotator", "ranking"])
+    return Annotations.from_frame(frame, kind="ranking", **options)
+
+
+def drawn(n: int = 40, objects: int = 6, seed: int = 0, **settings: Any) -> crowdppl.Simulation:
+    item, who = np.tile(np.arange(objects), n), np.repeat(np.arange(n), objects)
+    design = Annotations.design(item, who, kind="ranking")
+    return crowdppl.simulate(crowdppl.method("plackett_luce", **settings), design, seed=seed)
+
+
+def chance(text: str, skill: Any, reliable: float, first: str = "best") -> float:
+    """The probability that a model at these skills, of a, b and so on, gives a ranking."""
+    data = rankings([("x", text)], items=list("abc"))
+    name = "skill" if first == "best" else "weakness"
+    values = {name: torch.tensor(skill).double(), "reliability": torch.tensor([[reliable, 1 - reliable]]).double()}
+    model = crowdppl.method("plackett_luce", first=first)
+    return float(Density(model.model)(data.as_block(), values).per_item.detach().double().sum().exp())
+
+
+def stages(order: Any, skill: Any) -> float:
+    """Plackett-Luce's probability of an order of objects, by its definition."""
+    left, p = [skill["abc".index(x)] for x in order], 1.0
+    while len(left) > 1:
+        p *= left[0] / sum(left)
+        left = left[1:]
+    return float(p)
+
+
+@pytest.mark.parametrize("first", ["best", "worst"])
+def test_orders_have_the_probabilities_of_stages_and_sum_to_one(first: str) -> None:
+    skill, total = [3.0, 1.0, 0.5], 0.0
+    for order in permutations("abc"):
+        found = chance(" > ".join(order), skill, 0.7, first)
+        chosen = order if first == "best" else order[::-1]
+        assert found == pytest.approx(0.7 * stages(chosen, skill) + 0.3 / 6)
+        total += found
+    assert total == pytest.approx(1)
+
+
+@pytest.mark.parametrize("first", ["best", "worst"])
+def test_a_tie_is_any_of_its_orders_and_a_part_is_the_marginal(first: str) -> None:
+    skill = [3.0, 1.0, 0.5]
+    whole = {order: chance(" > ".join(order), skill, 0.7, first) for order in permutations("abc")}
+    for text, orders in (
+        ("a = b > c", ("abc", "bac")),
+        ("b > a = c", ("bac", "bca")),
+        ("c > a", ("cab", "cba", "bca")),
+    ):
+        expected = sum(whole[tuple(order)] for order in orders)
+        assert chance(text, skill, 0.7, first) == pytest.approx(expected)
+    assert chance("a = b = c", skill, 0.7, first) == pytest.approx(1)
+
+
+def luce(orders: np.ndarray, shape: float) -> np.ndarray:
+    """Log-skills by minorise-maximise steps (Hunter 2004) with a Gamma prior, of orders (n, m) of m objects."""
+    m = orders.shape[1]
+    skill = np.ones(m)
+    for _ in range(3_000):
+        wins, each = np.zeros(m), np.zeros(m)
+        for order in orders:
+            for k in range(m - 1):
+                wins[order[k]] += 1
+                each[order[k:]] += 1 / skill[order[k:]].sum()
+        skill = (shape - 1 + wins) / (1 + each)
+    return np.asarray(np.log(skill) - np.log(skill).mean())
+
+
+def test_em_with_reliable_annotators_is_the_fixed_point_of_luce() -> None:
+    orders = np.array([np.random.default_rng(n).permutation(4) for n in range(8)] + [[0, 1, 2, 3]] * 2)
+    data = Annotations.from_arrays(["p"] * 10, range(10), orders.tolist(), kind="ranking")
+    found = crowdppl.fit("plackett_luce", data, settings={**ALWAYS, "prior_strength": 1.5}, **EXACTLY).ranking()
+    np.testing.assert_allclose(found["score"].sort_index(), luce(orders, 1.5), atol=1e-6)
+    worst = {**ALWAYS, "prior_strength": 1.5, "first": "worst"}
+    found = crowdppl.fit("plackett_luce", data, settings=worst, **EXACTLY).ranking()
+    np.testing.assert_allclose(found["score"].sort_index(), -luce(orders[:, ::-1], 1.5), atol=1e-6)
+
+
+def test_rankings_of_two_objects_are_comparisons() -> None:
+    rng = np.random.default_rng(1)
+    rows = [(f"o{a}", f"o{b}") for a, b in (rng.permutation(4)[:2] for _ in range(30))]
+    ranked = Annotations.from_arrays(range(30), ["w"] * 30, [list(row) for row in rows], kind="ranking")
+    columns = {"left": [a for a, _ in rows], "right": [b for _, b in rows], "annotator": "w", "winner": "left"}
+    pairs = Annotations.from_frame(pd.DataFrame(columns), kind="pair")
+    one = crowdppl.fit("plackett_luce", ranked, settings=ALWAYS, **EXACTLY)
+    two = crowdppl.fit("bradley_terry", pairs, **EXACTLY)
+    pd.testing.assert_series_equal(one.ranking()["score"], two.ranking()["score"], atol=1e-6)
+
+
+def by_importance(n: int = 300_000) -> tuple[np.ndarray, np.ndarray]:
+    """Expected centred log-skills and reliabilities of FEW: draws of the prior, weighed by the likelihood."""
+    rng = np.random.default_rng(1)
+    skill, right, weight = rng.gamma(2.0, size=(n, 3)), rng.beta(4, 2, (n, 4)), np.ones(n)
+    a, b, c = skill.T
+    total = a + b + c
+    terms = [
+        (a / total * b / (b + c), 1 / 6),
+        (b / total, 1 / 3),
+        (a / (a + c), 1 / 2),
+        (c / total * a / (a + b), 1 / 6),
+    ]
+    for own, (p, even) in zip(right.T, terms, strict=True):
+        weight *= own * p + (1 - own) * even
+    log = np.log(skill) - np.log(skill).mean(1, keepdims=True)
+    return np.average(log, 0, weight), np.average(right, 0, weight)
+
+
+@pytest.mark.slow
+def test_gibbs_is_the_posterior_by_importance_sampling() -> None:
+    """The error of either side is below .01: 20,000 draws, and an effective 200,000 of the prior."""
+    found = crowdppl.fit("plackett_luce", rankings(FEW), inference="gibbs", seed=0, chains=40, draws=500, warmup=20)
+    log, right = by_importance()
+    np.testing.assert_allclose(found.ranking()["score"].sort_index(), log, atol=0.03)
+    np.testing.assert_allclose(found.annotators().loc[list("xyzw"), "reliable"], right, atol=0.01)
+
+
+def test_a_truth_is_the_rank_in_one_more_ranking() -> None:
+    """Means and deviations of 40,000 drawn rankings; five standard errors of a mean are .04."""
+    skill = np.array([4.0, 1.0, 0.3, 1.5, 0.05])
+    time = np.random.default_rng(0).exponential(1 / skill, (40_000, 5))
+    places = time.argsort(1).argsort(1) + 1
+    data = rankings([("x", "a > d > b > c > e")])
+    for first, name in (("best", "skill"), ("worst", "weakness")):
+        model = crowdppl.method("plackett_luce", first=first)
+        values = {name: torch.from_numpy(skill), "reliability": torch.tensor([[0.7, 0.3]]).double()}
+        found = Density(model.model)(data.as_block(), values, marginals=["truth"]).marginals["truth"]
+        mean, square = found.detach().numpy()[:, np.argsort(data.order)]
+        ranks = places if first == "best" else 6 - places
+        np.testing.assert_allclose(mean, ranks.mean(0), atol=0.04)
+        np.testing.assert_allclose(np.sqrt(square - mean**2), ranks.std(0), atol=0.03)
+
+
+@pytest.mark.parametrize("first", ["best", "worst"])
+@pytest.mark.parametrize("inference", ["em", "vb", "gibbs"])
+def test_orders_and_spammers_of_simulated_rankings_are_found(inference: str, first: str) -> None:
+    found = drawn(prior_strength=1.0, first=first, right=1.0, wrong=0.01)
+    rows = found.data.frame()
+    rng = np.random.default_rng(5)
+    spam = pd.DataFrame({"item": np.tile([*found.data.items], 3), "annotator": np.repeat([97, 98, 99], 6)})
+    for problem in "pqrst":  # five rankings each, so that they are known
+        spam[problem] = np.concatenate([rng.permutation(6) + 1 for _ in range(3)])
+    more = spam.melt(["item", "annotator"], var_name="problem", value_name="label")
+    both = pd.concat([rows.assign(problem="all"), more]).rename(columns={"item": "object", "label": "rank"})
+    short: dict[str, Any] = {"chains": 2, "draws": 50, "warmup": 20} if inference == "gibbs" else {}
+    data = Annotations.from_frame(both, kind="ranking")
+    posterior = crowdppl.fit("plackett_luce", data, inference=inference, settings={"first": first}, seed=0, **short)
+    skill = next(value for name, value in found.parameters.items() if name in ("skill", "weakness"))
+    order = np.argsort(-skill if first == "best" else skill).astype(str)
+    assert kendalltau(posterior.ranking().loc[order, "rank"], np.arange(6))[0] > 0.7
+    reliable = posterior.annotators()["reliable"]
+    assert reliable[[97, 98, 99]].max() < reliable.drop([97, 98, 99]).median()
+    pair = posterior.ranking().index[[0, -1]]
+    if inference != "em":
+        assert posterior.order_probabilities().loc[pair[0], pair[1]] > 0.9
+
+
+def test_ranks_are_scored_by_kendalls_tau_within_problems() -> None:
+    rows = pd.DataFrame({"problem": ["p", "p", "q"], "annotator": ["x", "y", "x"]})
+    rows["ranking"] = ["a > b > c", "a > c > b", "d > e"]
+    data = Annotations.from_frame(rows, kind="ranking")
+    posterior = crowdppl.fit("plackett_luce", data, inference="vb", seed=0)
+    gold = pd.Series({"p | a": 1, "p | b": 3, "p | c": 2, "q | d": 5, "q | e": 4})
+    found = crowdppl.evaluate(posterior, gold)
+    p = posterior.truth()["estimate"]
+    own = kendalltau(p[gold.index[:3]], gold.iloc[:3])[0]
+    assert found.kendall == pytest.approx((own - 1) / 2) and dict(found)["kendall"] == found.kendall
+    assert found.mae == pytest.approx((p[gold.index] - gold).abs().mean())
+    assert "kendall" not in found.intervals().index
+
+
+def test_rankings_left_out_are_scored_whole() -> None:
+    """By known skills and annotators who are reliable, the score is the log-probability of the ranking."""
+    good, even = drawn(seed=3, prior_strength=0.5, right=50.0).data, drawn(seed=3, prior_strength=500.0).data
+    scores = [crowdppl.heldout_score("plackett_luce", x, folds=2, inference="vb", seed=0) for x in (good, even)]
+    by_chance = -np.log(720) / 6
+    assert scores[0].per_label > by_chance + 0.1 and scores[1].per_label == pytest.approx(by_chance, abs=0.03)
+    fold = scores[0].labels.groupby("annotator")["fold"].nunique()
+    assert (fold == 1).all() and np.isfinite(scores[0].items["log_p"]).all()
+    assert scores[0].items["log_p"].sum() == pytest.approx(scores[0].labels["log_p"].sum(), rel=0.02)
+    with pytest.raises(MethodError, match="heldout_score"):
+        crowdppl.fit("plackett_luce", good, inference="vb", seed=0).leave_one_out()
+
+
+def test_results_are_saved_predict_and_are_updated(tmp_path: Path) -> None:
+    posterior = crowdppl.fit("plackett_luce", rankings(FEW), inference="vb", tolerance=1e-13)
+    posterior.save(tmp_path / "kept")
+    known = crowdppl.load(tmp_path / "kept")
+    pd.testing.assert_frame_equal(known.ranking(), posterior.ranking())
+    pd.testing.assert_frame_equal(known.data.frame(), posterior.data.frame(), check_dtype=False)
+    new = rankings([("v", "d > a > b"), ("v2", "d > c")])
+    assert known.predict(new).loc["a", "estimate"] < known.predict(new).loc["b", "estimate"]
+    updated = known.update(new, tolerance=1e-13)
+    whole = crowdppl.fit("plackett_luce", rankings([*FEW, ("v", "d > a > b"), ("v2", "d > c")]), inference="vb")
+    found, wanted = updated.ranking()["score"], whole.ranking()["score"]
+    np.testing.assert_allclose(found, wanted[found.index], atol=0.15)
+
+
+def test_what_rankings_lack_is_refused_by_name() -> None:
+    posterior = crowdppl.fit("plackett_luce", rankings(FEW), inference="vb", seed=0)
+    for ask in (posterior.labels, posterior.probabilities, posterior.comparisons, posterior.confusion):
+        with pytest.raises((MethodError, DataError), match="number"):
+            ask()
+    with pytest.raises(MethodError, match="known truths"):
+        crowdppl.fit("plackett_luce", rankings(FEW), gold={"a": 1})
+    with pytest.raises(MethodError, match="ranking"):
+        crowdppl.fit("gaussian_annotators", rankings(FEW))
+    for text in (" = ".join("abcdef") + " > g", "a = b = c = d > e = f = g > h"):
+        with pytest.raises(DataError, match="120 orders"):
+            crowdppl.fit("plackett_luce", rankings([("x", text), ("y", "a > b")]), inference="em")
+    many = rankings([("x", "a > " + " = ".join("bcdefghij")), ("y", "a > b")])  # who names the best alone
+    assert crowdppl.fit("plackett_luce", many, inference="em").ranking().index[0] == "a"
+
+
+def test_minibatches_keep_problems_whole() -> None:
+    rows = pd.DataFrame({"problem": list("ppqq"), "annotator": list("xyxy")})
+    data = Annotations.from_frame(rows.assign(ranking=["a > b > c", "a > c > b", "d > e", "e > d"]), kind="ranking")
+    assert len(set(data.as_block().units.tolist())) == 2
+    part = crowdppl.fit("plackett_luce", data, inference="svi", seed=0, batch_size=1, max_iterations=20)
+    assert np.isfinite(part.truth()["estimate"]).all()
+
+
+def test_the_model_runs_in_plain_pyro() -> None:
+    with pyro.poutine.trace() as trace:
+        crowdppl.method("plackett_luce").model(rankings(FEW))
+    assert torch.isfinite(trace.trace.log_prob_sum())
