@@ -62,9 +62,11 @@ class Options(TypedDict, total=False):
             of the winner, "left", "right" or "tie"), "similarity" (left and right are the same or not), or
             "sequence" (sequence and position). Of "set" each label is a set of classes: text such as "a;b", a list
             or a set of Python, empty for none; it is read as an answer, yes or no, about each class of the item.
-            The classes of "similarity" are different, then same. By default nominal, and labels that seem to be
-            measurements, sets of classes or JSON are refused; ``kind`` or ``classes`` says that they are categories
-            all the same.
+            The classes of "similarity" are different, then same. Of "ranking" each label is a whole ranking of the
+            objects of a problem, the item (text such as "a > b = c", a list, ties in a list of their own), or the
+            rank, 1 for the best, of one object (item: the object, or problem and object). Problems need no name
+            where there is one. By default nominal, and labels that seem to be measurements, sets of classes or JSON
+            are refused; ``kind`` or ``classes`` says that they are categories all the same.
         gold: series or mapping from item id to known class (or number), for some or all items.
         features: DataFrame by item id, or array (N, ...) or torch Dataset whose rows belong to ``items``; rows of a
             dataset are read when a network asks for them.

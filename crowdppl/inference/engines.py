@@ -19,6 +19,7 @@ from crowdppl.core.validation import shown, warn
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.covariates import no_covariates
 from crowdppl.data.numbers import NUMBERS
+from crowdppl.data.rankings import RANKING
 from crowdppl.errors import ConvergenceWarning, DataError, MethodError, UnusedOptionWarning
 from crowdppl.inference import laplace
 from crowdppl.inference.assembly import mixing, result_of_draws, result_of_point, result_of_state
@@ -144,7 +145,9 @@ def check_fit(model: Model, data: Annotations, inference: str) -> None:
     card = card_of(model)
     if card is not None and not card.takes(data.kind):
         remedy = f"read them by kind={card.kind!r}, or take a method for classes"
-        if data.kind in NUMBERS:
+        if data.kind == RANKING:
+            remedy = "take a method for rankings, such as 'plackett_luce'"
+        elif data.kind in NUMBERS:
             remedy = (
                 "take a method for numbers, such as 'gaussian_annotators', or cut them into classes (pandas.cut)"
             )

@@ -81,6 +81,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     ),
     "Sequences: tokens of sentences": ("hmm_crowd", "sequence_crowd"),
     "Comparisons: objects are ranked": ("bradley_terry", "crowd_bt", "preference_groups"),
+    "Rankings of several objects": ("plackett_luce",),
     "Sets of classes": ("set_clusters",),
     "Similarity of objects": ("crowd_clustering",),
 }
@@ -90,6 +91,7 @@ LABELS: Mapping[str, str] = {
     "ordinal": "grades, whose order matters",
     "real": "numbers: ratings, measurements",
     "pair": "comparisons: left, right, winner",
+    "ranking": 'rankings, such as "a > b = c", or ranks of objects',
     "similarity": "two items, same or different",
     "sequence": "tags of tokens: sequence, position",
     "set": 'sets of classes, such as "a;b"',

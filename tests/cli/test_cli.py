@@ -191,6 +191,18 @@ def test_numbers_are_fitted_and_scored(tmp_path: Path, capsys: pytest.CaptureFix
     assert {"rmse", "coverage"} <= {line.split()[0] for line in capsys.readouterr().out.splitlines()}
 
 
+def test_rankings_are_fitted_and_scored(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [["annotator", "ranking"], ["x", "a > b > c"], ["y", "a > c > b"], ["z", "b > a"]]
+    how = ("--kind", "ranking", "--model", "plackett_luce", "--inference", "vb", "--out", tmp_path / "out")
+    assert run("fit", write(tmp_path / "answers.csv", rows), *how) == 0
+    found = pd.read_csv(tmp_path / "out" / "ranking.csv")
+    assert found["object"].tolist() == ["a", "b", "c"] and found["rank"].tolist() == [1, 2, 3]
+    known = write(tmp_path / "known.csv", [["item", "label"], ["a", "1"], ["b", "2"], ["c", "3"]])
+    capsys.readouterr()
+    assert run("evaluate", tmp_path / "out", known, "--bootstrap", "0") == 0
+    assert ["kendall", "1.0000"] in [line.split() for line in capsys.readouterr().out.splitlines()]
+
+
 @pytest.mark.parametrize(
     ("kind", "method", "table"),
     [

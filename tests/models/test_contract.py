@@ -45,6 +45,7 @@ COSTLY = (
     "mmlc",
     "multinomial",
     "ordinal",
+    "plackett_luce",
     "preference_groups",
     "rater_facets",
     "raykar",
