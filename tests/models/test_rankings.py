@@ -82,7 +82,7 @@ def luce(orders: np.ndarray, shape: float) -> np.ndarray:
     """Log-skills by minorise-maximise steps (Hunter 2004) with a Gamma prior, of orders (n, m) of m objects."""
     m = orders.shape[1]
     skill = np.ones(m)
-    for _ in range(3_000):
+    for _ in range(500):
         wins, each = np.zeros(m), np.zeros(m)
         for order in orders:
             for k in range(m - 1):
@@ -156,8 +156,9 @@ def test_a_truth_is_the_rank_in_one_more_ranking() -> None:
         np.testing.assert_allclose(np.sqrt(square - mean**2), ranks.std(0), atol=0.03)
 
 
-@pytest.mark.parametrize("first", ["best", "worst"])
-@pytest.mark.parametrize("inference", ["em", "vb", "gibbs"])
+@pytest.mark.parametrize(
+    ("inference", "first"), [("em", "best"), ("vb", "best"), ("gibbs", "best"), ("vb", "worst")]
+)
 def test_orders_and_spammers_of_simulated_rankings_are_found(inference: str, first: str) -> None:
     found = drawn(prior_strength=1.0, first=first, right=1.0, wrong=0.01)
     rows = found.data.frame()
@@ -241,7 +242,7 @@ def test_minibatches_keep_problems_whole() -> None:
     rows = pd.DataFrame({"problem": list("ppqq"), "annotator": list("xyxy")})
     data = Annotations.from_frame(rows.assign(ranking=["a > b > c", "a > c > b", "d > e", "e > d"]), kind="ranking")
     assert len(set(data.as_block().units.tolist())) == 2
-    part = crowdppl.fit("plackett_luce", data, inference="svi", seed=0, batch_size=1, max_iterations=20)
+    part = crowdppl.fit("plackett_luce", data, inference="svi", seed=0, batch_size=1, max_iterations=5)
     assert np.isfinite(part.truth()["estimate"]).all()
 
 
