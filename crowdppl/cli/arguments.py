@@ -21,6 +21,7 @@ DEFAULTS = {
     "ordinal": (*PLAIN, "ordinal"),
     "real": ("label_mean", "gain_annotators", "gaussian_annotators"),
     "pair": ("bradley_terry", "crowd_bt"),
+    "ranking": ("plackett_luce",),
     "similarity": ("crowd_clustering",),
     "sequence": ("bayesian_dawid_skene", "hmm_crowd", "sequence_crowd"),
 }

@@ -193,7 +193,7 @@ def test_numbers_are_fitted_and_scored(tmp_path: Path, capsys: pytest.CaptureFix
 
 def test_rankings_are_fitted_and_scored(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = [["annotator", "ranking"], ["x", "a > b > c"], ["y", "a > c > b"], ["z", "b > a"]]
-    how = ("--kind", "ranking", "--model", "plackett_luce", "--inference", "vb", "--out", tmp_path / "out")
+    how = ("--kind", "ranking", "--inference", "vb", "--out", tmp_path / "out")
     assert run("fit", write(tmp_path / "answers.csv", rows), *how) == 0
     found = pd.read_csv(tmp_path / "out" / "ranking.csv")
     assert found["object"].tolist() == ["a", "b", "c"] and found["rank"].tolist() == [1, 2, 3]

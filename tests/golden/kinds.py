@@ -52,6 +52,17 @@ def comparisons() -> pd.DataFrame:
     )
 
 
+def orders() -> pd.DataFrame:
+    """Rankings of some of five objects, with errors and a tie each."""
+    rng, rows = np.random.default_rng(16), []
+    for n in range(10):
+        some = np.sort(rng.choice(5, 4, replace=False))
+        seen = some[np.argsort(some + rng.normal(0, 1.2, 4))]
+        text = " > ".join(f"object {i}" for i in seen[:3]) + f" = object {seen[3]}"
+        rows.append((f"problem {n // 4}", f"annotator {n % 4}", text))
+    return pd.DataFrame(rows, columns=["problem", "annotator", "ranking"])
+
+
 def likenesses() -> pd.DataFrame:
     """Pairs of nine objects of three clusters, judged with errors."""
     rng = np.random.default_rng(15)
@@ -87,6 +98,7 @@ KINDS: dict[str, Callable[[], pd.DataFrame]] = {
     "ordinal": grades,
     "real": ratings,
     "pair": comparisons,
+    "ranking": orders,
     "similarity": likenesses,
     "sequence": tags,
     "set": sets,

@@ -88,7 +88,7 @@ def left_out(
 def _linked(posterior: Fit) -> bool:
     """Whether labels of one item tell of those of others, given the sites that items share."""
     with without_validation("cpu"):
-        return build_problem(posterior.model, posterior.data, options_of(posterior, device="cpu")).linked
+        return build_problem(posterior.model, posterior.data, options_of(posterior, device="cpu")).reads.linked
 
 
 def _by_tables(

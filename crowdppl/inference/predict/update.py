@@ -116,7 +116,7 @@ def _update_state(posterior: Fit, data: Annotations, options: Options) -> Update
     returning = _ReturningItems(posterior.model, data, options)
     evidence, votes, records = np.zeros((data.n_items, data.n_classes)), np.zeros(data.n_items, np.int64), []
     earlier = (own, *(() if memory is None else memory.records))
-    for record in () if returning.problem.linked else earlier:  # of linked labels, sites alone tell
+    for record in () if returning.problem.reads.linked else earlier:  # of linked labels, sites alone tell
         code = Codebook("item", record.items).codes(data.items)
         again = np.flatnonzero(code >= 0)
         if len(again) and (more or record.closed):
