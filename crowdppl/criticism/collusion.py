@@ -10,112 +10,15 @@ import numpy as np
 import torch
 
 from crowdppl.criticism.checks import MIN_SHARED, Design
+from crowdppl.criticism.tails import holm, normal_deviates, upper_tail
 from crowdppl.data.covariates import CovariateColumns
 from crowdppl.errors import DataError, MethodError
-from crowdppl.inference.predict.predictive import LabelBags, predictive
+from crowdppl.inference.predict.held_out import pieces
+from crowdppl.inference.predict.predictive import LabelBags, StateShares, predictive, state_shares
 from crowdppl.inference.result import Fit
 from crowdppl.primitives.model import card_of
 from crowdppl.results.intervals import among_named
 from crowdppl.results.leave_one_out import standard_error
-
-MAX_STEPS, TOLERANCE = 40, 1e-3
-"""Of the search for a tilt; the tolerance in standard deviations of the sum."""
-MAX_TILT = 50.0
-"""A sum whose tilt would be larger is the largest possible one, or next to it."""
-MIN_DISTANCE = 0.1
-"""Standard deviations from the mean below which the approximation is 0 / 0, and the normal one is as good."""
-MIN_PROBABILITY = 1e-300
-
-
-def normal_deviates(total: np.ndarray, value: np.ndarray, share: np.ndarray, part: np.ndarray) -> np.ndarray:
-    """Upper tails of sums of independent terms, as standard normal deviates.
-
-    Lugannani & Rice (1980), "Saddle point approximation for the distribution of the sum of independent random
-    variables", in the form of Barndorff-Nielsen (1986), for sums that jump by the least of their values. Where
-    terms differ, the probability is mostly larger than exact. Chernoff's bound is taken where it is smaller.
-
-    Args:
-        total: of each sum, (P,).
-        value, share: values of each term, above 0, and their probabilities, (K, M) each; the rest is for 0.
-        part: the sum that each term is part of, (M,).
-
-    Returns:
-        (P,). Sums near their mean or below it have their distance from it, in standard deviations.
-    """
-    n = len(total)
-    mean, variance = _cumulants(np.zeros(n), value, share, part)[1:]
-    step = np.full(n, np.inf)
-    np.minimum.at(step, part, value.min(0, initial=np.inf))
-    step[np.isinf(step)] = 0
-    reached = total - step / 2
-    out: np.ndarray = (reached - mean) / np.sqrt(np.maximum(variance, 1e-12))
-    far = out > MIN_DISTANCE
-    if not far.any():
-        return out
-    kept = far[part]
-    value, share, part = value[:, kept], share[:, kept], (np.cumsum(far) - 1)[part[kept]]
-    reached = reached[far]
-    tilt = _tilts(reached, value, share, part)
-    log_mean, _, variance = _cumulants(tilt, value, share, part)
-    root = np.sqrt(np.maximum(2 * (tilt * reached - log_mean), MIN_PROBABILITY))
-    half = np.clip(tilt * step[far] / 2, 1e-9, 300)
-    wide = np.maximum(tilt * np.sqrt(variance) * np.sinh(half) / half, MIN_PROBABILITY)
-    least = -torch.special.ndtri(torch.from_numpy(np.exp(-(root**2) / 2)).clamp(min=MIN_PROBABILITY)).numpy()
-    out[far] = np.maximum(root + np.log(wide / root) / root, least)
-    return out
-
-
-def upper_tail(deviate: np.ndarray) -> np.ndarray:
-    """Probability that a standard normal variable is larger."""
-    out: np.ndarray = torch.special.log_ndtr(-torch.from_numpy(deviate)).exp().numpy()  # ndtr is 0 from 8.3 on
-    return out
-
-
-def _cumulants(
-    tilt: np.ndarray, value: np.ndarray, share: np.ndarray, part: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Logarithm of the mean of exp(tilt x sum), and its first two derivatives, (P,) each."""
-    weight = share * np.exp(tilt[part] * value)
-    norm = 1 - share.sum(0) + weight.sum(0)
-    weight *= value
-    first = weight.sum(0) / norm
-    weight *= value
-    second = weight.sum(0) / norm - first**2
-    log_mean, mean, variance = (np.bincount(part, x, len(tilt)) for x in (np.log(norm), first, second))
-    return log_mean, mean, np.maximum(variance, 0)
-
-
-def _tilts(total: np.ndarray, value: np.ndarray, share: np.ndarray, part: np.ndarray) -> np.ndarray:
-    """Tilts under which the sums are expected to be what they are, (P,): Newton's steps, kept between bounds."""
-    low, high = np.zeros(len(total)), np.full(len(total), MAX_TILT)
-    tilt = low
-    for _ in range(MAX_STEPS):
-        _, mean, variance = _cumulants(tilt, value, share, part)
-        short = total - mean
-        if (np.abs(short) <= TOLERANCE * np.sqrt(variance)).all():
-            break
-        low, high = np.where(short > 0, tilt, low), np.where(short > 0, high, tilt)
-        tilt = tilt + short / np.maximum(variance, 1e-12)
-        tilt = np.where((tilt > low) & (tilt < high), tilt, (low + high) / 2)
-    return tilt
-
-
-def holm(p: np.ndarray) -> np.ndarray:
-    """Corrects p-values for their number: calling those at most ``level`` is wrong anywhere in that share of cases.
-
-    Holm (1979), "A simple sequentially rejective multiple test procedure", which holds however tests depend.
-
-    Args:
-        p: of each test by itself, (m,).
-
-    Returns:
-        (m,), at most 1.
-    """
-    order = np.argsort(p, kind="stable")
-    out = np.empty(len(p))
-    out[order] = np.minimum(1.0, np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1)))
-    return out
-
 
 Agreement = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
 """From rows of the design, those of one label of each pair and of the other, to probabilities (K, P) of each class:
@@ -126,6 +29,8 @@ EVEN = 0.01
 DRAWS = 10
 """Draws of the posterior over which a model's expectation is averaged."""
 NUMBERS_AT_ONCE = 2_000_000
+LEAST = 1e-75
+"""Probability of a label in a state below which the state's share with the label tells none without it."""
 
 
 def pair_agreement(posterior: Fit) -> tuple[float, float, float, float]:
@@ -264,24 +169,103 @@ def expected_by_model(posterior: Fit, design: Design) -> Agreement:
     if data.alphabet.informative:
         whole = Design.of(data)
         at = np.flatnonzero(whole.answer < n_classes)
-    pairs, sign = _pairs_of_answers(n_classes, data.n_answers)
-    may = np.zeros(data.n_annotators, bool) if data.abstainers is None else data.abstainers
-    near = independent(posterior, design)
-    covariates = CovariateColumns.joined(block.label_covariates for block in data.blocks)
+    near, asked = independent(posterior, design), _Asked.of(posterior, whole)
 
     def agreement(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        item, who = data.order[design.item[a]], np.stack([design.annotator[a], design.annotator[b]], 1)
-        possible = (pairs < n_classes) | may[who][:, None]  # (P, pairs, 2); of what cannot be, no bag is made
-        answers = np.where(possible, pairs, -1)
-        bag, cell, label = _beside_the_rest(whole, at[a], at[b], answers)
-        known = covariates and covariates.at(torch.from_numpy(whole.place[label]))
-        rows = LabelBags(np.repeat(item, len(pairs)), bag, cell, known)
-        logs = predictive(posterior, rows, DRAWS).reshape(-1, len(a), len(pairs))
-        p = np.exp(logs - logs[..., :1])
-        agreed, named = p[..., 1 : 1 + n_classes], (p * (sign * possible.all(-1))).sum(-1, keepdims=True)
-        return kept * (agreed / named).mean(0).T + (1 - kept) / n_classes**2, near(a, b)[1]
+        both = asked.by_states(at[a], at[b])
+        both = asked.by_bags(at[a], at[b]) if both is None else both
+        return kept * both + (1 - kept) / n_classes**2, near(a, b)[1]
 
-    return _in_parts(agreement, max(1, NUMBERS_AT_ONCE // (len(pairs) * n_classes)), n_classes)
+    return _in_parts(agreement, max(1, NUMBERS_AT_ONCE // n_classes**2), n_classes)
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """A model that is asked how probable it is that two labels agree, given that both name a class, and the rest.
+
+    Attributes:
+        posterior: its fit.
+        design: all labels, of which pairs are rows.
+        may: who may abstain, bool (A,).
+        covariates: of labels, by place.
+    """
+
+    posterior: Fit
+    design: Design
+    may: np.ndarray
+    covariates: CovariateColumns | None
+
+    @classmethod
+    def of(cls, posterior: Fit, design: Design) -> _Asked:
+        data = posterior.data
+        may = np.zeros(data.n_annotators, bool) if data.abstainers is None else data.abstainers
+        return cls(posterior, design, may, CovariateColumns.joined(x.label_covariates for x in data.blocks))
+
+    @property
+    def n_classes(self) -> int:
+        return self.posterior.data.n_classes
+
+    @property
+    def cell(self) -> np.ndarray:
+        """Of each label, (S,)."""
+        return self.design.annotator * self.design.n_answers + self.design.answer
+
+    def bags(self, item: np.ndarray, bag: np.ndarray, cell: np.ndarray, label: np.ndarray) -> LabelBags:
+        """Bags of items by position, whose labels are those of the design, or take their place."""
+        known = self.covariates and self.covariates.at(torch.from_numpy(self.design.place[label]))
+        return LabelBags(self.posterior.data.order[item], bag, cell, known)
+
+    def by_states(self, a: np.ndarray, b: np.ndarray) -> np.ndarray | None:
+        """(K, P) from the state of each item, given all its labels, of which two are taken away.
+
+        None where labels do not follow from one state, or are nearly impossible in some, whose shares are lost.
+        """
+        design, cell = self.design, self.cell
+        mine, bag = np.unique(design.item[a], return_inverse=True)
+        label = np.flatnonzero(np.isin(design.item, mine))
+        bags = self.bags(mine, np.searchsorted(mine, design.item[label]), cell[label], label)
+        both, draws = np.zeros((self.n_classes, len(a))), 0
+        for found in state_shares(self.posterior, bags, DRAWS) or ():
+            least = found.table.min((1, 2))
+            if min(least[cell[a]].min(), least[cell[b]].min()) < LEAST:
+                return None
+            for some in pieces(np.full(len(a), found.table[0].size), NUMBERS_AT_ONCE):
+                both[:, some] += self._agreed(found, found.row[bag[some]], a[some], b[some])
+            draws += found.table.shape[1]
+        return both / draws if draws else None
+
+    def _agreed(self, found: StateShares, row: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        """The same added up over some draws."""
+        table, n_answers, cell = found.table, self.design.n_answers, self.cell
+        rest = found.share[row] / (table[cell[a]] * table[cell[b]])
+        rest /= rest.sum(-1, keepdims=True)
+        one, other = (self.design.annotator[x] * n_answers for x in (a, b))
+        agreed = [table[one + k] * table[other + k] for k in range(self.n_classes)]
+        if n_answers > self.n_classes:
+            away = table.reshape(-1, n_answers, *table.shape[1:])[:, self.n_classes :].sum(1)
+            away[~self.may] = 0
+            named = (1 - away[one // n_answers]) * (1 - away[other // n_answers])
+            rest /= (rest * named).sum(-1, keepdims=True)
+        return np.stack([np.einsum("pct,pct->p", rest, x) for x in agreed])
+
+    def by_bags(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        """(K, P) from the probability of the item's labels with other answers in place of two of them."""
+        pairs, sign = _pairs_of_answers(self.n_classes, self.design.n_answers)
+        step = max(1, NUMBERS_AT_ONCE // (len(pairs) * self.n_classes))
+        parts = zip(*(np.split(x, range(step, len(x), step)) for x in (a, b)), strict=True)
+        return np.concatenate([self._of_answers(*part, pairs, sign) for part in parts], 1)
+
+    def _of_answers(self, a: np.ndarray, b: np.ndarray, pairs: np.ndarray, sign: np.ndarray) -> np.ndarray:
+        """The same of some pairs of labels, by pairs of answers."""
+        who = np.stack([self.design.annotator[a], self.design.annotator[b]], 1)
+        possible = (pairs < self.n_classes) | self.may[who][:, None]  # (P, pairs, 2); of the others, no bag is made
+        bag, cell, label = _beside_the_rest(self.design, a, b, np.where(possible, pairs, -1))
+        bags = self.bags(np.repeat(self.design.item[a], len(pairs)), bag, cell, label)
+        logs = predictive(self.posterior, bags, DRAWS).reshape(-1, len(a), len(pairs))
+        p = np.exp(logs - logs[..., :1])
+        agreed, named = p[..., 1 : 1 + self.n_classes], (p * (sign * possible.all(-1))).sum(-1, keepdims=True)
+        out: np.ndarray = (agreed / named).mean(0).T
+        return out
 
 
 def _pairs_of_answers(n_classes: int, n_answers: int) -> tuple[np.ndarray, np.ndarray]:

@@ -49,6 +49,16 @@ def test_probabilities_of_all_answers_add_up_to_one(method: str, engine: str) ->
     np.testing.assert_allclose(total, 1, rtol=1e-9)
 
 
+@pytest.mark.parametrize("method", ["one_coin", "mixed_membership", "item_difficulty"])
+def test_a_label_alone_is_predicted_as_beside_all_of_its_item(method: str) -> None:
+    """From the state of its item where that is enough, else from the probabilities of bags of labels."""
+    data = crowd(n_items=40, labels_each=4, n_classes=3).with_gold({1: 0, 5: 2})
+    out = label_folds(data, 5, 0) == 0
+    part = crowdppl.fit(method, keep(data, ~out), inference="vb", max_iterations=5)
+    alone, both = (left_out(part, data, out, together=together, draws=7)[0] for together in (False, True))
+    np.testing.assert_allclose(alone, both, atol=1e-10)
+
+
 def test_tempered_labels_are_predicted_as_tables_say() -> None:
     """Probabilities of all answers add up to one."""
     data = crowd(30, 6, 3, 4, seed=2)

@@ -17,10 +17,12 @@ from crowdppl.inference.predict.predictive import (
     GivenLabels,
     LabelBags,
     Power,
+    StateShares,
     TemperedError,
     label_power,
     predictive,
     predictive_each,
+    state_shares,
 )
 from crowdppl.inference.predict.update import options_of
 from crowdppl.inference.problem import build_problem, without_validation
@@ -71,6 +73,8 @@ def left_out(
         bag, rows = [kept_row, kept_row + n, at + n], [kept, kept, gone]
     bags = given.bags(np.tile(mine, 1 + together), np.concatenate(bag), np.concatenate(rows))
     try:
+        if not together and (found := state_shares(posterior, bags, draws)) is not None:
+            return _of_states(found, given.cell[gone], at), mine, none
         logs = predictive(posterior, bags, draws)
     except TemperedError:
         each, items = _by_tables(posterior, full, gone, mine, at)
@@ -89,6 +93,15 @@ def _linked(posterior: Fit) -> bool:
     """Whether labels of one item tell of those of others, given the sites that items share."""
     with without_validation("cpu"):
         return build_problem(posterior.model, posterior.data, options_of(posterior, device="cpu")).reads.linked
+
+
+def _of_states(found: Iterator[StateShares], cell: np.ndarray, at: np.ndarray) -> np.ndarray:
+    """Mean log-probabilities of labels, (S,), one more each of the bags ``at``."""
+    total, n = np.zeros(len(at)), 0
+    for some in found:
+        total += np.einsum("sct,sct->s", some.share[some.row[at]], some.table[cell])
+        n += some.share.shape[1]
+    return np.asarray(np.log(total / n))
 
 
 def _by_tables(

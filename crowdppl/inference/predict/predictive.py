@@ -15,6 +15,7 @@ from crowdppl.data.blocks import Block, gold_tensor, row_codes
 from crowdppl.data.covariates import CovariateColumns
 from crowdppl.data.ragged import RaggedIndex
 from crowdppl.errors import MethodError
+from crowdppl.inference.density import Evaluation
 from crowdppl.inference.draws import draws_of
 from crowdppl.inference.engines import ENGINES, SelectVolume, fit_model
 from crowdppl.inference.options import Options
@@ -25,7 +26,7 @@ from crowdppl.inference.result import Fit
 from crowdppl.inference.sites import one_item_sites
 from crowdppl.inference.tables import WIDTH
 from crowdppl.primitives.chains import ChainedCategorical
-from crowdppl.primitives.labels import Labels
+from crowdppl.primitives.labels import CategoricalLabels, Labels
 from crowdppl.primitives.model import Model, settings_of
 
 DRAWS = 100
@@ -144,33 +145,98 @@ def predictive(posterior: Fit, bags: LabelBags, n_draws: int = DRAWS) -> np.ndar
 
 def predictive_each(posterior: Fit, portions: Iterable[LabelBags], n_draws: int) -> Iterator[np.ndarray]:
     """The same for one portion of bags after another, at the same draws."""
-    options = options_of(posterior, dtype=torch.float64, device="cpu")
-    data = posterior.data
+    problem, draws = _at_draws(posterior, n_draws)
+    for bags in portions:
+        with without_validation("cpu"):  # not around the yield: it would change the caller's settings
+            block, position, place = _block_of(posterior, problem, bags)
+            logs = [
+                _evidence(problem, block, values, position) for values in _chunks(problem, draws, block.n_items)
+            ]
+        yield np.concatenate(logs)[:, place]
+
+
+@dataclass(frozen=True)
+class StateShares:
+    """What labels of an item have in common: a discrete state, given which they are independent.
+
+    Attributes:
+        share: p(state | a bag's labels, draw), (rows, C, T).
+        row: of each bag, (B,).
+        table: p(answer | annotator, state, draw), (A * L, C, T), whose first dimension is that of cells.
+    """
+
+    share: np.ndarray
+    row: np.ndarray
+    table: np.ndarray
+
+
+def state_shares(posterior: Fit, bags: LabelBags, n_draws: int) -> Iterator[StateShares] | None:
+    """For some draws after others, those of ``predictive``, whose errors it raises.
+
+    None where labels do not follow from one state of their item and a table of annotators.
+    """
+    problem, draws = _at_draws(posterior, n_draws)
+    site = _state_site(problem)
+    return None if site is None else _states(posterior, problem, draws, bags, *site)
+
+
+def _states(
+    posterior: Fit, problem: Problem, draws: Mapping[str, Tensor], bags: LabelBags, state: str, labels: str
+) -> Iterator[StateShares]:
     with without_validation("cpu"):
-        problem = problem_of(posterior, data, options)
+        block, position, place = _block_of(posterior, problem, bags)
+    for values in _chunks(problem, draws, block.n_items):
+        with without_validation("cpu"):
+            found, chains = _at_items(problem, block, values, position, (state,)), _chains(values) or 1
+            share, table = found.marginals[state].double(), found.sites[labels].fn.log_p.double().exp()
+        share = share.reshape(len(share), -1, block.n_items).expand(-1, chains, -1)
+        table = table.reshape(-1, *table.shape[-3:]).expand(chains, -1, -1, -1)
+        rows = table.permute(1, 3, 0, 2).flatten(0, 1)
+        yield StateShares(share.permute(2, 1, 0).contiguous().numpy(), place, rows.contiguous().numpy())
+
+
+def _state_site(problem: Problem) -> tuple[str, str] | None:
+    """Names of the one site of items on which labels depend, by a table of annotators, and of the labels'."""
+    sites = one_item_sites(problem.model, next(b for b in problem.blocks if b.n_items))
+    labels = {name: x.fn for name, x in sites.items() if isinstance(x.fn, Labels)}
+    if len(labels) != 1 or problem.blocks[0].named_classes is not None:
+        return None
+    ((name, fn),) = labels.items()
+    if not isinstance(fn, CategoricalLabels) or not isinstance(fn.log_p, Tensor) or fn.within != "item":
+        return None
+    if fn.groups is not None or fn.context is not None:
+        return None
+    state = next((n for n, x in sites.items() if x.value is fn.state and x.enum_dim is not None), None)
+    return None if state is None else (state, name)
+
+
+def _at_draws(posterior: Fit, n_draws: int) -> tuple[Problem, dict[str, Tensor]]:
+    """A fit's model and data, and draws of its sites."""
+    options = options_of(posterior, dtype=torch.float64, device="cpu")
+    with without_validation("cpu"):
+        problem = problem_of(posterior, posterior.data, options)
         if power := label_power(problem):
             raise TemperedError(
                 f"{posterior.method} {power.what}, which gives no probability of labels; {power.remedy} for this"
             )
-        reads = problem.reads.labels
         families = {site.family for site in posterior.result.sites.values()}
         n = 1 if families <= {"point"} else n_draws
-        draws = draws_of(problem, posterior.result.sites, data.order, n, options.generator(12))
-    for bags in portions:
-        with without_validation("cpu"):  # not around the yield: it would change the caller's settings
-            if reads and bags.covariates is None:
-                raise no_covariates_yet(posterior)
-            first, known = problem.blocks[0], item_values(problem, data, bags.item, known_truths=True)
-            index = RaggedIndex.of_pairs(bags.bag, bags.cell, len(bags.item), first.bags.n_cells)
-            if bags.covariates is not None:  # in the order of the index
-                known["label_covariates"] = bags.covariates.at(torch.from_numpy(np.lexsort((bags.cell, bags.bag))))
-            block = first.with_items(index, **known)
-            position, place = positions(data, bags.item), torch.arange(block.n_items)
-            if problem.alike and block.distinct is not None:
-                block, place = block.distinct
-            parts = _chunks(draws, block.n_items * problem.states) if draws else [{}]
-            logs = np.concatenate([_evidence(problem, block, values, position) for values in parts])
-        yield logs[:, place.numpy()]
+        return problem, draws_of(problem, posterior.result.sites, posterior.data.order, n, options.generator(12))
+
+
+def _block_of(posterior: Fit, problem: Problem, bags: LabelBags) -> tuple[Block, Tensor, np.ndarray]:
+    """Bags as items of a block, the same ones once; positions of the bags' items; the block's item of each bag."""
+    if bags.covariates is None and problem.reads.labels:
+        raise no_covariates_yet(posterior)
+    data, first = posterior.data, problem.blocks[0]
+    known = item_values(problem, data, bags.item, known_truths=True)
+    index = RaggedIndex.of_pairs(bags.bag, bags.cell, len(bags.item), first.bags.n_cells)
+    if bags.covariates is not None:  # in the order of the index
+        known["label_covariates"] = bags.covariates.at(torch.from_numpy(np.lexsort((bags.cell, bags.bag))))
+    block, place = first.with_items(index, **known), torch.arange(len(bags.item))
+    if problem.alike and block.distinct is not None:
+        block, place = block.distinct
+    return block, positions(data, bags.item), place.numpy()
 
 
 class Power(NamedTuple):
@@ -201,27 +267,39 @@ def no_covariates_yet(posterior: Fit) -> MethodError:
     )
 
 
-def _chunks(draws: Mapping[str, Tensor], width: int) -> Iterator[dict[str, Tensor]]:
-    step = max(1, min(16, WIDTH // max(1, width)))
-    for start in range(0, len(next(iter(draws.values()))), step):
+def _chunks(problem: Problem, draws: Mapping[str, Tensor], n_items: int) -> Iterator[dict[str, Tensor]]:
+    """Some draws after others, so that passes over so many items stay small."""
+    step = max(1, min(16, WIDTH // max(1, n_items * problem.states)))
+    for start in range(0, _chains(draws) or 1, step):
         yield {name: x[start : start + step] for name, x in draws.items()}
 
 
-def _evidence(problem: Problem, block: Block, draws: Mapping[str, Tensor], position: Tensor) -> np.ndarray:
-    """Log evidence (draws, B) of bags; local sites have the value of the bag's item."""
+def _chains(draws: Mapping[str, Tensor]) -> int | None:
+    """How many draws there are; None for a model without sites."""
+    return len(next(iter(draws.values()))) if draws else None
+
+
+def _at_items(
+    problem: Problem, block: Block, draws: Mapping[str, Tensor], position: Tensor, marginals: tuple[str, ...] = ()
+) -> Evaluation:
+    """A pass over bags; local sites have the value of the bag's item."""
     values = {}
     for name, x in draws.items():
         site = problem.sites[name]
         shape = (*site.batch_shape, *site.event_shape)  # the last dimensions of draws
         values[name] = x.index_select(x.dim() - len(shape) + shape.index(-1), position) if site.local else x
-    chains = len(next(iter(values.values()))) if values else None
-    found = problem.density(chains)(block, values).per_item.double()
-    if found.shape[-1] != block.n_items:
+    found = problem.density(_chains(values))(block, values, marginals=marginals)
+    if found.per_item.shape[-1] != block.n_items:
         raise MethodError(
-            f"{type(problem.model).__name__} scores {found.shape[-1]} units for {block.n_items} items; held-out "
-            "labels are scored for models whose plate is that of items"
+            f"{type(problem.model).__name__} scores {found.per_item.shape[-1]} units for {block.n_items} items; "
+            "held-out labels are scored for models whose plate is that of items"
         )
-    return found.reshape(-1, block.n_items).numpy()
+    return found
+
+
+def _evidence(problem: Problem, block: Block, draws: Mapping[str, Tensor], position: Tensor) -> np.ndarray:
+    """Log evidence (draws, B) of bags."""
+    return _at_items(problem, block, draws, position).per_item.double().reshape(-1, block.n_items).numpy()
 
 
 def item_values(problem: Problem, data: Annotations, item: np.ndarray, *, known_truths: bool) -> dict[str, Any]:
