@@ -208,7 +208,7 @@ class _Asked:
     @property
     def cell(self) -> np.ndarray:
         """Of each label, (S,)."""
-        return self.design.annotator * self.design.n_answers + self.design.answer
+        return np.asarray(self.design.annotator * self.design.n_answers + self.design.answer)
 
     def bags(self, item: np.ndarray, bag: np.ndarray, cell: np.ndarray, label: np.ndarray) -> LabelBags:
         """Bags of items by position, whose labels are those of the design, or take their place."""
@@ -232,7 +232,7 @@ class _Asked:
             for some in pieces(np.full(len(a), found.table[0].size), NUMBERS_AT_ONCE):
                 both[:, some] += self._agreed(found, found.row[bag[some]], a[some], b[some])
             draws += found.table.shape[1]
-        return both / draws if draws else None
+        return np.asarray(both / draws) if draws else None
 
     def _agreed(self, found: StateShares, row: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         """The same added up over some draws."""
@@ -240,20 +240,20 @@ class _Asked:
         rest = found.share[row] / (table[cell[a]] * table[cell[b]])
         rest /= rest.sum(-1, keepdims=True)
         one, other = (self.design.annotator[x] * n_answers for x in (a, b))
-        agreed = [table[one + k] * table[other + k] for k in range(self.n_classes)]
         if n_answers > self.n_classes:
             away = table.reshape(-1, n_answers, *table.shape[1:])[:, self.n_classes :].sum(1)
             away[~self.may] = 0
             named = (1 - away[one // n_answers]) * (1 - away[other // n_answers])
             rest /= (rest * named).sum(-1, keepdims=True)
-        return np.stack([np.einsum("pct,pct->p", rest, x) for x in agreed])
+        each = (np.einsum("pct,pct,pct->p", rest, table[one + k], table[other + k]) for k in range(self.n_classes))
+        return np.stack(list(each))
 
     def by_bags(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         """(K, P) from the probability of the item's labels with other answers in place of two of them."""
         pairs, sign = _pairs_of_answers(self.n_classes, self.design.n_answers)
         step = max(1, NUMBERS_AT_ONCE // (len(pairs) * self.n_classes))
-        parts = zip(*(np.split(x, range(step, len(x), step)) for x in (a, b)), strict=True)
-        return np.concatenate([self._of_answers(*part, pairs, sign) for part in parts], 1)
+        parts = (slice(start, start + step) for start in range(0, len(a), step))
+        return np.concatenate([self._of_answers(a[part], b[part], pairs, sign) for part in parts], 1)
 
     def _of_answers(self, a: np.ndarray, b: np.ndarray, pairs: np.ndarray, sign: np.ndarray) -> np.ndarray:
         """The same of some pairs of labels, by pairs of answers."""
