@@ -204,7 +204,7 @@ def _state_site(problem: Problem) -> tuple[str, str] | None:
     ((name, fn),) = labels.items()
     if not isinstance(fn, CategoricalLabels) or not isinstance(fn.log_p, Tensor) or fn.within != "item":
         return None
-    if fn.groups is not None or fn.context is not None:
+    if fn.groups is not None or fn.context is not None or fn.log_p[..., 0, 0, 0].numel() != 1:
         return None
     state = next((n for n, x in sites.items() if x.value is fn.state and x.enum_dim is not None), None)
     return None if state is None else (state, name)
