@@ -75,16 +75,16 @@ ABOUT_BLIND = (
 ABOUT_INFORMED = (
     f'`fit("auto", data, gold=some)` with {GOLD} random known truths (a third of those known where there are fewer '
     "than 150), scored on the other items, never on those given, beside `auto` without any on the same items; "
-    f"mean of {SPLITS} random splits. Seconds: what known truths add to a fit."
+    f"mean of {SPLITS} random splits. CPU seconds: what known truths add to a fit."
 )
 
 
 def automatic(data: Annotations) -> tuple[Posterior, dict[str, Fit], float]:
-    """What `fit("auto", data)` returns and does on the way: the fit, those that it averages, its seconds."""
-    began = time.perf_counter()
+    """What `fit("auto", data)` returns and does on the way: the fit, those that it averages, its CPU seconds."""
+    began = time.process_time()
     members = automatic_members(data, {"seed": 0})
     posterior = Posterior.of(calibrated(members, data, biased=True))
-    return posterior, members, time.perf_counter() - began
+    return posterior, members, time.process_time() - began
 
 
 def rivals(data: Annotations, free: Posterior) -> dict[str, pd.DataFrame]:
@@ -117,7 +117,7 @@ def scored(probabilities: pd.DataFrame, gold: pd.Series) -> dict[str, float]:
 def over_splits(
     data: Annotations, gold: pd.Series, free: Posterior, members: dict[str, Fit]
 ) -> tuple[dict[str, float], dict[str, float], float]:
-    """Mean scores with known truths, those without on the same items, and mean seconds that gold adds.
+    """Mean scores with known truths, those without on the same items, and mean CPU seconds that gold adds.
 
     Weights do not depend on gold, so that they are taken from the fit without.
     """
@@ -125,11 +125,11 @@ def over_splits(
     with_some, without, took = [], [], []
     for seed in range(SPLITS):
         known, rest = split(gold, seed)
-        began = time.perf_counter()
+        began = time.process_time()
         posterior = Posterior.of(calibrated(members, data.with_gold(known), free.correction))
         with_some.append(scored(posterior.probabilities(), rest))
         without.append(scored(free.probabilities(), rest))
-        took.append(time.perf_counter() - began)
+        took.append(time.process_time() - began)
     means = [{key: float(np.mean([run[key] for run in runs])) for key in SCORES} for runs in (with_some, without)]
     return means[0], means[1], float(np.mean(took))
 
@@ -152,7 +152,7 @@ def in_words(done: Mapping[str, Correction]) -> str:
 
 
 def score_tables(table: Table, title: str, took: Mapping[str, float]) -> str:
-    """A table for each score, methods x sets with the mean and the aim (if there is one), then seconds by set."""
+    """A table for each score, methods x sets with the mean and the aim (if there is one), then CPU seconds by set."""
     names, shown_as = list(took), [SETS.get(name, name) for name in took]
     aimed, parts = title in AIMS, []
     for key, shown in SCORES.items():
@@ -164,7 +164,7 @@ def score_tables(table: Table, title: str, took: Mapping[str, float]) -> str:
             rows.append([*row, aim] if aimed else row)
         parts.append(markdown((shown, *shown_as, "mean", *(["aim"] if aimed else [])), rows))
     took_row = ["auto", *(f"{x:.1f}" for x in (*took.values(), np.mean(list(took.values()))))]
-    parts.append(markdown(("seconds", *shown_as, "mean"), [took_row]))
+    parts.append(markdown(("CPU seconds", *shown_as, "mean"), [took_row]))
     return "\n\n".join(parts)
 
 
