@@ -10,6 +10,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PATH = ROOT / "docs" / "benchmarks.md"
 
 COVERAGE = "Coverage of annotators' intervals by vb"
+NUMBERS_AND_GRADES = "Numbers and grades"
 OTHER_KINDS = "Other kinds of label"
 BY_HAND = (COVERAGE, OTHER_KINDS)
 """Sections that are written by hand."""
@@ -56,6 +57,7 @@ SECTIONS = (
     *FEW_ANNOTATIONS,
     "Trace regularisation on digits",
     "Unbalanced classes and the balance term",
+    NUMBERS_AND_GRADES,
     OTHER_KINDS,
 )
 """What a complete run measures, in this order."""
