@@ -249,7 +249,7 @@ class Block:
         Raises:
             DataError: when there is no such column, or it does not name a sequence for each item.
         """
-        return Sequences.of(self._groups(SEQUENCE))
+        return Sequences.of(self._groups(SEQUENCE, asked=False))  # labels do not depend on which sequence it is
 
     @cached_property
     def rankings(self) -> Rankings:
@@ -257,11 +257,11 @@ class Block:
         problem = self._groups(OF_RANKS[0])[self.item]
         return Rankings.of(problem, self.annotator, self.numbers if self.has_labels else None)
 
-    def _groups(self, name: str) -> Tensor:
-        """The group of each item that a column names, int64 (n_items,)."""
+    def _groups(self, name: str, asked: bool = True) -> Tensor:
+        """The group of each item that a column names, int64 (n_items,); not counted as read where not asked."""
         if self.item_covariates is None:
             raise DataError(f"the model reads a {name} of each item, and {no_covariates('item')}")
-        return self.item_covariates.groups(name)[0]
+        return (self.item_covariates if asked else replace(self.item_covariates, asked=set())).groups(name)[0]
 
     @property
     def has_sequences(self) -> bool:

@@ -50,18 +50,22 @@ class Sequences:
 
     @cached_property
     def last(self) -> Tensor:
-        """The place of the last item of each sequence, int64; shorter sequences first."""
-        sizes = np.array(self.sizes, np.int64)
-        left, ends = np.append(sizes[1:], 0), np.cumsum(sizes)
-        places = [np.arange(end - size + more, end) for end, size, more in zip(ends, sizes, left, strict=True)]
-        return torch.from_numpy(np.concatenate(places)).to(self.order.device)
+        """The place of the last item of each sequence, int64 (n_sequences,)."""
+        ends = np.cumsum(self.sizes, dtype=np.int64)
+        column = np.arange(self.sizes[0] if self.sizes else 0)
+        length = len(self.sizes) - np.searchsorted(self.sizes[::-1], column, "right")
+        return torch.from_numpy((ends - self.sizes)[length - 1] + column).to(self.order.device)
+
+    @cached_property
+    def previous(self) -> Tensor:
+        """The place of the item before that at each place, int64 (n_items,); itself where it is a first one."""
+        ahead = np.repeat(np.append(0, self.sizes[:-1]), self.sizes).astype(np.int64)
+        return torch.arange(len(self.order), device=self.order.device) - torch.from_numpy(ahead).to(self.order)
 
     @cached_property
     def before(self) -> Tensor:
         """The item before each item, int64 (n_items,); itself where it is the first."""
-        ahead = np.repeat(np.append(0, self.sizes[:-1]), self.sizes).astype(np.int64)
-        place = torch.arange(len(self.order)) - torch.from_numpy(ahead)
-        return self.order[place.to(self.order.device)][self.back]
+        return self.order[self.previous][self.back]
 
 
 def units_of(item_covariates: pd.DataFrame | None) -> np.ndarray | None:

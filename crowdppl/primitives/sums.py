@@ -51,6 +51,11 @@ def summing(how: Summing) -> Iterator[Summing]:
         _current.reset(token)
 
 
+def current() -> Summing:
+    """How sums differentiate here."""
+    return _current.get()
+
+
 def drawing() -> bool:
     """Whether sums return drawn counts, so that each must be formed by ``logsumexp``."""
     return _current.get().kind != "sum"
@@ -341,8 +346,8 @@ def _whole(counts: Tensor, name: str | None, once: bool) -> Tensor:
         )
     if once and counts.numel() and float(rounded.max()) > 1:
         raise MethodError(
-            f"the integral {name or 'over an unnamed variable'} is used {float(rounded.max()):g} times; "
-            "call log_gaussian for each use, which draws once"
+            f"the sum {name or 'over an unnamed variable'} is used {float(rounded.max()):g} times; "
+            "call log_gaussian, or chain, for each use, which draws once"
         )
     return rounded
 
@@ -365,7 +370,7 @@ def draw_counts(counts: Tensor, share: Tensor, generator: torch.Generator | None
         out[:, rows] = draw_counts(counts.reshape(-1)[rows], flat[:, rows], generator)
         return out.reshape(share.shape)
     if not counts.numel() or float(counts.max()) <= 1:
-        return _one_each(counts, share, generator)
+        return one_each(counts, share, generator)
     out, left, rest = torch.zeros_like(share), counts.clone(), torch.ones_like(share[0])
     for k in range(len(share) - 1):
         chance = (share[k] / rest.clamp(min=1e-30)).clamp(0, 1)
@@ -376,7 +381,7 @@ def draw_counts(counts: Tensor, share: Tensor, generator: torch.Generator | None
     return out
 
 
-def _one_each(counts: Tensor, share: Tensor, generator: torch.Generator | None) -> Tensor:
+def one_each(counts: Tensor, share: Tensor, generator: torch.Generator | None) -> Tensor:
     """At most one draw a cell, by the inverse CDF of one uniform: twice as fast as Gumbel noise."""
     steps = share.cumsum(0)
     u = torch.rand(counts.shape, generator=generator, dtype=share.dtype, device=share.device) * steps[-1]

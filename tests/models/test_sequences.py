@@ -53,6 +53,29 @@ def test_a_chain_is_the_sum_over_all_paths() -> None:
         torch.testing.assert_close(mine, theirs, rtol=0, atol=1e-9)
 
 
+def test_second_derivatives_are_those_of_all_paths() -> None:
+    leaves = [x.requires_grad_() for x in potentials(chains=1)]
+    brute = sum(paths(*leaves, items).logsumexp(0) for items in SEQUENCES)
+    found = []
+    for total in (cp.chain(*leaves, Sequences.of(OF_ITEM)).sum(), brute.sum()):
+        slopes = torch.autograd.grad(total, leaves, create_graph=True)
+        found.append(torch.autograd.grad(sum(x.sin().sum() for x in slopes), leaves))
+    for mine, theirs in zip(*found, strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=0, atol=1e-9)
+
+
+def test_potentials_far_apart_lose_nothing() -> None:
+    """Labels that rule out what may follow; and what cannot be is impossible, not improbable."""
+    log_p, log_transition = potentials()
+    log_p[0, :, 0], log_p[1, :, 1] = 700.0, 700.0
+    log_transition[0, 1] = -160.0
+    total = cp.chain(log_p, log_transition, Sequences.of(OF_ITEM))
+    brute = paths(log_p, log_transition, SEQUENCES[0]).logsumexp(0)
+    torch.testing.assert_close(total[:, SEQUENCES[0]].sum(1), brute, rtol=0, atol=1e-9)
+    log_p[1:, :, 0], log_p[[0, 2], :, 1], log_transition[0, 1] = -torch.inf, -torch.inf, -torch.inf
+    assert (cp.chain(log_p, log_transition, Sequences.of(OF_ITEM))[:, :2].sum(1) == -torch.inf).all()
+
+
 def test_pairs_are_those_of_all_paths() -> None:
     log_p, log_transition = potentials()
     how = Summing(probes={"pairs": None})
