@@ -23,7 +23,7 @@ from crowdppl.data.gold import by_item, without_blanks
 from crowdppl.data.ids import Place, encode, place_in_rows, refuse_missing_text
 from crowdppl.data.sequences import SEQUENCE
 from crowdppl.data.tables import as_pandas, rows_of_frame, rows_of_wide
-from crowdppl.data.tagged import SPAN, read_conll, tags_of_columns, tags_of_spans
+from crowdppl.data.tagged import SPAN, TASK, read_conll, spans_of_tasks, tags_of_columns, tags_of_spans
 from crowdppl.errors import DataError
 
 if TYPE_CHECKING:
@@ -264,8 +264,8 @@ def read_annotations(
     With ``kind="sequence"``, two more are read, whose tokens become the item covariate "token". CoNLL columns have
     a token a line, then a tag of each annotator, "_" or "?" for none, and a blank line between sequences; columns
     are named by "# global.columns = ", or the last ones by ``annotators``. Character spans are JSON of text,
-    annotator, start, end and type (and the text's id), a span a line, nulls where somebody marked nothing;
-    they become BIO tags of words.
+    annotator, start, end and type (and the text's id), a span a line, nulls where somebody marked nothing, or tasks
+    as Label Studio exports them; they become BIO tags of words.
 
     Args:
         path: the file; a CSV or TSV begins with a line of column names.
@@ -308,7 +308,9 @@ def read_annotations(
 
 def _tags(table: Table, options: Options) -> tuple[Table, Options]:
     """Tagged text as a table of labels, with its tokens as items; other tables stay as they are."""
-    of_sequences = options.get("kind") == SEQUENCE
+    of_sequences, known = options.get("kind") == SEQUENCE, table.frame
+    if of_sequences and isinstance(known, pd.DataFrame) and {*TASK} <= {*known.columns}:
+        table = Table(*spans_of_tasks(known, table.place), table.text)
     if table.columns:
         if not of_sequences:
             raise DataError("CoNLL columns are labels of sequences; say kind='sequence'")

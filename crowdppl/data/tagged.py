@@ -27,6 +27,8 @@ NO_TAG = ("_", "?")
 COMMENT = re.compile(r"# (?:(\S+) = (.*)|new(?:doc|par)\b.*)")
 WORD = re.compile(r"\w+|[^\w\s]")
 SPAN = ("text", "annotator", START, END, "type")
+TASK = ("data", "annotations")
+"""Columns of an export of Label Studio: of a task, what is shown, and what each annotator made of it."""
 
 
 def read_conll(lines: Iterable[str], name: str) -> tuple[pd.DataFrame, list[int]]:
@@ -113,6 +115,45 @@ def tags_of_spans(table: pd.DataFrame, place: Place) -> tuple[pd.DataFrame, pd.D
     known = frame[[TOKEN, START, END]].set_axis(pd.MultiIndex.from_frame(frame[[*PLACE]]))
     labels = pd.DataFrame(rows, columns=[*PLACE, "annotator", "label"])
     return labels, known, lambda row: place(where[row])
+
+
+def spans_of_tasks(table: pd.DataFrame, place: Place) -> tuple[pd.DataFrame, Place]:
+    """Tasks as Label Studio exports them as a table of spans; annotations that were cancelled are none.
+
+    Raises:
+        DataError: for a task without one text, and for a result that is no span of it with one label.
+    """
+    rows, where = list[tuple[Any, ...]](), list[int]()
+    ids = table["id"] if "id" in table else range(1, len(table) + 1)
+    for n, (key, shows, made) in enumerate(zip(ids, *(table[name] for name in TASK), strict=True)):
+        try:
+            (text,) = [shows["text"]] if "text" in shows else [x for x in shows.values() if isinstance(x, str)]
+            for one in (x for x in made if not x.get("was_cancelled")):
+                who = one["completed_by"]
+                who = who.get("email", who.get("id")) if isinstance(who, dict) else who
+                marked = [_marked(x, text) for x in one["result"]] or [(None, None, None)]
+                rows += [(key, text, who, *span) for span in marked]
+                where += [n] * len(marked)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise DataError(
+                f"{place(n)} is no task with spans of one text ({type(error).__name__}: {error}); export tasks of "
+                "labelled text from Label Studio as JSON, or write a span a line"
+            ) from error
+    if not rows:
+        raise DataError(f"no task from {place(0)} on has an annotation; export those that are labelled")
+    return pd.DataFrame(rows, columns=["id", *SPAN], dtype=object), lambda row: place(where[row])
+
+
+def _marked(result: dict[str, Any], text: str) -> tuple[Any, Any, Any]:
+    """Start, end and type of one result of an annotation."""
+    if result["type"] != "labels":
+        raise ValueError(f"a result is of type {result['type']!r}, and spans are 'labels'")
+    value = result["value"]
+    (its_type,) = value["labels"]
+    start, end = value[START], value[END]
+    if value.get("text", text[start:end]) != text[start:end]:
+        raise ValueError(f"{value['text']!r} is not what stands from {start} to {end}")
+    return start, end, its_type
 
 
 def _span(given: Sequence[Any], text: str, place: str) -> tuple[int, int, str]:
