@@ -345,7 +345,7 @@ class NormalGamma(TorchDistribution):
         validate_args: bool | None = None,
     ) -> None:
         a, b = torch.as_tensor(concentration), torch.as_tensor(rate)
-        batch = torch.broadcast_shapes(loc.shape[:-1], precision_matrix.shape[:-2], a.shape, b.shape)
+        batch = torch.Size(np.broadcast_shapes(loc.shape[:-1], precision_matrix.shape[:-2], a.shape, b.shape))
         self.loc = loc.expand(batch + loc.shape[-1:])
         self.precision_matrix = precision_matrix.expand(batch + precision_matrix.shape[-2:])
         self.concentration, self.rate = a.expand(batch), b.expand(batch)

@@ -8,6 +8,7 @@ from copy import copy
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
+import numpy as np
 import torch
 from pyro.distributions import TorchDistribution, constraints
 from torch import Tensor
@@ -91,7 +92,7 @@ class Coins:
         if self.log_other is None:
             return classes
         other = self.log_other.unsqueeze(-2)
-        lead = torch.broadcast_shapes(classes.shape[:-1], other.shape[:-1])
+        lead = np.broadcast_shapes(classes.shape[:-1], other.shape[:-1])
         return torch.cat([classes.expand(*lead, -1), other.expand(*lead, -1)], -1)
 
     def each(self, block: Block) -> tuple[Tensor, Tensor]:
@@ -102,7 +103,7 @@ class Coins:
         for x in (self.log_right, self.log_wrong):
             every = x.expand(*x.shape[:-1], block.n_classes)
             if self.log_other is not None:
-                lead = torch.broadcast_shapes(every.shape[:-1], self.log_other.shape[:-1])
+                lead = np.broadcast_shapes(every.shape[:-1], self.log_other.shape[:-1])
                 every = torch.cat([every.expand(*lead, -1), self.log_other.expand(*lead, -1)], -1)
             found.append(gather(every.flatten(-2), block.per_label))
         return found[0], found[1]
@@ -298,7 +299,7 @@ class CategoricalLabels(Labels):
         self, block: Block, right: Tensor, wrong: Tensor, rows: RaggedIndex
     ) -> tuple[Tensor, Tensor, torch.Size]:
         """Of each item as if all its labels were wrong, and what rows of right ones add, (., leading dims)."""
-        lead = torch.broadcast_shapes(right.shape, wrong.shape)[:-1]
+        lead = torch.Size(np.broadcast_shapes(right.shape, wrong.shape)[:-1])
         both = (
             x.expand(*lead, block.n_labels).reshape(math.prod(lead), block.n_labels).t() for x in (right, wrong)
         )

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Hashable
 from typing import Any, Literal, overload
 
+import numpy as np
 import pyro
 import pyro.distributions as dist
 import torch
@@ -90,7 +91,7 @@ def with_abstentions(data: Data, log_p: Table, n_states: int | None = None, *, c
     if isinstance(log_p, Tensor):
         log_answer = log_answer.unsqueeze(-3) if contexts else log_answer
         given = log_p + log_answer[..., :1]
-        lead = torch.broadcast_shapes(given.shape[:-1], log_answer.shape[:-1])
+        lead = np.broadcast_shapes(given.shape[:-1], log_answer.shape[:-1])
         return torch.cat([given.expand(*lead, -1), log_answer[..., 1:].expand(*lead, -1)], -1)
     return _per_label_abstentions(block, log_p, log_answer)
 
