@@ -295,7 +295,7 @@ def orders_sum_to_one(trial: Trial) -> None:
         for o, rank in enumerate(order)
     ]
     data = trial.read(pd.DataFrame(rows, columns=["item", "annotator", "label"]))
-    model, block = ready(trial, data), data.as_block()
+    model, block = set_up(trial.model, data), data.as_block()
     with without_validation("cpu"):
         values = latent_values(model, block, 4)
         log_p = Density(model.model, plates_of(model))(block, values).per_item.detach().double().numpy()

@@ -152,7 +152,7 @@ def in_words(done: Mapping[str, Correction]) -> str:
 
 
 def score_tables(table: Table, title: str, took: Mapping[str, float]) -> str:
-    """A table for each score, methods x sets with the mean and the aim (if there is one), then CPU seconds by set."""
+    """A table for each score, methods x sets with the mean and the aim (if there is one), then CPU seconds."""
     names, shown_as = list(took), [SETS.get(name, name) for name in took]
     aimed, parts = title in AIMS, []
     for key, shown in SCORES.items():
