@@ -413,7 +413,7 @@ def _together(posterior: Fit, thorough: bool) -> Iterator[Doubt]:
     most = PAIRS_BY_MODEL // posterior.data.n_classes**2 if more else TOGETHER_PAIRS
     try:
         share, error = collusion.joint_errors(alone, most)
-    except MethodError:  # its plate is not that of items
+    except (MethodError, DataError):  # its plate is not that of items; or an item's labels are one annotator's
         return
     if share > TOGETHER and share > TOGETHER_ERRORS * error:
         yield Doubt(

@@ -334,3 +334,10 @@ def test_labels_that_never_differ_are_doubted() -> None:
     assert "unanimous" in kinds(fit("one_coin", copied, inference="vb"))
     apart = annotations([(i, a, (i + (i == a == 0)) % 2) for i in range(10) for a in range(3)], 2)
     assert "unanimous" not in kinds(fit("one_coin", apart, inference="vb"))
+
+
+def test_items_of_which_one_annotator_alone_repeats_labels_are_no_reason_to_fail() -> None:
+    item = [i for i in range(60) for _ in range(1 + (i < 3))]
+    said = np.random.default_rng(0).choice(["x", "y"], len(item))
+    data = crowdppl.Annotations.from_arrays([f"i{i}" for i in item], [f"a{i % 3}" for i in item], said)
+    assert "together" not in kinds(crowdppl.fit("one_coin", data, inference="em"))
