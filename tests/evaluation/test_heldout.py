@@ -50,9 +50,11 @@ def test_probabilities_of_all_answers_add_up_to_one(method: str, engine: str) ->
 
 
 @pytest.mark.parametrize("method", ["one_coin", "mixed_membership", "item_difficulty"])
-def test_a_label_alone_is_predicted_as_beside_all_of_its_item(method: str) -> None:
-    """From the state of its item where that is enough, else from the probabilities of bags of labels."""
+@pytest.mark.parametrize("alike", [False, True])
+def test_a_label_alone_is_predicted_as_beside_all_of_its_item(method: str, alike: bool) -> None:
+    """From the state of its item where that is enough, else from bags of labels; of items alike, once for all."""
     data = crowd(n_items=40, labels_each=4, n_classes=3).with_gold({1: 0, 5: 2})
+    data = crowd(n_items=300, n_annotators=3, labels_each=3, n_classes=2) if alike else data
     out = label_folds(data, 5, 0) == 0
     part = crowdppl.fit(method, keep(data, ~out), inference="vb", max_iterations=5)
     alone, both = (left_out(part, data, out, together=together, draws=7)[0] for together in (False, True))

@@ -96,10 +96,12 @@ def _linked(posterior: Fit) -> bool:
 
 
 def _of_states(found: Iterator[StateShares], cell: np.ndarray, at: np.ndarray) -> np.ndarray:
-    """Mean log-probabilities of labels, (S,), one more each of the bags ``at``."""
+    """Mean log-probabilities of labels, (S,), one more each of the bags ``at``; equal ones are computed once."""
     total, n = np.zeros(len(at)), 0
     for some in found:
-        total += np.einsum("sct,sct->s", some.share[some.row[at]], some.table[cell])
+        pairs, each = np.unique(some.row[at] * len(some.table) + cell, return_inverse=True)
+        row, column = np.divmod(pairs, len(some.table))
+        total += np.einsum("sct,sct->s", some.share[row], some.table[column])[each]
         n += some.share.shape[1]
     return np.asarray(np.log(total / n))
 

@@ -236,6 +236,7 @@ def _block_of(posterior: Fit, problem: Problem, bags: LabelBags) -> tuple[Block,
     block, place = first.with_items(index, **known), torch.arange(len(bags.item))
     if problem.alike and block.distinct is not None:
         block, place = block.distinct
+        block = replace(block, copies=None)  # by which shares would be multiplied
     return block, positions(data, bags.item), place.numpy()
 
 
