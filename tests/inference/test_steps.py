@@ -59,6 +59,8 @@ def tensors(state: Any) -> list[Tensor]:
 
 def copied(state: Any) -> Any:
     """The same numbers in tensors of their own, as from a file."""
+    if state is None:
+        return None
     if type(state) is Tensor:
         return state.clone()
     if type(state) is dict:

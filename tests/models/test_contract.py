@@ -151,8 +151,9 @@ def test_a_model_handed_over_keeps_the_contract() -> None:
 
 
 def test_checks_come_by_name() -> None:
-    of_classes, of_numbers = (dict(testing.checks(name)) for name in ("one_coin", "gaussian_annotators"))
-    assert of_classes.keys() | of_numbers.keys() == set(testing.NAMES)
+    methods = ("one_coin", "gaussian_annotators", "plackett_luce")
+    of_classes, of_numbers, of_ranks = (dict(testing.checks(name)) for name in methods)
+    assert of_classes.keys() | of_numbers.keys() | of_ranks.keys() == set(testing.NAMES)
     assert "gold" not in of_numbers and "integral" not in of_classes
     with pytest.raises(MethodError, match="'speed'"):
         testing.check("one_coin", "speed")
