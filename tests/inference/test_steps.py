@@ -48,9 +48,9 @@ def posed_for(name: str, **options: Any) -> Problem:
 
 
 def tensors(state: Any) -> list[Tensor]:
-    """All that a state holds, which is tensors, in dictionaries or in a state of their own."""
+    """All that a state holds, which is tensors, in dictionaries or in a state of their own; or None."""
     found: list[Tensor] = []
-    for value in (getattr(state, field.name) for field in fields(state)):
+    for value in filter(lambda x: x is not None, (getattr(state, field.name) for field in fields(state))):
         parts = tensors(value) if is_dataclass(value) else list(value.values()) if type(value) is dict else [value]
         assert all(type(x) is Tensor for x in parts)
         found += parts
