@@ -355,9 +355,8 @@ def _sorted_sites(model: Model, small: Block, sites: Mapping[str, TraceSite]) ->
             )
     families = {n: family for n, x in latents.items() if (family := _family(x)) is not None}
     values = {n: x.value.detach().double() for n, x in latents.items()}
-    values |= {
-        n: family.value(family.leaf(values[n])) for n, family in families.items()
-    }  # what a model can be given
+    # What a model can be given.
+    values |= {n: family.value(family.leaf(values[n])) for n, family in families.items()}
     onehot = {n for n, x in latents.items() if isinstance(x.fn, OneHot)}
     parents = _parents(latents, onehot)
     candidates = {n: family for n, family in families.items() if n not in parents}
