@@ -27,11 +27,9 @@ def class_agreement(posterior: Fit) -> tuple[np.ndarray, np.ndarray, np.ndarray]
         as the units.
     """
     data, p = posterior.data, posterior.uncorrected().result.probabilities
-    item, _, label = (x[data.label_codes()[2] < data.n_classes] for x in data.label_codes())
-    labels = np.bincount(item, minlength=data.n_items)
-    cell, times = np.unique(item.astype(np.int64) * data.n_classes + label, return_counts=True)
-    row, k = np.divmod(cell, data.n_classes)
-    n, truth = labels[row], p[row, k]
+    votes = data.votes()
+    labels, (row, k) = votes.sum(1), np.nonzero(votes)
+    times, n, truth = votes[row, k], labels[row], p[row, k]
     said = np.where(n > 1, times, 0)
     again = said * (times - 1) / np.maximum(n - 1, 1)
     given, hit, base, repeated = labels @ p, *(np.bincount(k, x, p.shape[1]) for x in (times * truth, said, again))
@@ -39,7 +37,7 @@ def class_agreement(posterior: Fit) -> tuple[np.ndarray, np.ndarray, np.ndarray]
         own, other = hit / given, repeated / base
         away = own[k] * n * truth / given[k]  # what an item adds to the difference where nobody names the class
         pull = times * truth / given[k] - away - (again - other[k] * said) / base[k]
-        variance = (own / given) ** 2 * np.einsum("i,ik,ik->k", labels.astype(float) ** 2, p, p)
+        variance = (own / given) ** 2 * np.einsum("i,ik,ik->k", labels**2, p, p)
         variance += np.bincount(k, pull**2 - away**2, p.shape[1])
     return own, other, np.sqrt(np.maximum(variance, 0.0))
 

@@ -222,10 +222,10 @@ def _one_class(posterior: Fit, given: np.ndarray, sources: np.ndarray) -> Iterat
 
 def _unanimous(posterior: Fit) -> Iterator[Doubt]:
     item, _, answer = posterior.data.label_codes()
-    named = answer < posterior.data.n_classes
-    different = np.unique((item * np.int64(posterior.data.n_classes) + answer)[named]) // posterior.data.n_classes
-    several = np.bincount(item[named]) > 1
-    if several.sum() >= MIN_UNANIMOUS and np.bincount(different).max() == 1:
+    item, answer = (x[answer < posterior.data.n_classes] for x in (item, answer))
+    several = np.bincount(item) > 1
+    beside = item[1:] == item[:-1]
+    if several.sum() >= MIN_UNANIMOUS and not (beside & (answer[1:] != answer[:-1])).any():
         yield Doubt(
             "unanimous",
             f"the labels of each of {several.sum()} items are all the same: they may be copies, or aggregated "

@@ -222,11 +222,15 @@ def names_one_class(data: Annotations) -> np.ndarray:
 
     item, annotator, answer = data.label_codes()
     item, annotator, answer = (x[answer < data.n_classes] for x in (item, annotator, answer))
-    counts = np.zeros((data.n_annotators, data.n_classes))
-    np.add.at(counts, (annotator, answer), 1)
-    _, pair, times = np.unique(item * np.int64(data.n_classes) + answer, return_inverse=True, return_counts=True)
+    place = annotator * np.int64(data.n_classes) + answer
+    counts = np.bincount(place, minlength=data.n_annotators * data.n_classes).reshape(-1, data.n_classes)
     given, share = counts.sum(1), (counts.sum(0) / max(1, len(answer)))[counts.argmax(1)]
-    alike = np.bincount(annotator, times[pair] - 1, data.n_annotators)
-    others = np.bincount(annotator, np.bincount(item)[item] - 1, data.n_annotators)
+    rare = (counts.max(1) == given) & (share**given < ONE_CLASS_LEVEL)
+    if not rare.any():
+        return rare
+    votes = data.votes()
+    alike, others = (
+        np.bincount(annotator, x - 1, data.n_annotators) for x in (votes[item, answer], votes.sum(1)[item])
+    )
     often = binom.sf(alike - 1, others, share) < ONE_CLASS_LEVEL
-    return np.asarray((counts.max(1) == given) & (share**given < ONE_CLASS_LEVEL) & often)
+    return np.asarray(rare & often)
