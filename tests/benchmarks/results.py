@@ -24,6 +24,7 @@ FEW_ANNOTATIONS = tuple(
 
 SECTIONS = (
     "EM side by side with crowd-kit",
+    "Majority vote side by side with crowd-kit",
     "Many classes",
     "Memory of EM",
     "EM from a million to ten million labels",
