@@ -15,6 +15,7 @@ from torch import Tensor
 from crowdppl.core.intervals import Estimate, check_level, from_dirichlet
 from crowdppl.errors import MethodError
 from crowdppl.inference.density import FLOOR, narrowed
+from crowdppl.inference.responses import RateResponse, Response, ShareResponse
 from crowdppl.primitives import distributions
 from crowdppl.primitives.statistics import gamma_statistics, normal_gamma_parts, normal_gamma_statistics
 
@@ -141,6 +142,14 @@ class Family(ABC):
     def estimate(self, parameter: np.ndarray, level: float) -> Estimate:
         """Mean, standard deviation and interval of each value."""
 
+    def amount(self, parameter: Tensor) -> Tensor:
+        """What of a parameter (..., P) is information, one number a row: by it a site is made wider."""
+        return parameter.sum(-1)
+
+    def response(self, parameter: Tensor) -> Response | None:
+        """How rows respond to more evidence, by which vb's are made as wide as they are; None where they stay."""
+        return None
+
     def prior_normaliser(self, prior: Any, like: Tensor) -> Tensor:
         """``log_normaliser`` of a prior found in a trace, one number for each row of ``like``.
 
@@ -243,6 +252,9 @@ class Dirichlet(Family):
         """``sum of (c - 1) log theta``."""
         return ((parameter - 1) * leaf).sum(-1)
 
+    def response(self, parameter: Tensor) -> Response:
+        return ShareResponse(parameter)
+
     def log_normaliser(self, parameter: Tensor) -> Tensor:
         """``sum of lgamma(c) - lgamma(sum c)``."""
         return parameter.lgamma().sum(-1) - parameter.sum(-1).lgamma()
@@ -337,6 +349,12 @@ class Gamma(Family):
     def log_prior(self, parameter: Tensor, leaf: Tensor) -> Tensor:
         """``(a - 1) log x - b x``."""
         return (parameter * leaf).sum(-1) - leaf[..., 0]
+
+    def amount(self, parameter: Tensor) -> Tensor:
+        return parameter[..., 0]
+
+    def response(self, parameter: Tensor) -> Response:
+        return RateResponse(parameter)
 
     def log_normaliser(self, parameter: Tensor) -> Tensor:
         """``lgamma(a) - a log b``."""

@@ -59,8 +59,8 @@ class SiteResult:
         arrays: by family: the parameter, {"concentration"} say; {"value"}; {"loc", "scale"} in unconstrained space,
             with "mean" in the site's own; {"probability"}; {"draws"} of shape (chains, draws, *dims).
         support: of a normal site, its own space: "real", "positive", "unit" (0 to 1) or "simplex"; else "".
-        weight: of conjugate sites by vb, the part of each row's parameter that is knowledge, of shape dims without
-            the last; None where that is not known.
+        weight: of conjugate sites by vb, the part of each row's parameter that is knowledge, of the parameter's
+            shape without the last dimension; None where that is not known.
     """
 
     name: str

@@ -29,7 +29,8 @@ def ranking(posterior: Fit, level: float = 0.95) -> pd.DataFrame:
         DataFrame by object, or by group and object: rank, from 1; score, the mean of its log-skill less the mean
         over objects, so that differences of scores are log-odds of being preferred; low and high, its interval;
         rank_low and rank_high, intervals that hold all ranks at once with this probability. Intervals are NaN where
-        the engine gives points; those by vb are narrower than by gibbs, above all of ``crowd_bt`` and few labels.
+        the engine gives points. With few labels, those of ``crowd_bt`` by vb are still too narrow, of ranks above
+        all, for objects are drawn one by one; gibbs draws them together (docs/benchmarks.md, other kinds of label).
 
     Raises:
         MethodError: when the method ranks no objects, or the level is out of range.
@@ -39,11 +40,11 @@ def ranking(posterior: Fit, level: float = 0.95) -> pd.DataFrame:
         >>> posterior.ranking().round(1)
                 rank  score  low  high  rank_low  rank_high
         object
-        pear       1    0.5 -0.1   1.1         1          3
-        apple      2    0.0 -0.7   0.6         1          5
-        plum       3    0.0 -0.6   0.6         1          5
-        fig        4   -0.2 -0.9   0.5         1          5
-        kiwi       5   -0.4 -1.2   0.3         2          5
+        pear       1    0.5 -0.3   1.3         1          4
+        apple      2    0.0 -1.0   0.8         1          5
+        plum       3    0.0 -0.9   0.8         1          5
+        fig        4   -0.2 -1.2   0.7         1          5
+        kiwi       5   -0.4 -1.4   0.5         1          5
     """
     check_level(level)
     return _by_group(posterior, partial(_ranked, level=level))
@@ -65,7 +66,7 @@ def order_probabilities(posterior: Fit) -> pd.DataFrame:
     Examples:
         >>> posterior = crowdppl.fit("bradley_terry", crowdppl.datasets.example("pair"), inference="vb", seed=0)
         >>> posterior.order_probabilities().loc["pear", ["apple", "kiwi"]].round(1).tolist()
-        [0.9, 1.0]
+        [0.8, 0.9]
     """
     return _by_group(posterior, partial(_before, inference=posterior.inference))
 

@@ -456,7 +456,8 @@ def require_sites(found: Mapping[str, SiteResult], known: Mapping[str, Site], mo
         parts(dict, **_arrays(site, known[name], shape))(dict(site.arrays), place, dict(sizes))
         if site.conjugate is not None and not site.conjugate.proper(site.parameter):
             raise refusal(place, "of parameters out of range", f"of a {site.family}")
-        maybe(numbers(shape[:-1], low=LEAST))(site.weight(), f"{place}/weight", sizes)
+        parameter = shape if site.conjugate is None else site.conjugate.leaf_shape(tuple(shape))
+        maybe(numbers(parameter[:-1], low=LEAST))(site.weight(), f"{place}/weight", sizes)
 
 
 def _arrays(site: SiteResult, known: Site, shape: Sequence[int]) -> dict[str, Check]:

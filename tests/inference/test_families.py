@@ -68,6 +68,22 @@ def test_a_distribution_is_found_again_in_its_prior(family: Family) -> None:
     assert family.leaf(made.sample()).shape == family.leaf_shape(made.sample().shape) == parameter.shape
 
 
+def test_responses_are_derivatives_of_means_and_their_inverse(family: Family) -> None:
+    """V is the derivative of the mean statistic by the parameter, and what is asked moves with it."""
+    parameter = PARAMETERS[family.name].clone().requires_grad_()
+    found = family.response(parameter.detach())
+    if found is None:
+        return
+    y = torch.tensor(np.random.default_rng(0).normal(size=parameter.shape))
+    _, moved = torch.autograd.functional.jvp(family.mean, parameter, y)
+    torch.testing.assert_close(found.covariance(y), moved)
+    torch.testing.assert_close(found.inverse(moved), y)
+    z = torch.tensor(np.random.default_rng(1).normal(size=found.shape))
+    torch.testing.assert_close((found.change(y) * z).sum(), (y * found.change_transposed(z)).sum())
+    asked = family.mean_value if family.counts else lambda x: family.mean(x)[..., :1]
+    torch.testing.assert_close(found.change(y), torch.autograd.functional.jvp(asked, parameter, y)[1])
+
+
 def test_log_density_is_the_distributions_and_divergence_its_mean(family: Family) -> None:
     """With 20,000 draws, an error beyond 5 standard errors has chance 6e-7 for each number."""
     parameter, prior, n = PARAMETERS[family.name], PRIORS[family.name], 20_000

@@ -151,11 +151,12 @@ def _grown(site: SiteResult, prior: Any, mean: np.ndarray, known: Site) -> SiteR
     """A site with what is new at its prior."""
     if site.conjugate is not None:
         known_rows = site.weight
+        grown = site.with_parameter(_beside(site.parameter, site.conjugate.natural(prior).numpy()))
+        rows = np.ones(grown.parameter.shape[:-1])
 
         def weight() -> np.ndarray | None:
-            return None if (found := known_rows()) is None else _beside(found, np.ones(mean.shape[:-1]))
+            return None if (found := known_rows()) is None else _beside(found, rows)
 
-        grown = site.with_parameter(_beside(site.parameter, site.conjugate.natural(prior).numpy()))
         return replace(grown, weight=OnDemand(weight))
     key = {"point": "value", "normal": "mean", "onehot": "probability", "draws": "draws"}[site.family]
     more = {key: mean}

@@ -34,8 +34,12 @@ class PosteriorAsPrior:
     @property
     def unsupported(self) -> dict[str, Tensor]:
         """What of each row's parameter mean field counted and linear response took back, by site."""
-        weighted = (x for x in self._sites.values() if x.conjugate is not None and x.weight() is not None)
-        return {x.name: torch.as_tensor((x.parameter - x.spread).sum(-1)) for x in weighted}
+        known = ((x, x.conjugate) for x in self._sites.values())
+        return {
+            x.name: family.amount(torch.as_tensor(x.parameter - x.spread))
+            for x, family in known
+            if family is not None and x.weight() is not None
+        }
 
     def model(self, data: Block) -> Any:
         """Runs the model under the new priors."""

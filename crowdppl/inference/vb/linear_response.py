@@ -1,10 +1,10 @@
 """Linear-response covariances of a variational fit (Giordano, Broderick & Jordan 2018, JMLR 19).
 
 Mean field takes truth and parameters for independent: labels are counted as if their truths had been observed. The
-missing variance shows in how the fixed point moves with the prior. With V the covariance of log theta under the
-Dirichlets, and H the second derivative of the labels' evidence by log theta, the covariance is ``(V^-1 - H)^-1``.
-It is solved for by conjugate gradients, with differences of passes in place of H. Rows whose prior is learned are
-first made as wide as that prior leaves them (``learned_priors``).
+missing variance shows in how the fixed point moves with the prior. With V the covariance of the sites' statistics
+under mean field, such as log theta of Dirichlets, and H the second derivative of the labels' evidence by them, the
+covariance is ``(V^-1 - H)^-1``. It is solved for by conjugate gradients, with differences of passes in place of H.
+Rows whose prior is learned are first made as wide as that prior leaves them (``learned_priors``).
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from crowdppl.data.blocks import Block
 from crowdppl.inference.loop import Step, iterate
 from crowdppl.inference.predict.priors import PosteriorAsPrior
 from crowdppl.inference.problem import Problem
+from crowdppl.inference.responses import Response
 from crowdppl.inference.state import State
 from crowdppl.inference.tables import WIDTH
 from crowdppl.inference.vb.coordinate_ascent import VB
@@ -38,18 +39,16 @@ STEPS, TOLERANCE = 20, 2e-2
 """Of conjugate gradients."""
 SMALLEST_SHARE = 1e-2
 """Directions of less than this part of the largest variance are left to the random signs."""
-LARGE = 1e7
-"""Concentration of a row beyond which a difference is lost in rounding, and its limit is taken."""
 CONVERGED, MORE = 1e-10, 200
 """Relative gain, and iterations at most, when vb continues because it stopped short of its fixed point."""
 DISTANCE = 1e-5
-"""In log theta, over which differences are taken in float64."""
+"""In the statistics, over which differences are taken in float64."""
 
 
 def weights(problem: Problem, state: State, generator: torch.Generator, *, settled: bool) -> dict[str, Tensor]:
-    """For each row of each Dirichlet, the part of its concentration that is information: above 0, at most 1.
+    """For each row of each site that responds, the part of its parameter that is information: above 0, at most 1.
 
-    A Dirichlet with this part of the concentration has the same mean, and the variance of linear response, or the
+    A distribution with this part of the parameter has the same mean, and the variance of linear response, or the
     prior's where that is smaller. After an update, what the earlier fit overcounted is no information either. Where
     vb has stopped short of its fixed point, on a flat way, the weights are found at the fixed point.
 
@@ -78,25 +77,27 @@ def weights(problem: Problem, state: State, generator: torch.Generator, *, settl
 
 def _weights(problem: Problem, state: State, generator: torch.Generator) -> tuple[dict[str, Tensor], bool]:
     """The weights at a state, and whether it is no maximum: some direction curves upwards."""
-    counting = {s.name for s in problem.of_kind("conjugate") if s.conjugate.counts}
-    concentration = {n: x.double() for n, x in state.parameters.items() if n in counting and x.shape[-1] > 1}
-    if not concentration:
+    families = {s.name: s.conjugate for s in problem.of_kind("conjugate")}
+    wide = {n: x.double() for n, x in state.parameters.items() if x.shape[-1] > 1}
+    parameters = {n: x for n, x in wide.items() if families[n].response(x) is not None}
+    if not parameters:
         return {}, False
     _, _, priors = VB.at(problem, state).evaluate()
-    share, known = {}, {n: priors[n].sum(-1) for n in concentration}
+    share, known = {}, {n: families[n].amount(priors[n]) for n in parameters}
     for name, (amount, of_prior) in amounts(problem, state).items():
-        share[name] = (amount / concentration[name].sum(-1)).clamp(max=1)
-        known[name], concentration[name] = of_prior, concentration[name] * share[name].unsqueeze(-1)
-    rows, curvature = RowMaps(concentration), _Curvature(problem, state)
+        share[name] = (amount / parameters[name].sum(-1)).clamp(max=1)
+        known[name], parameters[name] = of_prior, parameters[name] * share[name].unsqueeze(-1)
+    found_of = ((n, families[n].response(x)) for n, x in parameters.items())
+    rows, curvature = RowMaps({n: x for n, x in found_of if x is not None}), _Curvature(problem, state)
     within = min(LABELS, FACTORS // problem.states) // max(problem.n_labels, _cells(problem))
-    most = max(FEWEST, min(PROBES, within, NUMBERS // sum(x.numel() for x in concentration.values())))
+    most = max(FEWEST, min(PROBES, within, NUMBERS // sum(x.numel() for x in parameters.values())))
     k = problem.blocks[0].n_classes
     unsupported = problem.model.unsupported if isinstance(problem.model, PosteriorAsPrior) else {}
     found = {}
-    for name, x in concentration.items():
-        vectors = max(FEWEST, most * k // max(k, x.shape[-1]))  # each says as much of a row as it has entries
+    for name, row in rows.of.items():
+        vectors = max(FEWEST, most * k // max(k, row.shape[-1]))  # each says as much of a row as it has entries
         extra = _extra_variance(curvature, rows, name, vectors, generator)
-        weight = rows.weight(name, extra, known[name], unsupported.get(name, torch.zeros(())))
+        weight = row.weight(extra, known[name], unsupported.get(name, torch.zeros(())))
         found[name] = weight * share.get(name, 1.0)
     return found, curvature.upward
 
@@ -108,100 +109,39 @@ def _cells(problem: Problem) -> int:
 
 @dataclass(frozen=True)
 class RowMaps:
-    """Linear maps between log theta, theta and concentrations of Dirichlets, row by row.
+    """The linear maps of each site's rows.
 
     Attributes:
-        concentration: by site, float64.
+        of: by site.
     """
 
-    concentration: Mapping[str, Tensor]
-
-    @cached_property
-    def _diagonal(self) -> Vectors:
-        """The diagonal part of V, from which ``_common`` is subtracted everywhere in a row."""
-        return {n: torch.polygamma(1, x) for n, x in self.concentration.items()}
-
-    @cached_property
-    def _common(self) -> Vectors:
-        """(..., 1)."""
-        return {n: torch.polygamma(1, x.sum(-1, keepdim=True)) for n, x in self.concentration.items()}
-
-    @cached_property
-    def _common_of_inverse(self) -> Vectors:
-        """The same for V^-1 (Sherman-Morrison): (..., 1)."""
-        out = {}
-        for n, x in self.concentration.items():
-            total = x.sum(-1, keepdim=True)
-            left = 1 - self._common[n] * (1 / self._diagonal[n]).sum(-1, keepdim=True)
-            out[n] = self._common[n] / torch.where(total > LARGE, (x.shape[-1] - 1) / (2 * total), left)
-        return out
-
-    def deviation(self, name: str) -> Tensor:
-        """Standard deviations of theta of a site."""
-        n = self.concentration[name].sum(-1, keepdim=True)
-        mean = self.concentration[name] / n
-        return (mean * (1 - mean) / (n + 1)).sqrt()
+    of: Mapping[str, Response]
 
     def covariance(self, y: Vectors) -> Vectors:
-        """V y, V being the covariance of log theta."""
-        return {n: x * y[n] - self._common[n] * y[n].sum(-1, keepdim=True) for n, x in self._diagonal.items()}
+        """V y, V being the covariance of the statistics."""
+        return {n: rows.covariance(y[n]) for n, rows in self.of.items()}
 
     def inverse(self, y: Vectors) -> Vectors:
         """V^-1 y."""
-        each = {n: y[n] / x for n, x in self._diagonal.items()}
-        common = self._common_of_inverse
-        return {n: x + common[n] * x.sum(-1, keepdim=True) / self._diagonal[n] for n, x in each.items()}
-
-    def mean_change(self, y: Vectors) -> Vectors:
-        """Change of mean theta when concentrations change by y."""
-        out = {}
-        for n, x in self.concentration.items():
-            total = x.sum(-1, keepdim=True)
-            out[n] = (y[n] - x / total * y[n].sum(-1, keepdim=True)) / total
-        return out
-
-    def mean_change_transposed(self, y: Vectors) -> Vectors:
-        """The transpose of ``mean_change``."""
-        out = {}
-        for n, x in self.concentration.items():
-            total = x.sum(-1, keepdim=True)
-            out[n] = (y[n] - (x * y[n]).sum(-1, keepdim=True) / total) / total
-        return out
-
-    def weight(self, name: str, extra: Tensor, prior: Tensor, unsupported: Tensor) -> Tensor:
-        """The part of each row's concentration that is left where its variance is larger by ``extra``.
-
-        At least ``prior`` is left, less what of it is ``unsupported``.
-        """
-        x = self.concentration[name]
-        n = x.sum(-1)
-        mean, each, total = x / n.unsqueeze(-1), 1 / self._diagonal[name], (1 / self._diagonal[name]).sum(-1)
-        common = self._common_of_inverse[name].squeeze(-1)
-        # The trace of J V^-1 J', where J is ``mean_change`` and V^-1 is diagonal but for one direction.
-        along = (each - mean * total.unsqueeze(-1)).square().sum(-1)
-        apart = ((1 - mean).square() * each + mean.square() * (total.unsqueeze(-1) - each)).sum(-1)
-        own = (apart + common * along) / n.square()
-        left = (n + 1) / (1 + extra / own).clamp(min=1) - 1
-        known = torch.maximum(left, torch.minimum(prior.to(n), n)) - unsupported.to(n)
-        return torch.as_tensor((known / n).clamp(max=1))
+        return {n: rows.inverse(y[n]) for n, rows in self.of.items()}
 
 
 def _extra_variance(
     curvature: _Curvature, rows: RowMaps, name: str, most: int, generator: torch.Generator
 ) -> Tensor:
-    """Variance of each row of a site beyond its Dirichlet's: its diagonal, by each entry or by random signs.
+    """Variance of each row of a site beyond mean field's: its diagonal, by each entry or by random signs.
 
     Half of the signs find the few directions of large variance, such as that all annotators are a little better
     (Nystrom's low-rank matrix), and half what is left (Meyer et al. 2021, Hutch++: optimal stochastic trace
     estimation, SOSA). Entries are scaled by their own standard deviations: else annotators with few labels would
     drown those with many.
     """
-    shape = rows.concentration[name].shape
+    shape = rows.of[name].shape
     if shape.numel() <= most:
         unit = torch.eye(shape.numel(), dtype=torch.float64, device=generator.device).reshape(-1, *shape)
         return torch.as_tensor((unit * _extra_covariance(curvature, rows, name, unit)).sum((0, -1)))
     signs = 2.0 * torch.randint(0, 2, (most, *shape), generator=generator, device=generator.device).double() - 1
-    scale = rows.deviation(name)
+    scale = rows.of[name].deviation()
     moved = _extra_covariance(curvature, rows, name, signs / scale) / scale
     half = most // 2
     sketch, image = signs[:half].flatten(1), moved[:half].flatten(1)
@@ -214,12 +154,12 @@ def _extra_variance(
 
 
 def _extra_covariance(curvature: _Curvature, rows: RowMaps, name: str, vectors: Tensor) -> Tensor:
-    """The covariance of mean theta beyond the Dirichlets', times each vector of one site."""
-    out = []
+    """The covariance of what is asked of rows, beyond mean field's, times each vector of one site."""
+    out, own = [], rows.of[name]
     for part in vectors.split(curvature.at_once):
-        whole = {n: torch.zeros((len(part), *x.shape)).to(x) for n, x in rows.concentration.items()}
-        right = rows.inverse(rows.mean_change_transposed(whole | {name: part}))
-        out.append(rows.mean_change(rows.inverse(_solve(curvature, rows, right)))[name])
+        right = {n: part.new_zeros((len(part), *x.parameter.shape)) for n, x in rows.of.items()}
+        right[name] = own.inverse(own.change_transposed(part))
+        out.append(own.change(own.inverse(_solve(curvature, rows, right)[name])))
     return torch.cat(out)
 
 
@@ -253,7 +193,7 @@ def _solve(curvature: _Curvature, rows: RowMaps, right: Vectors) -> Vectors:
 
 @dataclass
 class _Curvature:
-    """H: change of counts with log theta, by differences of passes around vb's state.
+    """H: change of counts with the statistics, by differences of passes around vb's state.
 
     Attributes:
         upward: whether some direction was found to curve upwards, as none does at a fixed point.
