@@ -68,8 +68,8 @@ class Options(TypedDict, total=False):
             where there is one. By default nominal, and labels that seem to be measurements, sets of classes or JSON
             are refused; ``kind`` or ``classes`` says that they are categories all the same.
         gold: series or mapping from item id to known class (or number), for some or all items.
-        features: DataFrame by item id, or array (N, ...) or torch Dataset whose rows belong to ``items``; rows of a
-            dataset are read when a network asks for them.
+        features: DataFrame by item id (of pairs also by object), or array (N, ...) or torch Dataset whose rows
+            belong to ``items``; rows of a dataset are read when a network asks for them.
         items, annotators: ids that are there even without labels; a ``Codebook`` fixes all of them.
         item_covariates, annotator_covariates: DataFrames by id; models read them by the functions of these names.
         label_covariates: names of columns of the table that hold a number for each label, such as its seconds or

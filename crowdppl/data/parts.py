@@ -77,7 +77,9 @@ def with_parts(rows: Rows, options: Mapping[str, Any], kind: PartsKind) -> tuple
     if not kind.columns:
         rows, options = with_answers(rows, options)
     features = options.get("features")
-    named = [options.get("items"), features.index if isinstance(features, pd.DataFrame) else None]
+    table = features if isinstance(features, pd.DataFrame) else None
+    of_objects = table is not None and kind.shared and not any(map(_is_pair, table.index))
+    named = [options.get("items"), None if table is None or of_objects else table.index]
     own = _parts(rows.item, kind, rows.place)
     every = [own, *(_parts(ids, kind, _of_options) for ids in named if ids is not None)]
     first, second = _books(every, kind)
@@ -101,8 +103,9 @@ def with_parts(rows: Rows, options: Mapping[str, Any], kind: PartsKind) -> tuple
         index=names,
     )
     changed = {**options, "item_covariates": _joined(options.get("item_covariates"), parts, kind)}
-    if isinstance(features, pd.DataFrame):
-        changed["features"] = features.set_axis(_ids(features.index, kind))
+    if table is not None:
+        both = _of_both_sides(table, first, one, other).set_axis(names) if of_objects else None
+        changed["features"] = table.set_axis(_ids(table.index, kind)) if both is None else both
     if options.get("items") is not None and not isinstance(options.get("items"), Codebook):
         changed["items"] = _ids(options["items"], kind)
     gold = None if rows.gold is None else rows.gold.set_axis(_ids(rows.gold.index, kind))
@@ -213,6 +216,35 @@ def _ids(given: Any, kind: PartsKind) -> pd.Index[Any]:
 def _names(pairs: Iterable[tuple[Any, Any]], kind: PartsKind) -> pd.Index[Any]:
     """Ids of items of two parts, or of the second alone where there is only one first."""
     return pd.Index([f"{b}" if a == kind.only else f"{a}{SEPARATOR}{b}" for a, b in pairs])
+
+
+def _is_pair(given: Any) -> bool:
+    """Whether an id names two parts."""
+    return isinstance(given, tuple | list) or SEPARATOR in str(given)
+
+
+def of_side(side: str, name: Any) -> str:
+    """Name of a feature of the object on one side."""
+    return f"{side} {native(name)}"
+
+
+def _of_both_sides(features: pd.DataFrame, objects: Codebook, one: np.ndarray, other: np.ndarray) -> pd.DataFrame:
+    """Features of the objects of each pair, those of the left one first, from a table by object."""
+    code = objects.codes(features.index)
+    row = np.full(len(objects), -1)
+    row[code[code >= 0]] = np.flatnonzero(code >= 0)
+    used = np.unique(np.concatenate([one, other]))
+    wrong = [*used[row[used] < 0], *used[np.bincount(code[code >= 0], minlength=len(objects))[used] > 1]]
+    if wrong:
+        several = "several rows" if row[wrong[0]] >= 0 else "none"
+        raise DataError(
+            f"features by object have {several} for {native(objects.ids[wrong[0]])!r}; give one row each"
+        )
+    sides = zip(SIDES, (one, other), strict=True)
+    names = {side: [of_side(side, name) for name in features.columns] for side in SIDES}
+    tables = [features.iloc[row[at]].set_axis(names[side], axis=1).reset_index(drop=True) for side, at in sides]
+    out: pd.DataFrame = pd.concat(tables, axis=1)
+    return out
 
 
 def _joined(given: Any, parts: pd.DataFrame, kind: PartsKind) -> Any:

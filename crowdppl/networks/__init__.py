@@ -5,6 +5,7 @@ from crowdppl.networks.embedding import trained_embedding
 from crowdppl.networks.experts import GatedClassifier, experts_for, population_centre
 from crowdppl.networks.outputs import class_logits, network_output
 from crowdppl.networks.population import population_doubts
+from crowdppl.networks.rewards import prepared_rewards
 from crowdppl.networks.training import default_recipe, default_training, log_volume
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "population_centre",
     "population_doubts",
     "prepared",
+    "prepared_rewards",
     "prepared_view",
     "trained_embedding",
 ]

@@ -9,6 +9,7 @@ import pyro.distributions as dist
 import torch
 from torch import Tensor
 
+from crowdppl.data.blocks import Block
 from crowdppl.data.parts import SIDES, TIE
 from crowdppl.errors import DataError
 from crowdppl.primitives import plates
@@ -16,11 +17,19 @@ from crowdppl.primitives.labels import OwnTruthLabels
 from crowdppl.primitives.likelihood import item_groups, truth
 from crowdppl.primitives.plates import Data, block_of
 from crowdppl.primitives.statistics import natural
-from crowdppl.primitives.sums import logsumexp, neg_log
+from crowdppl.primitives.sums import counted, logsumexp, neg_log
+
+PREFERRED = "what is preferred"
+"""Name of what each comparison counts: how often either side is preferred, ties as once each."""
 
 
 def preferences(
-    data: Data, prior_strength: float, position_bias: bool = False, *, groups: int | None = None
+    data: Data,
+    prior_strength: float,
+    position_bias: bool = False,
+    *,
+    groups: int | None = None,
+    rewards: Tensor | None = None,
 ) -> Tensor:
     """Draws the skill of each object, and says how probable it is that the left or the right one is preferred.
 
@@ -39,6 +48,7 @@ def preferences(
         prior_strength: shape of the Gammas; 1 has none in ``em``, and larger ones draw skills together.
         position_bias: whether the left side may have an advantage.
         groups: G, for so many skills of each object; None for one.
+        rewards: log-skills (..., N, 2) of left and right that a network gives, in place of all other settings.
 
     Returns:
         Log-probabilities (..., N, K), or (..., N, G, K), of left, right and perhaps tie, up to a constant in a pass
@@ -61,6 +71,8 @@ def preferences(
             f"the model compares two objects, and these labels are of {block.n_classes} classes; read comparisons "
             'by kind="pair", whose labels are left, right or tie'
         )
+    if rewards is not None:
+        return _with_ties(block, counted(rewards.log_softmax(-1), PREFERRED), None)
     prior = dist.Gamma(torch.tensor(float(prior_strength)), 1.0)
     with plates.groups(data, *SIDES):
         wide = prior if groups is None else prior.expand([groups]).to_event(1)
@@ -74,7 +86,11 @@ def preferences(
         advantage = _of_groups(pyro.sample("advantage", dist.Normal(0.0, 1.0)), groups)
         sides = torch.stack([advantage, torch.zeros_like(advantage)], -1)
         log_each, each = log_each + sides, each * sides.exp()
-    once = log_each + neg_log(each.sum(-1)).unsqueeze(-1)
+    return _with_ties(block, log_each + neg_log(each.sum(-1)).unsqueeze(-1), groups)
+
+
+def _with_ties(block: Block, once: Tensor, groups: int | None) -> Tensor:
+    """Log-probabilities of left, right and perhaps tie, from those of left and right in one look."""
     if block.n_classes == len(SIDES):
         return once
     looks: Tensor = pyro.sample("looks", dist.Dirichlet(torch.ones(2)))

@@ -262,6 +262,16 @@ def pairs_probe(name: str | None, x: Tensor) -> Tensor | None:
     return probe
 
 
+def counted(log_p: Tensor, name: str) -> Tensor:
+    """The same log-probabilities (..., N, K), of which engines may ask how often each was used: (K, ..., N)."""
+    how = _current.get()
+    if name not in how.probes:
+        return log_p
+    probe = torch.zeros_like(log_p.movedim(-1, 0)).requires_grad_()
+    how.probes[name] = probe
+    return log_p + probe.movedim(0, -1)
+
+
 class _Waiting(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, u: Tensor, moments: Tensor | None, how: Summing, index: int) -> Tensor:

@@ -8,9 +8,15 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
+from crowdppl.core.devices import device_or_cpu, moved_to
 from crowdppl.core.intervals import check_level, from_draws, from_point
+from crowdppl.data.features import feature_tensor
+from crowdppl.data.parts import SIDES
 from crowdppl.errors import MethodError
 from crowdppl.inference.result import Fit
+from crowdppl.networks.classifier import outputs
+from crowdppl.networks.outputs import network_of
+from crowdppl.networks.rewards import Rewards
 from crowdppl.results.sites import draws_of_site, objects_of
 
 SKILLS = {"skill": 1, "weakness": -1}
@@ -29,8 +35,9 @@ def ranking(posterior: Fit, level: float = 0.95) -> pd.DataFrame:
         DataFrame by object, or by group and object: rank, from 1; score, the mean of its log-skill less the mean
         over objects, so that differences of scores are log-odds of being preferred; low and high, its interval;
         rank_low and rank_high, intervals that hold all ranks at once with this probability. Intervals are NaN where
-        the engine gives points. With few labels, those of ``crowd_bt`` by vb are still too narrow, of ranks above
-        all, for objects are drawn one by one; gibbs draws them together (docs/benchmarks.md, other kinds of label).
+        the engine gives points, and those of networks are. With few labels, those of ``crowd_bt`` by vb are still
+        too narrow, of ranks above all, for objects are drawn one by one; gibbs draws them together
+        (docs/benchmarks.md, other kinds of label).
 
     Raises:
         MethodError: when the method ranks no objects, or the level is out of range.
@@ -116,9 +123,16 @@ def _joint_ranks(drawn: np.ndarray, level: float) -> tuple[np.ndarray, np.ndarra
     return kept.min(0) + 1, kept.max(0) + 1
 
 
+def _network(posterior: Fit) -> Rewards | None:
+    """The network that scores objects; None where the fit has none."""
+    found = network_of(posterior.model)
+    return found if isinstance(found, Rewards) else None
+
+
 def _require_skills(posterior: Fit) -> None:
     """Refuses a method that ranks no objects."""
-    if not SKILLS.keys() & posterior.result.sites.keys() or objects_of(posterior.data) is None:
+    skills = SKILLS.keys() & posterior.result.sites.keys() or _network(posterior)
+    if not skills or objects_of(posterior.data) is None:
         raise MethodError(
             f"{posterior.method} ranks no objects; fit 'bradley_terry' or 'crowd_bt' to comparisons, read by "
             'kind="pair", or \'plackett_luce\' to rankings, read by kind="ranking"'
@@ -139,7 +153,8 @@ def _before(point: pd.Series[float], drawn: np.ndarray | None, inference: str) -
     """How often one object is before another in draws (n, O), the best first."""
     if drawn is None:
         raise MethodError(
-            f"{inference} found points, which tell no probability of an order; fit with inference='gibbs'"
+            f"{inference} found points, which tell no probability of an order; fit with inference='gibbs', and "
+            "without a network"
         )
     before = np.stack([(x[:, None] > drawn).mean(0) for x in drawn.T])
     np.fill_diagonal(before, np.nan)
@@ -150,9 +165,12 @@ def _before(point: pd.Series[float], drawn: np.ndarray | None, inference: str) -
 def _by_group(posterior: Fit, table: Callable[[pd.Series[float], np.ndarray | None], pd.DataFrame]) -> pd.DataFrame:
     """A table of the ranking, or those of each group's beside its number."""
     _require_skills(posterior)
-    (name,) = SKILLS.keys() & posterior.result.sites.keys()
+    objects, names = objects_of(posterior.data), SKILLS.keys() & posterior.result.sites.keys()
+    if not names:
+        return table(pd.Series(_centred(_rewards(posterior)), objects), None)
+    (name,) = names
     site, sign = posterior.result.sites[name], SKILLS[name]
-    objects, found = objects_of(posterior.data), draws_of_site(site, DRAWS, np.random.default_rng(0))
+    found = draws_of_site(site, DRAWS, np.random.default_rng(0))
     point = site.mean.reshape(len(site.mean), -1)
     drawn = None if found is None else sign * np.log(found[1].reshape(-1, *point.shape))
     tables = {}
@@ -160,6 +178,19 @@ def _by_group(posterior: Fit, table: Callable[[pd.Series[float], np.ndarray | No
         scores = pd.Series(_centred(sign * np.log(point[:, group])), objects)
         tables[group] = table(scores, None if drawn is None else _centred(drawn[..., group]))
     return tables[0] if site.mean.ndim == 1 else pd.concat(tables, names=["group"])
+
+
+def _rewards(posterior: Fit) -> np.ndarray:
+    """Log-skills (O,) by the network, the mean over an object's features where pairs have their own."""
+    network, data = _network(posterior), posterior.data
+    features, table, ids = feature_tensor(data), data.item_covariates, objects_of(data)
+    assert network is not None and features is not None and table is not None and ids is not None
+    code = np.stack([table[side].cat.codes for side in SIDES], 1)
+    with moved_to(network, device_or_cpu(posterior.options.get("device", "cpu"))):
+        found = outputs(network, features).double()
+        found[:, 0] -= network.advantage.detach()
+    total = np.bincount(code.ravel(), found.cpu().numpy().ravel(), len(ids))
+    return np.asarray(total / np.bincount(code.ravel(), minlength=len(ids)))
 
 
 def _centred(x: np.ndarray) -> np.ndarray:

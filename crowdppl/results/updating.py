@@ -179,7 +179,7 @@ def classify(posterior: Fit, features: Any) -> pd.DataFrame:
         Probabilities, DataFrame of items x classes.
 
     Raises:
-        MethodError: when the method has no network.
+        MethodError: when the method has no network, or one that says nothing of ties, which labels have.
         DataError: when features differ from those of the fit in shape or columns, or are not finite in float32.
 
     Examples:
@@ -201,6 +201,8 @@ def classify(posterior: Fit, features: Any) -> pd.DataFrame:
     index, rows = rows_to_classify(features, posterior.data.features)
     with moved_to(network, device_or_cpu(posterior.options.get("device", "cpu"))):
         found = log_shares(network, rows).exp().double().cpu().numpy()
+    if found.shape[1] != posterior.data.n_classes:
+        raise MethodError("the network says which side is preferred, and labels have ties; let predict score pairs")
     return pd.DataFrame(found / found.sum(1, keepdims=True), index=index, columns=posterior.data.classes)
 
 

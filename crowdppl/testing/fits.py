@@ -14,7 +14,9 @@ import pandas as pd
 import torch
 
 from crowdppl.data.annotations import Annotations
+from crowdppl.data.parts import PARTS
 from crowdppl.data.rankings import RANKING
+from crowdppl.data.sets import SEPARATOR
 from crowdppl.errors import CrowdpplWarning, MethodError
 from crowdppl.inference.problem import with_network_outputs
 from crowdppl.networks.outputs import networks_of
@@ -225,7 +227,11 @@ def _trains(trial: Trial, data: Annotations) -> None:
 
 
 def _with_features(trial: Trial, rows: pd.DataFrame) -> Annotations:
-    ids = sorted(set(trial.rows["item"]))
+    kind = PARTS.get(trial.kind)
+    of_objects = kind is not None and kind.shared
+    ids = sorted(
+        {part for item in trial.rows["item"] for part in (item.split(SEPARATOR) if of_objects else [item])}
+    )
     features = np.random.default_rng(3).normal(size=(len(ids), 3))
     return trial.read(rows, features=pd.DataFrame(features, index=ids, columns=list("xyz")))
 

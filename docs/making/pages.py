@@ -80,7 +80,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
         "robust_annotators",
     ),
     "Sequences: tokens of sentences": ("hmm_crowd", "sequence_crowd"),
-    "Comparisons: objects are ranked": ("bradley_terry", "crowd_bt", "preference_groups"),
+    "Comparisons: objects are ranked": ("bradley_terry", "crowd_bt", "preference_groups", "reward_model"),
     "Rankings of several objects": ("plackett_luce",),
     "Sets of classes": ("set_clusters",),
     "Similarity of objects": ("crowd_clustering",),

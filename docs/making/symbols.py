@@ -104,7 +104,7 @@ SYMBOLS: Mapping[str, Symbol] = {
 NUMBERS = ("gain_annotators", "gaussian_annotators", "label_mean", "robust_annotators")
 """Methods for labels that are numbers."""
 
-COMPARISONS = ("bradley_terry", "crowd_bt", "preference_groups")
+COMPARISONS = ("bradley_terry", "crowd_bt", "preference_groups", "reward_model")
 """Methods for comparisons of objects."""
 
 OWN: Mapping[tuple[str, str], Symbol] = {

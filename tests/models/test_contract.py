@@ -49,6 +49,7 @@ COSTLY = (
     "preference_groups",
     "rater_facets",
     "raykar",
+    "reward_model",
     "robust_annotators",
     "sequence_crowd",
     "set_clusters",

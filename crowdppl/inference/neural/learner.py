@@ -15,14 +15,16 @@ from crowdppl.data.blocks import Block, has_informative_label
 from crowdppl.data.features import Features, joined, read_stored
 from crowdppl.errors import DataError, MethodError, NumericalError
 from crowdppl.inference.checkpoint import network_arrays, restore_network
-from crowdppl.inference.neural.regularisers import class_shares, mix, regularisation
+from crowdppl.inference.neural.regularisers import class_shares, mix, network_votes, regularisation
 from crowdppl.inference.optimisers import LBFGSAscent, adamw, optimiser_arrays, restore_optimiser
 from crowdppl.inference.options import Options
 from crowdppl.inference.problem import Problem
-from crowdppl.inference.starts import soft_truth, votes
+from crowdppl.inference.starts import soft_truth
 from crowdppl.networks.classifier import Network, init_weights, learns, log_shares, outputs, parts
 from crowdppl.networks.outputs import network_of
+from crowdppl.networks.rewards import Rewards
 from crowdppl.networks.training import Training
+from crowdppl.primitives.comparisons import PREFERRED
 
 STREAM = 13
 """Key of the random numbers of an epoch; each epoch has its own, so that a fit can resume after any."""
@@ -114,7 +116,7 @@ class Learner:
     """Trains a model's network on soft labels, an epoch at a time, and writes its outputs to the blocks.
 
     Attributes:
-        truth: the site whose probabilities are learned.
+        target: what is learned: probabilities of the truth, or how often either side of a pair was preferred.
         epochs: number of epochs so far.
         penalty: the regularisation's term of the fit's objective; 0 in minibatches, each of which has its own.
     """
@@ -125,7 +127,8 @@ class Learner:
         network, truth = network_of(problem.model), problem.truth
         assert network is not None and truth is not None
         self.problem, self.training, self.options = problem, training, problem.options
-        self.network, self.truth, self.epochs = network, truth, 0
+        self.network, self.epochs = network, 0
+        self.target = PREFERRED if isinstance(network, Rewards) else truth
         init_weights(network, training, problem.options.seed)
         features = [block.features for block in problem.blocks if block.features is not None]
         self.features = joined(features)  # a fit with a network gives its blocks some
@@ -134,7 +137,7 @@ class Learner:
         self.sizes = batch_sizes(len(self.rows), training.batch_size)
         if not training.full_batch:  # which evaluates networks in eval mode
             check_trainable(network, "network", self.features, min(self.sizes))
-        counts = votes(problem.blocks)
+        counts = network_votes(problem)
         self.votes, self.shares = soft_truth(counts), class_shares(counts.sum(0), training.shares)
         self.members = network.members if isinstance(network, Network) else 1
         rate, decay = training.learning_rate, training.weight_decay
@@ -151,7 +154,7 @@ class Learner:
         """Training before the first iteration: none here, where the first epochs are on votes."""
 
     def learn(self, marginal: Tensor) -> None:
-        """An epoch on the truth's probabilities (K, [C,] N); at first on the votes."""
+        """An epoch on the target's probabilities or counts (K, [C,] N); at first on the votes."""
         p = marginal.double().reshape(marginal.shape[0], -1, marginal.shape[-1]).mean(1).t()
         self.epoch(self.votes if self.on_votes else p)
         self._write_outputs()
@@ -183,7 +186,7 @@ class Learner:
             self.problem.blocks[n] = replace(block, seen={**(block.seen or {}), "network": mine})
 
     def epoch(self, targets: Tensor) -> None:
-        """One pass over the items that have labels or a known truth, with probabilities (N, K) as targets.
+        """One pass over the items that have labels or a known truth; targets are probabilities or counts (N, K).
 
         Raises:
             NumericalError: when a loss is not finite.

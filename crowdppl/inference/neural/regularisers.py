@@ -10,11 +10,13 @@ import torch
 from torch import Tensor
 
 from crowdppl.data.blocks import Block
+from crowdppl.data.parts import SIDES
 from crowdppl.errors import MethodError
 from crowdppl.inference.problem import Problem
 from crowdppl.inference.starts import votes
 from crowdppl.networks.classifier import learns
 from crowdppl.networks.outputs import network_of
+from crowdppl.networks.rewards import Rewards
 from crowdppl.networks.training import Training, log_volume
 
 EVEN = 0.025
@@ -41,7 +43,7 @@ class RegularisedLoss:
                 )
         applies = network is not None and learns(network) and (training.balance or training.volume)
         self.network = network if applies else None
-        self.shares = class_shares(votes(problem.blocks).sum(0), training.shares)
+        self.shares = class_shares(network_votes(problem).sum(0), training.shares)
 
     def __call__(self, loss: Callable[[Block], Tensor], batch: Block) -> tuple[Tensor, Tensor]:
         """The loss of a batch, and the regularisation to be added to that of an item."""
@@ -91,6 +93,15 @@ def _partners(size: int, members: int, mixup: float, device: torch.device) -> tu
     shares = beta.sample(torch.Size([members])).to(device)
     other = torch.cat([n * size + torch.randperm(size, device=device) for n in range(members)])
     return torch.maximum(shares, 1 - shares).repeat_interleave(size), other
+
+
+def network_votes(problem: Problem) -> Tensor:
+    """Number of votes (N, K) for each output of the network; of rewards, half a tie for either side."""
+    counts = votes(problem.blocks)
+    if not isinstance(network_of(problem.model), Rewards):
+        return counts
+    both, ties = counts.tensor_split([len(SIDES)], -1)
+    return both + ties.sum(-1, keepdim=True) / len(SIDES)
 
 
 def class_shares(votes: Tensor, kind: str) -> Tensor | None:

@@ -119,14 +119,14 @@ def step_with_network(
 ) -> tuple[State, float]:
     """One iteration, at whose end the network learns; while it learns votes, annotators stay as votes made them."""
     learner.learn_votes_first()
-    objective, total, priors = ascent.at(problem, state).evaluate((learner.truth,))
+    objective, total, priors = ascent.at(problem, state).evaluate((learner.target,))
     value = float(objective) + learner.penalty
     if not learner.on_votes:
         state = ascent.update(problem, state, priors, _counts(problem, ascent, state, total.gradient))
         if learner.training.full_batch and (state.logits or state.loc):  # they have moved since the pass
             values = ascent.at(problem, state).values()
-            total = ascent.at(problem, state).full_pass(values, marginals=(learner.truth,))
-    learner.learn(total.marginals[learner.truth])
+            total = ascent.at(problem, state).full_pass(values, marginals=(learner.target,))
+    learner.learn(total.marginals[learner.target])
     return state, value
 
 
