@@ -15,7 +15,7 @@ from torch import Tensor
 from crowdppl.core.intervals import Estimate, check_level, from_dirichlet
 from crowdppl.errors import MethodError
 from crowdppl.inference.density import FLOOR, narrowed
-from crowdppl.inference.responses import RateResponse, Response, ShareResponse
+from crowdppl.inference.responses import DirichletResponse, GammaResponse, Response
 from crowdppl.primitives import distributions
 from crowdppl.primitives.statistics import gamma_statistics, normal_gamma_parts, normal_gamma_statistics
 
@@ -253,7 +253,7 @@ class Dirichlet(Family):
         return ((parameter - 1) * leaf).sum(-1)
 
     def response(self, parameter: Tensor) -> Response:
-        return ShareResponse(parameter)
+        return DirichletResponse(parameter)
 
     def log_normaliser(self, parameter: Tensor) -> Tensor:
         """``sum of lgamma(c) - lgamma(sum c)``."""
@@ -354,7 +354,7 @@ class Gamma(Family):
         return parameter[..., 0]
 
     def response(self, parameter: Tensor) -> Response:
-        return RateResponse(parameter)
+        return GammaResponse(parameter)
 
     def log_normaliser(self, parameter: Tensor) -> Tensor:
         """``lgamma(a) - a log b``."""

@@ -19,7 +19,7 @@ from crowdppl.data.annotations import Annotations
 from crowdppl.data.blocks import Block
 from crowdppl.data.covariates import CovariateColumns
 from crowdppl.data.features import feature_tensor, placed_features
-from crowdppl.errors import DataError, MethodError, NumericalError
+from crowdppl.errors import MethodError, NumericalError
 from crowdppl.inference.chains import refuse_misread_chains
 from crowdppl.inference.density import Density
 from crowdppl.inference.options import Options
@@ -334,11 +334,10 @@ def with_network_outputs(model: Model, data: Annotations, blocks: list[Block]) -
     if not found:
         return blocks
     features = placed_features(data)
-    if features is None:
-        raise DataError("the method has a network, but the data have no features; give features=")
-    features = features.to(blocks[0].device)
     for network in found.values():
         network.to(blocks[0].device)
-    spans = (slice(b.offset, b.offset + b.n_items) for b in blocks)
-    looking = [replace(b, features=features[at]) for b, at in zip(blocks, spans, strict=True)]
-    return cached_outputs(model, looking)
+    if features is not None:
+        features = features.to(blocks[0].device)
+        spans = (slice(b.offset, b.offset + b.n_items) for b in blocks)
+        blocks = [replace(b, features=features[at]) for b, at in zip(blocks, spans, strict=True)]
+    return cached_outputs(model, blocks)

@@ -57,7 +57,7 @@ class Response(ABC):
         """
 
 
-class ShareResponse(Response):
+class DirichletResponse(Response):
     """Dirichlets: statistics log theta, concentrations; asked is mean theta."""
 
     @cached_property
@@ -115,7 +115,7 @@ class ShareResponse(Response):
         return _share_left(left, n, prior, unsupported)
 
 
-class RateResponse(Response):
+class GammaResponse(Response):
     """Gammas: statistics log x and x, concentration a and minus the rate b; asked is the mean of log x."""
 
     @cached_property

@@ -138,13 +138,18 @@ def class_logits(data: Data, network: nn.Module | None) -> Tensor:
 
 
 def cached_outputs(model: Model, blocks: list[Block]) -> list[Block]:
-    """Blocks with the outputs of each network of the model for their items, as it is."""
+    """Blocks with the outputs of each network of the model for their items, as it is.
+
+    Raises:
+        DataError: when the model has a network and the data have no features.
+    """
     found = networks_of(model)
     if not found:
         return blocks
     cached = []
     for block in blocks:
-        assert block.features is not None, "a model with networks gives its blocks features"
+        if block.features is None:
+            raise DataError("the method has a network, but the data have no features; give features=")
         seen = {name: outputs(network, block.features).to(block.dtype) for name, network in found.items()}
         cached.append(replace(block, seen=seen))
     return cached

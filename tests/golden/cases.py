@@ -68,7 +68,7 @@ def _kinds() -> list[Case]:
             "kinds",
             partial(kinds.fit, kind, method, engine),
             quick=engine == "em",
-            loose=engine == "svi",
+            loose=engine == "svi" or method in kinds.SETTINGS,
         )
         for kind in kinds.KINDS
         for method in kinds.methods(kind)

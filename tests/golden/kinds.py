@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from functools import cache, partial
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,7 +13,7 @@ import pandas as pd
 import crowdppl
 from crowdppl import Annotations, Posterior
 from tests.golden.crowds import answers
-from tests.golden.fits import OPTIONS, answered, outcome
+from tests.golden.fits import LEARNING, answered, outcome, short
 from tests.golden.numbers import Numbers, numbers
 
 SEQUENCE = ["O", "B-x", "I-x"]
@@ -50,6 +51,12 @@ def comparisons() -> pd.DataFrame:
     return pd.DataFrame(objects | {"annotator": annotator, "label": label}).drop_duplicates(
         ["left", "right", "annotator"]
     )
+
+
+def looks() -> pd.DataFrame:
+    """Features of the objects that are compared."""
+    drawn = np.random.default_rng(19).normal(size=(6, 2)) + np.arange(6)[:, None]
+    return pd.DataFrame(drawn, index=[f"object {i}" for i in range(6)], columns=["x", "y"])
 
 
 def orders() -> pd.DataFrame:
@@ -105,12 +112,16 @@ KINDS: dict[str, Callable[[], pd.DataFrame]] = {
 }
 
 
+SETTINGS: dict[str, dict[str, Any]] = {"reward_model": LEARNING}
+"""Of the methods that train networks, on features."""
+
+
 @cache
-def data(kind: str) -> Annotations:
-    """The data of a kind."""
+def data(kind: str, learns: bool) -> Annotations:
+    """The data of a kind, and features where a network learns."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return Annotations.from_frame(KINDS[kind](), kind=kind)
+        return Annotations.from_frame(KINDS[kind](), kind=kind, features=looks() if learns else None)
 
 
 def methods(kind: str) -> list[str]:
@@ -121,7 +132,11 @@ def methods(kind: str) -> list[str]:
 
 def fit(kind: str, method: str, engine: str) -> Numbers:
     """What a short fit finds."""
-    return outcome(lambda: crowdppl.fit(method, data(kind), inference=engine, seed=0, **OPTIONS[engine]), found)
+    settings = SETTINGS.get(method, {})
+    options, crowd = short(settings, "features", engine), data(kind, method in SETTINGS)
+    return outcome(
+        lambda: crowdppl.fit(method, crowd, inference=engine, settings=settings, seed=0, **options), found
+    )
 
 
 def found(posterior: Posterior) -> Numbers:
