@@ -125,12 +125,12 @@ class Posterior(Fit):
         """
         return tables.truth(self, level)
 
-    def ranking(self, level: float = 0.95) -> pd.DataFrame:
-        """The objects that were compared, the best first, with scores and intervals.
+    def ranking(self, level: float = 0.95, features: Any = None) -> pd.DataFrame:
+        """The objects that were compared, or others by their features, the best first, with scores and intervals.
 
         See ``crowdppl.results.rankings.ranking``.
         """
-        return rankings.ranking(self, level)
+        return rankings.ranking(self, level, features)
 
     def order_probabilities(self) -> pd.DataFrame:
         """How probable it is that one object is better than another.

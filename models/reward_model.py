@@ -8,8 +8,8 @@
     label[i, a]     = own[i, a] with probability reliability[a, 0], else any other class evenly
 
 An item is a comparison of two objects, ``kind="pair"``. ``features=`` is a table by object, or an array of pairs
-(N, 2, ...). New objects are scored by their features. The left side's advantage is a weight of the network. Without
-features the method is crowd_bt.
+(N, 2, ...). ``posterior.ranking(features=...)`` scores new objects. The left side's advantage is a weight of the
+network. Without features the method is crowd_bt.
 """
 
 from __future__ import annotations

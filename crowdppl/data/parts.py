@@ -228,6 +228,16 @@ def of_side(side: str, name: Any) -> str:
     return f"{side} {native(name)}"
 
 
+def beside(left: pd.DataFrame, right: pd.DataFrame) -> pd.DataFrame:
+    """Features of pairs, a row each, from those of both objects, whose columns are the same."""
+    tables = [
+        table.set_axis([of_side(side, name) for name in table.columns], axis=1).reset_index(drop=True)
+        for side, table in zip(SIDES, (left, right), strict=True)
+    ]
+    out: pd.DataFrame = pd.concat(tables, axis=1)
+    return out
+
+
 def _of_both_sides(features: pd.DataFrame, objects: Codebook, one: np.ndarray, other: np.ndarray) -> pd.DataFrame:
     """Features of the objects of each pair, those of the left one first, from a table by object."""
     code = objects.codes(features.index)
@@ -240,11 +250,7 @@ def _of_both_sides(features: pd.DataFrame, objects: Codebook, one: np.ndarray, o
         raise DataError(
             f"features by object have {several} for {native(objects.ids[wrong[0]])!r}; give one row each"
         )
-    sides = zip(SIDES, (one, other), strict=True)
-    names = {side: [of_side(side, name) for name in features.columns] for side in SIDES}
-    tables = [features.iloc[row[at]].set_axis(names[side], axis=1).reset_index(drop=True) for side, at in sides]
-    out: pd.DataFrame = pd.concat(tables, axis=1)
-    return out
+    return beside(*(features.iloc[row[at]] for at in (one, other)))
 
 
 def _joined(given: Any, parts: pd.DataFrame, kind: PartsKind) -> Any:

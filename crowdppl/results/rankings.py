@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from crowdppl.core.devices import device_or_cpu, moved_to
 from crowdppl.core.intervals import check_level, from_draws, from_point
-from crowdppl.data.features import feature_tensor
-from crowdppl.data.parts import SIDES
+from crowdppl.data.features import Features, feature_tensor, plain_array
+from crowdppl.data.parts import SIDES, beside
 from crowdppl.errors import MethodError
 from crowdppl.inference.result import Fit
 from crowdppl.networks.classifier import outputs
-from crowdppl.networks.outputs import network_of
+from crowdppl.networks.outputs import network_of, rows_to_classify
 from crowdppl.networks.rewards import Rewards
 from crowdppl.results.sites import draws_of_site, objects_of
 
@@ -25,11 +26,13 @@ DRAWS = 4_000
 """Draws of a distribution over which orders are counted: a probability is then known to .008."""
 
 
-def ranking(posterior: Fit, level: float = 0.95) -> pd.DataFrame:
+def ranking(posterior: Fit, level: float = 0.95, features: Any = None) -> pd.DataFrame:
     """The objects that were compared or ranked, the best first.
 
     Args:
         level: probability of the intervals.
+        features: of other objects, to be ranked in place of those compared by the network of ``reward_model``: a
+            table by object, or an array (O, ...), as a side of the fit's pairs has them.
 
     Returns:
         DataFrame by object, or by group and object: rank, from 1; score, the mean of its log-skill less the mean
@@ -40,7 +43,8 @@ def ranking(posterior: Fit, level: float = 0.95) -> pd.DataFrame:
         (docs/benchmarks.md, other kinds of label).
 
     Raises:
-        MethodError: when the method ranks no objects, or the level is out of range.
+        MethodError: when the method ranks no objects, has no network for features, or the level is out of range.
+        DataError: when features differ from those of the fit in shape or columns, or are not finite in float32.
 
     Examples:
         >>> posterior = crowdppl.fit("bradley_terry", crowdppl.datasets.example("pair"), inference="vb", seed=0)
@@ -54,6 +58,8 @@ def ranking(posterior: Fit, level: float = 0.95) -> pd.DataFrame:
         kiwi       5   -0.4 -1.4   0.5         1          5
     """
     check_level(level)
+    if features is not None:
+        return _ranked(_rewards_of(posterior, features), None, level)
     return _by_group(posterior, partial(_ranked, level=level))
 
 
@@ -167,7 +173,7 @@ def _by_group(posterior: Fit, table: Callable[[pd.Series[float], np.ndarray | No
     _require_skills(posterior)
     objects, names = objects_of(posterior.data), SKILLS.keys() & posterior.result.sites.keys()
     if not names:
-        return table(pd.Series(_centred(_rewards(posterior)), objects), None)
+        return table(_rewards(posterior), None)
     (name,) = names
     site, sign = posterior.result.sites[name], SKILLS[name]
     found = draws_of_site(site, DRAWS, np.random.default_rng(0))
@@ -180,17 +186,44 @@ def _by_group(posterior: Fit, table: Callable[[pd.Series[float], np.ndarray | No
     return tables[0] if site.mean.ndim == 1 else pd.concat(tables, names=["group"])
 
 
-def _rewards(posterior: Fit) -> np.ndarray:
-    """Log-skills (O,) by the network, the mean over an object's features where pairs have their own."""
-    network, data = _network(posterior), posterior.data
+def _rewards(posterior: Fit) -> pd.Series[float]:
+    """Scores of the objects of pairs by the network: means, where pairs have features of an object of their own."""
+    data = posterior.data
     features, table, ids = feature_tensor(data), data.item_covariates, objects_of(data)
-    assert network is not None and features is not None and table is not None and ids is not None
-    code = np.stack([table[side].cat.codes for side in SIDES], 1)
+    assert features is not None and table is not None and ids is not None
+    code = np.stack([table[side].cat.codes for side in SIDES], 1).ravel()
+    total = np.bincount(code, _of_sides(posterior, features).ravel(), len(ids))
+    times = np.bincount(code, minlength=len(ids))
+    here = times > 0  # after an update, an object of the fit may be in no pair
+    return pd.Series(_centred(total[here] / times[here]), ids[here])
+
+
+def _rewards_of(posterior: Fit, features: Any) -> pd.Series[float]:
+    """Scores of objects by their features: the network sees each beside itself."""
+    if _network(posterior) is None:
+        raise MethodError(
+            f"{posterior.method} has no network that scores objects; fit 'reward_model' with features="
+        )
+    known = posterior.data.features
+    both: Any
+    if isinstance(features, pd.DataFrame):
+        both = beside(features, features).set_axis(features.index)
+    else:
+        one = np.atleast_1d(plain_array(features))
+        both = np.stack([one, one], 1)
+        both = both.reshape(len(one), -1) if isinstance(known, pd.DataFrame) else both
+    index, rows = rows_to_classify(both, known)
+    return pd.Series(_centred(_of_sides(posterior, rows)[:, 0]), index.rename("object"))
+
+
+def _of_sides(posterior: Fit, features: Features) -> np.ndarray:
+    """Log-skills (N, 2) of the left and the right object of pairs by the fit's network."""
+    network = _network(posterior)
+    assert network is not None
     with moved_to(network, device_or_cpu(posterior.options.get("device", "cpu"))):
         found = outputs(network, features).double()
         found[:, 0] -= network.advantage.detach()
-    total = np.bincount(code.ravel(), found.cpu().numpy().ravel(), len(ids))
-    return np.asarray(total / np.bincount(code.ravel(), minlength=len(ids)))
+    return found.cpu().numpy()
 
 
 def _centred(x: np.ndarray) -> np.ndarray:

@@ -26,6 +26,7 @@ from crowdppl.inference.result import Fit, NumberTruth, require_classes, require
 from crowdppl.inference.tables import by_code
 from crowdppl.networks.classifier import log_shares
 from crowdppl.networks.outputs import network_of, rows_to_classify
+from crowdppl.networks.rewards import Rewards
 from crowdppl.results.correction import averaged, corrected, members, members_after
 from crowdppl.results.tables import number_table
 
@@ -179,7 +180,7 @@ def classify(posterior: Fit, features: Any) -> pd.DataFrame:
         Probabilities, DataFrame of items x classes.
 
     Raises:
-        MethodError: when the method has no network, or one that says nothing of ties, which labels have.
+        MethodError: when the method has no network, or one that scores objects, which ``ranking`` tells.
         DataError: when features differ from those of the fit in shape or columns, or are not finite in float32.
 
     Examples:
@@ -198,11 +199,13 @@ def classify(posterior: Fit, features: Any) -> pd.DataFrame:
         network = build({name: torch.from_numpy(np.asarray(site.mean)) for name, site in sites.items()})
     if network is None:
         raise MethodError(f"{posterior.method} has no network; give features= to a method that has one")
+    if isinstance(network, Rewards):
+        raise MethodError(
+            f"the network of {posterior.method} scores objects, of which none is a class; use ranking(features=...)"
+        )
     index, rows = rows_to_classify(features, posterior.data.features)
     with moved_to(network, device_or_cpu(posterior.options.get("device", "cpu"))):
         found = log_shares(network, rows).exp().double().cpu().numpy()
-    if found.shape[1] != posterior.data.n_classes:
-        raise MethodError("the network says which side is preferred, and labels have ties; let predict score pairs")
     return pd.DataFrame(found / found.sum(1, keepdims=True), index=index, columns=posterior.data.classes)
 
 

@@ -62,7 +62,8 @@ def scores(posterior: crowdppl.Posterior) -> pd.Series[Any]:
     return posterior.ranking()["score"].sort_index()
 
 
-@pytest.mark.parametrize("ties", [pytest.param(0.0, marks=pytest.mark.slow), 0.3])
+@pytest.mark.slow
+@pytest.mark.parametrize("ties", [0.0, 0.3])
 def test_a_linear_network_on_which_object_it_is_finds_bradley_terrys_maximum(ties: float) -> None:
     """With ties, this holds only if either side is counted once for each of two looks."""
     rows, _, _ = drawn(0, 120, objects=5, spread=0.4, ties=ties)
@@ -119,14 +120,14 @@ def test_objects_of_few_comparisons_are_known_by_their_features_and_new_ones_too
     names = {name: f"new {name}" for name in others.index}
     unseen = new.assign(left=new["left"].map(names), right=new["right"].map(names))
     told = found.predict(read(unseen, others.rename(names)))["left"]
-    network = found.model.network
-    reward = pd.Series(
-        network.rewards(torch.tensor(others.to_numpy(), dtype=torch.float32)).tolist(), names.values()
-    )
+    reward = found.ranking(features=others.rename(names))["score"]
     sides = told.index.str.split(" | ", regex=False)
     difference = reward[[x[0] for x in sides]].to_numpy() - reward[[x[1] for x in sides]].to_numpy()
     np.testing.assert_allclose(told, 1 / (1 + np.exp(-difference)), atol=1e-5)
-    assert np.corrcoef(reward, truth)[0, 1] > 0.9
+    assert np.corrcoef(reward[[*names.values()]], truth)[0, 1] > 0.9
+    assert (found.ranking()["score"] - found.ranking(features=looks)["score"]).std() < 1e-5
+    later = found.update(read(rows[:5], looks)).ranking()["score"]
+    assert set(later.index) == {*rows["left"][:5], *rows["right"][:5]} and later.notna().all()
 
 
 def _onehot(names: pd.Series[Any], looks: pd.DataFrame) -> np.ndarray:
@@ -157,6 +158,18 @@ def test_features_are_of_objects_or_of_both_sides() -> None:
         crowdppl.fit("reward_model", first, inference="em", settings={"network": torch.nn.Linear(3, 2)})
     with pytest.raises(MethodError, match="points"):
         found[0].order_probabilities()
+    for posterior, by in ((found[0], looks.to_numpy()), (found[1], looks.to_numpy())):
+        told = posterior.ranking(features=by)["score"].sort_index()
+        np.testing.assert_allclose(told, scores(posterior)[looks.index], atol=1e-5)
+    for wrong in (looks.iloc[:, :2], looks.to_numpy()[0], np.float64(1), looks.where(looks > 0)):
+        with pytest.raises(DataError):
+            found[0].ranking(features=wrong)
+    with pytest.raises(MethodError, match="ranking"):
+        found[0].classify(looks)
+    with pytest.raises(MethodError, match="'reward_model'"):
+        crowdppl.fit("crowd_bt", first, inference="em").ranking(features=looks)
+    with pytest.raises(DataError, match="features="):
+        found[0].predict(rows.assign(annotator="new", left="new"))
 
 
 def test_without_features_it_is_crowd_bt_and_with_some_it_is_saved(tmp_path: Path) -> None:
