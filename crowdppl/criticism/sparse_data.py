@@ -15,6 +15,8 @@ from crowdppl.inference.engines import engine_support
 from crowdppl.inference.predict.answers import mean_field_tables
 from crowdppl.inference.result import Fit
 from crowdppl.networks.outputs import networks_of
+from crowdppl.primitives.labels import LARGE_TABLE
+from crowdppl.results.intervals import large_rows
 
 PER_PARAMETER, PER_ROW = 2, 8
 """Labels that an annotator has to give for each free parameter, and for each row of a table."""
@@ -65,6 +67,9 @@ def supported(posterior: Fit, few: np.ndarray, worth: float) -> bool:
     drawn = posterior.result.draws
     if drawn is None:
         return False
+    exact = large_rows(posterior.result.mean_field())
+    if exact is not None:
+        return bool(np.median(exact[few].sum(-1).mean(-1)) >= worth)
     if any(site.conjugate is not None for site in posterior.result.sites.values()):
         most = NARROW_NUMBERS // math.prod(posterior.result.confusions.shape)
         draws, step = mean_field_tables(posterior, max(FEWEST_DRAWS, min(NARROW_DRAWS, most))), 1
@@ -116,6 +121,7 @@ def _questionable_prior(posterior: Fit) -> str:
 def _sparse_remedy(posterior: Fit, sampled: bool, very_sparse: bool, free: int) -> str:
     data = posterior.data
     fewer = f"with fewer, such as {'majority_vote or one_coin' if free > 1 else 'majority_vote'}"
+    very_sparse = very_sparse or math.prod(posterior.result.confusions.shape) > LARGE_TABLE  # gibbs would take long
     if very_sparse and free > data.n_classes:
         return f"Take a method with fewer, such as one_coin (1 for each) or class_coin ({data.n_classes} for each)"
     if very_sparse:

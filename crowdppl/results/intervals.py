@@ -24,10 +24,17 @@ def confusion(result: FitResult, level: float) -> Estimate:
 def prevalence(result: FitResult, level: float) -> Estimate:
     """Share of each class with its interval, (K,)."""
     check_level(level)
-    if result.prevalence_draws is None:
+    if result.draws is None:
         return from_point(result.prevalence)
-    exact = _same_site(result, ("class",), result.prevalence, result.prevalence_draws, level)
-    return exact or from_draws(result.prevalence_draws, level)
+    for site in result.sites.values():
+        if site.conjugate is not None and site.dims == ("class",) and _is_same(site.mean, result.prevalence):
+            return site.conjugate.estimate(site.spread, level)
+    return from_draws(result.draws().prevalence, level)
+
+
+def _is_same(one: np.ndarray, other: np.ndarray) -> bool:
+    """Whether probabilities differ by rounding at most."""
+    return one.shape == other.shape and np.allclose(one, other, rtol=0, atol=SAME)
 
 
 def among_classes(result: FitResult, level: float) -> Estimate:
@@ -70,7 +77,7 @@ def accuracy(result: FitResult, level: float) -> Estimate:
     large tables that are a Dirichlet by vb, nothing is drawn: mean and standard deviation are exact, and the
     interval is that of the Beta distribution which has both.
     """
-    rows, share = _large_rows(result), _share_moments(result)
+    rows, share = large_rows(result), _share_moments(result)
     if rows is None or share is None:
         return _over_truths(result, _right, level)
     right, total = rows.diagonal(axis1=-2, axis2=-1), rows[..., : rows.shape[-2]].sum(-1)
@@ -85,16 +92,15 @@ def _is_shares(site: SiteResult) -> bool:
     return site.conjugate is not None and site.conjugate.counts
 
 
-def _large_rows(result: FitResult) -> np.ndarray | None:
+def large_rows(result: FitResult) -> np.ndarray | None:
     """Parameters (A, K, K or L) of a large table whose classes are such a site by vb; None of others."""
     table = result.confusions
     if result.draws is None or isinstance(table, CoinTables) or table.size <= LARGE_TABLE:
         return None
     for site in result.sites.values():
-        if _is_shares(site) and site.dims == ("annotator", "truth", "label"):
-            own, wanted = among_named(site.mean), among_named(table)
-            if own.shape == wanted.shape and np.allclose(own, wanted, rtol=0, atol=SAME):
-                return site.spread
+        whole = _is_shares(site) and site.dims == ("annotator", "truth", "label")
+        if whole and _is_same(among_named(site.mean), among_named(table)):
+            return site.spread
     return None
 
 
@@ -104,7 +110,7 @@ def _share_moments(result: FitResult) -> np.ndarray | None:
     if np.allclose(mean, 1 / len(mean), rtol=0, atol=SAME / len(mean)):
         return np.outer(mean, mean)
     for site in result.sites.values():
-        if _is_shares(site) and site.dims == ("class",) and np.allclose(site.mean, mean, rtol=0, atol=SAME):
+        if _is_shares(site) and site.dims == ("class",) and _is_same(site.mean, mean):
             total = site.spread.sum()
             return np.asarray((np.diag(mean) + total * np.outer(mean, mean)) / (total + 1))
     return None

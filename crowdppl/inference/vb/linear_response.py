@@ -134,15 +134,23 @@ def _extra_variance(
     Half of the signs find the few directions of large variance, such as that all annotators are a little better
     (Nystrom's low-rank matrix), and half what is left (Meyer et al. 2021, Hutch++: optimal stochastic trace
     estimation, SOSA). Entries are scaled by their own standard deviations: else annotators with few labels would
-    drown those with many.
+    drown those with many. Where the first signs meet nothing beyond the tolerance, the others would not, either.
     """
     shape = rows.of[name].shape
     if shape.numel() <= most:
         unit = torch.eye(shape.numel(), dtype=torch.float64, device=generator.device).reshape(-1, *shape)
         return torch.as_tensor((unit * _extra_covariance(curvature, rows, name, unit)).sum((0, -1)))
-    signs = 2.0 * torch.randint(0, 2, (most, *shape), generator=generator, device=generator.device).double() - 1
-    scale = rows.of[name].deviation()
-    moved = _extra_covariance(curvature, rows, name, signs / scale) / scale
+    scale, first = rows.of[name].deviation(), min(most, curvature.at_once * -(-FEWEST // curvature.at_once))
+
+    def looked(n: int) -> tuple[Tensor, Tensor]:
+        signs = 2.0 * torch.randint(0, 2, (n, *shape), generator=generator, device=generator.device).double() - 1
+        return signs, _extra_covariance(curvature, rows, name, signs / scale) / scale
+
+    signs, moved = looked(first)
+    if not bool(moved.any()):
+        return torch.zeros_like(moved[0, ..., 0])
+    if first < most:
+        signs, moved = map(torch.cat, zip((signs, moved), looked(most - first), strict=True))
     half = most // 2
     sketch, image = signs[:half].flatten(1), moved[:half].flatten(1)
     values, vectors = torch.linalg.eigh((sketch @ image.mT + image @ sketch.mT) / 2)
