@@ -77,9 +77,21 @@ def result_of_state(problem: Problem, order: np.ndarray, run: AscentRun, diagnos
     else:
         # Draws of mean field are narrower than those of the widened sites: the same mean with less noise.
         tables = _tables_over(_drawn_tables(problem, sites, order))
-    spread = _later(problem, lambda: _truth_spread(problem, widened, order))
-    tables = replace(tables, draws=_later(problem, lambda: _drawn_tables(problem, widened, order)))
-    return FitResult(widened, replace(truth, spread=spread), tables, diagnostics)
+    again = not networks_of(problem.model)  # else it takes features, which a file may lack
+    return with_draws(lambda: problem, FitResult(widened, truth, tables, diagnostics), order, again)
+
+
+def with_draws(
+    problem: Callable[[], Problem], result: FitResult, order: np.ndarray, again: bool = True
+) -> FitResult:
+    """The result of vb on classes with draws on demand where it lacks them; ``again`` as of ``OnDemand``."""
+    truth, tables, sites = result.truth, result.tables, result.sites
+    assert isinstance(truth, ClassProbabilities) and tables is not None
+    if truth.spread is None or truth.spread.left_out:
+        truth = replace(truth, spread=_later(problem, lambda of: _truth_spread(of, sites, order), again))
+    if tables.draws is None or tables.draws.left_out:
+        tables = replace(tables, draws=_later(problem, lambda of: _drawn_tables(of, sites, order), again))
+    return replace(result, truth=truth, tables=tables)
 
 
 def _tables_at(problem: Problem, values: Mapping[str, Tensor], chains: int | None) -> Tables:
@@ -114,19 +126,20 @@ def _truth_spread(problem: Problem, sites: Mapping[str, SiteResult], order: np.n
     return TruthSpread(by_code(over.sd, order), by_code(over.entropies, order))
 
 
-def _later(problem: Problem, compute: Callable[[], T]) -> OnDemand[T]:
-    """What is computed on demand, in the surroundings of the fit."""
+def _later(problem: Callable[[], Problem], compute: Callable[[Problem], T], again: bool = False) -> OnDemand[T]:
+    """What is computed on demand, in the surroundings of the fit; ``again`` as of ``OnDemand``."""
 
     def run() -> T:
-        device = problem.options.device
+        found = problem()
+        device = found.options.device
         with ExitStack() as stack:
             stack.enter_context(pyro_state_kept())
             stack.enter_context(without_validation(device))
-            for network in networks_of(problem.model).values():
+            for network in networks_of(found.model).values():
                 stack.enter_context(moved_to(network, device))
-            return compute()
+            return compute(found)
 
-    return OnDemand(run)
+    return OnDemand(run, again)
 
 
 def result_of_draws(
@@ -174,7 +187,7 @@ def _sufficient_mean(problem: Problem, sites: Mapping[str, SiteResult]) -> dict[
 def _widened(problem: Problem, run: AscentRun, sites: Mapping[str, SiteResult]) -> dict[str, SiteResult]:
     """The sites of vb, which linear response makes as wide as they should be."""
     state, settled = run.state, run.progress.converged
-    found = _later(problem, lambda: weights(problem, state, problem.options.generator(13), settled=settled))
+    found = _later(lambda: problem, lambda of: weights(of, state, of.options.generator(13), settled=settled))
 
     def weight(name: str) -> np.ndarray | None:
         return found()[name].cpu().numpy() if name in found() else None

@@ -12,7 +12,7 @@ import pandas as pd
 from crowdppl.core.validation import kind_of
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.ids import Codebook
-from crowdppl.errors import DataError, MethodError
+from crowdppl.errors import DataError, MethodError, ResultError
 from crowdppl.inference.coin_tables import CoinTables
 from crowdppl.inference.families import FAMILIES, Family
 from crowdppl.primitives.model import Model
@@ -25,10 +25,12 @@ class OnDemand(Generic[T]):
 
     Args:
         compute: has the same value whenever it is called; it is forgotten after the first call.
+        again: whether a loaded posterior can compute it, too, so that files may lack it.
     """
 
-    def __init__(self, compute: Callable[[], T]) -> None:
+    def __init__(self, compute: Callable[[], T], again: bool = False) -> None:
         self._compute: Callable[[], T] | None = compute
+        self._again = again
         self._value: T | None = None
 
     @staticmethod
@@ -37,6 +39,20 @@ class OnDemand(Generic[T]):
         out = OnDemand(lambda: value)
         out()
         return out
+
+    @staticmethod
+    def lacking(place: str) -> OnDemand[T]:
+        """A value that a file lacks at a place, until what computes it is put there."""
+
+        def compute() -> T:
+            raise ResultError(f"{place} is not in the files: they are damaged or forged; fetch them anew")
+
+        return OnDemand(compute, again=True)
+
+    @property
+    def left_out(self) -> bool:
+        """Whether files lack it: it has not been computed, and a loaded posterior can do so."""
+        return self._again and self._compute is not None
 
     def __call__(self) -> T:
         if self._compute is not None:

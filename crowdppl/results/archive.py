@@ -27,6 +27,7 @@ from crowdppl.data.features import StoredFeatures
 from crowdppl.data.ids import Codebook, LabelSet, place_in_rows
 from crowdppl.data.sequences import units_of
 from crowdppl.errors import CrowdpplError, CrowdpplWarning, MethodError, ResultError
+from crowdppl.inference.predict.answers import redrawn
 from crowdppl.inference.problem import model_sites
 from crowdppl.inference.result import RECORDS, Correction, Fit, OnDemand
 from crowdppl.networks.classifier import ROWS, Network
@@ -35,7 +36,7 @@ from crowdppl.networks.outputs import networks_of, state_of
 from crowdppl.primitives.model import Model, set_up, settings_of
 from crowdppl.results.schema import LARGEST, Sizes, require_counts, require_posterior, require_sites
 
-FORMAT = 7
+FORMAT = 8
 """Raised whenever files change; other formats are refused."""
 TEXT, ARRAYS = "posterior.json", "posterior.safetensors"
 TABLES = {name: f"posterior.{name}.parquet" for name in ("labels", "items", "annotators")}
@@ -64,7 +65,8 @@ def save(posterior: Fit, path: str | Path) -> None:
 
     Kept are the annotations with gold, features, covariates and further columns, the method with its settings and
     the weights of its networks, what the fit found, and the other fits of a corrected posterior. Features that are
-    a dataset stay where they are. Nothing is pickled: any Parquet, safetensors or JSON reader opens the files.
+    a dataset stay where they are, and draws of vb that nobody asked for are made again after loading. Nothing is
+    pickled: any Parquet, safetensors or JSON reader opens the files.
 
     Args:
         path: the folder. A posterior that is already there is replaced last and at once, so that it stays where the
@@ -241,7 +243,7 @@ def pack(value: Any, place: str, arrays: dict[str, np.ndarray]) -> Any:
     if isinstance(value, pd.Index):
         return {"$index": each({"values": _values(value), "name": value.name, "dtype": str(value.dtype)})}
     if isinstance(value, OnDemand):
-        return {"$OnDemand": pack(value(), place, arrays)}
+        return {"$later": place} if value.left_out else {"$OnDemand": pack(value(), place, arrays)}
     if (tag := f"${type(value).__name__}") in TAGS:
         return {tag: each({field.name: getattr(value, field.name) for field in fields(value)})}
     array = _numpy(value) if isinstance(value, Tensor) else value
@@ -278,7 +280,8 @@ def unpack(packed: Any, arrays: Mapping[str, np.ndarray]) -> Any:
         return dict(value)
     if tag == "$index":
         return pd.Index(_of_values(value["values"]), dtype=value["dtype"], name=value["name"], tupleize_cols=False)
-    return OnDemand.of(value) if tag == "$OnDemand" else TAGS[tag](**value)
+    kinds: Mapping[str, Any] = {"$OnDemand": OnDemand.of, "$later": OnDemand.lacking}
+    return kinds[tag](value) if tag in kinds else TAGS[tag](**value)
 
 
 def _values(ids: pd.Index[Any]) -> Any:
@@ -340,7 +343,7 @@ def _fit(folder: Path, values: Mapping[str, Any], data: Annotations, given: Mode
     before = [] if parts["memory"] is None else [parts["memory"], *parts["memory"].records]
     for found in (sites, *(earlier.sites for earlier in before)):
         require_sites(found, known, model, sizes)
-    return Fit(model=model, data=data, **parts)
+    return redrawn(Fit(model=model, data=data, **parts))
 
 
 def _model(folder: Path, saved: str, settings: Mapping[str, Any], given: Model | None) -> Model:

@@ -105,6 +105,16 @@ def computed(inner: Check) -> Check:
     return check
 
 
+def later(inner: Check) -> Check:
+    """The same, or one that a saved posterior lacks and a loaded one computes."""
+
+    def check(value: Any, place: str, sizes: Sizes) -> None:
+        if not (type(value) is OnDemand and value.left_out):
+            computed(inner)(value, place, sizes)
+
+    return check
+
+
 def each(kind: type, inner: Check) -> Check:
     """A list or tuple, or a dict by texts, of values checked one by one; further sizes are of one alone."""
 
@@ -332,9 +342,9 @@ def _tables(lead: str) -> Check:
 
 DRAWS = parts(TableDraws, tables=_tables("draws"), prevalence=numbers("draws K", low=0, shares=True))
 CLASSES = parts(
-    ClassProbabilities, probabilities=numbers("N K", low=0, shares=True), spread=maybe(computed(SPREAD))
+    ClassProbabilities, probabilities=numbers("N K", low=0, shares=True), spread=maybe(later(SPREAD))
 )
-TABLES = parts(Tables, mean=_tables(""), prevalence=numbers("K", low=0, shares=True), draws=maybe(computed(DRAWS)))
+TABLES = parts(Tables, mean=_tables(""), prevalence=numbers("K", low=0, shares=True), draws=maybe(later(DRAWS)))
 NUMBER_TRUTH = parts(NumberTruth, mean=numbers("N"), sd=numbers("N", low=0), positive=plain(bool))
 
 

@@ -60,6 +60,17 @@ def test_what_is_not_asked_for_is_not_computed(monkeypatch: pytest.MonkeyPatch) 
             posterior.annotators()
 
 
+def test_files_lack_draws_that_were_not_asked_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    posterior = fitted("one_coin")
+    for name in ("truth_over", "draw_tables"):
+        monkeypatch.setattr(assembly, name, lambda *_: pytest.fail("computed"))
+    posterior.save(tmp_path / "result")
+    loaded = crowdppl.load(tmp_path / "result")
+    monkeypatch.undo()
+    np.testing.assert_array_equal(loaded.result.table_draws, posterior.result.table_draws)
+    np.testing.assert_array_equal(loaded.result.probability_sd, posterior.result.probability_sd)
+
+
 def test_updates_keep_no_earlier_data() -> None:
     posterior, problems = fitted("one_coin"), []
     for n in range(2):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -14,13 +15,14 @@ from crowdppl.data.blocks import row_codes
 from crowdppl.data.covariates import CovariateColumns
 from crowdppl.data.ragged import RaggedIndex
 from crowdppl.errors import MethodError
+from crowdppl.inference.assembly import with_draws
 from crowdppl.inference.coin_tables import CoinTables
 from crowdppl.inference.density import pairs_of
 from crowdppl.inference.draws import center_of, crossed, draws_of, mean_of
 from crowdppl.inference.predict.predictive import item_values, label_power, no_covariates_yet
 from crowdppl.inference.predict.update import options_of, problem_of
 from crowdppl.inference.problem import Problem, build_problem, without_validation
-from crowdppl.inference.result import Fit, SiteResult
+from crowdppl.inference.result import ClassProbabilities, Fit, SiteResult
 from crowdppl.inference.sites import one_item_sites
 from crowdppl.inference.tables import affordable, are_linear, by_code, draw_tables, table_draws, tables_at
 from crowdppl.inference.typical_labels import TypicalLabels
@@ -104,6 +106,22 @@ def _steps(share: Tensor, pairs: Tensor, alone: Tensor, own: Tensor, before: Ten
     pair, given = pairs[before, own, ..., item], pairs.sum(1)[before, ..., item]
     step = torch.where(given > 0, pair / given.clamp(min=torch.finfo(given.dtype).tiny), 0.0)
     return torch.stack([share[alone, ..., item], step]).reshape(2, len(own), -1).transpose(1, 2)
+
+
+def redrawn(posterior: Fit) -> Fit:
+    """A loaded fit that makes on demand the draws that its files lack, the same as before."""
+    result = posterior.result
+    if not isinstance(result.truth, ClassProbabilities) or not any(
+        x is not None and x.left_out for x in (result.truth.spread, result.draws)
+    ):
+        return posterior
+
+    def problem() -> Problem:
+        options = options_of(posterior)
+        with without_validation(options.device):
+            return problem_of(posterior, posterior.data, options)
+
+    return replace(posterior, result=with_draws(problem, result, posterior.data.order))
 
 
 def mean_field_tables(posterior: Fit, n: int) -> np.ndarray | CoinTables:
