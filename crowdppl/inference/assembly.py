@@ -77,7 +77,9 @@ def result_of_state(problem: Problem, order: np.ndarray, run: AscentRun, diagnos
     else:
         # Draws of mean field are narrower than those of the widened sites: the same mean with less noise.
         tables = _tables_over(_drawn_tables(problem, sites, order))
-    again = not networks_of(problem.model)  # else it takes features, which a file may lack
+    options = problem.options
+    # Files may lack features; and the same numbers come on no other device, nor in another precision.
+    again = not networks_of(problem.model) and options.device == "cpu" and options.dtype is None
     return with_draws(lambda: problem, FitResult(widened, truth, tables, diagnostics), order, again)
 
 

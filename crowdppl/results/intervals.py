@@ -26,15 +26,12 @@ def prevalence(result: FitResult, level: float) -> Estimate:
     check_level(level)
     if result.draws is None:
         return from_point(result.prevalence)
-    for site in result.sites.values():
-        if site.conjugate is not None and site.dims == ("class",) and _is_same(site.mean, result.prevalence):
-            return site.conjugate.estimate(site.spread, level)
-    return from_draws(result.draws().prevalence, level)
-
-
-def _is_same(one: np.ndarray, other: np.ndarray) -> bool:
-    """Whether probabilities differ by rounding at most."""
-    return one.shape == other.shape and np.allclose(one, other, rtol=0, atol=SAME)
+    exact = _same_site(result, ("class",), result.prevalence, SAME, level)
+    if exact:
+        return exact
+    draws = result.draws().prevalence
+    exact = _same_site(result, ("class",), result.prevalence, _errors(draws), level)
+    return exact or from_draws(draws, level)
 
 
 def among_classes(result: FitResult, level: float) -> Estimate:
@@ -50,7 +47,7 @@ def _of_tables(result: FitResult, of: Callable[[np.ndarray], np.ndarray], level:
         return from_point(of(result.table))
     draws = of(drawn)
     mean = result.table if draws is drawn else draws.mean(0, dtype=np.float64)
-    exact = _same_site(result, ("annotator", "truth", "label"), mean, draws, level)
+    exact = _same_site(result, ("annotator", "truth", "label"), mean, _errors(draws), level)
     return exact or _exact_mean(result, from_draws(draws, level), of(result.table))
 
 
@@ -98,9 +95,10 @@ def large_rows(result: FitResult) -> np.ndarray | None:
     if result.draws is None or isinstance(table, CoinTables) or table.size <= LARGE_TABLE:
         return None
     for site in result.sites.values():
-        whole = _is_shares(site) and site.dims == ("annotator", "truth", "label")
-        if whole and _is_same(among_named(site.mean), among_named(table)):
-            return site.spread
+        if _is_shares(site) and site.dims == ("annotator", "truth", "label"):
+            own, wanted = among_named(site.mean), among_named(table)
+            if own.shape == wanted.shape and np.allclose(own, wanted, rtol=0, atol=SAME):
+                return site.spread
     return None
 
 
@@ -110,7 +108,7 @@ def _share_moments(result: FitResult) -> np.ndarray | None:
     if np.allclose(mean, 1 / len(mean), rtol=0, atol=SAME / len(mean)):
         return np.outer(mean, mean)
     for site in result.sites.values():
-        if _is_shares(site) and site.dims == ("class",) and _is_same(site.mean, mean):
+        if _is_shares(site) and site.dims == ("class",) and np.allclose(site.mean, mean, rtol=0, atol=SAME):
             total = site.spread.sum()
             return np.asarray((np.diag(mean) + total * np.outer(mean, mean)) / (total + 1))
     return None
@@ -168,15 +166,18 @@ def _right(table: np.ndarray | CoinTables) -> np.ndarray:
     return out
 
 
+def _errors(draws: np.ndarray) -> np.ndarray:
+    """By how much a mean may differ from that of draws: six standard errors."""
+    return np.asarray(6 * draws.std(0, dtype=np.float64) / np.sqrt(len(draws)) + 1e-6)
+
+
 def _same_site(
-    result: FitResult, dims: tuple[str, ...], mean: np.ndarray, draws: np.ndarray, level: float
+    result: FitResult, dims: tuple[str, ...], mean: np.ndarray, error: np.ndarray | float, level: float
 ) -> Estimate | None:
     """Exact estimate of the site of a conjugate family that is this quantity, if any.
 
-    Equal dimensions do not suffice, as a model may transform the site: the means have to agree within six standard
-    errors of the draws.
+    Equal dimensions do not suffice, as a model may transform the site: the means have to agree within an error.
     """
-    error = 6 * draws.std(0, dtype=np.float64) / np.sqrt(len(draws)) + 1e-6
     for site in result.sites.values():
         alike = site.conjugate is not None and site.dims == dims and site.mean.shape == mean.shape
         if alike and site.conjugate is not None and np.all(np.abs(site.mean - mean) <= error):

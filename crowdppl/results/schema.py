@@ -341,9 +341,7 @@ def _tables(lead: str) -> Check:
 
 
 DRAWS = parts(TableDraws, tables=_tables("draws"), prevalence=numbers("draws K", low=0, shares=True))
-CLASSES = parts(
-    ClassProbabilities, probabilities=numbers("N K", low=0, shares=True), spread=maybe(later(SPREAD))
-)
+CLASSES = parts(ClassProbabilities, probabilities=numbers("N K", low=0, shares=True), spread=maybe(later(SPREAD)))
 TABLES = parts(Tables, mean=_tables(""), prevalence=numbers("K", low=0, shares=True), draws=maybe(later(DRAWS)))
 NUMBER_TRUTH = parts(NumberTruth, mean=numbers("N"), sd=numbers("N", low=0), positive=plain(bool))
 

@@ -32,7 +32,7 @@ VALUES: tuple[Any, ...] = (
         {"$index": {}},
         {"$FitResult": {}},
     ),
-    *({"$OnDemand": None}, {"$": 1}, {"$SiteResult": {"name": 1}}, {"$tuple": [{"$tuple": []}]}),
+    *({"$OnDemand": None}, {"$later": "x"}, {"$": 1}, {"$SiteResult": {"name": 1}}, {"$tuple": [{"$tuple": []}]}),
 )
 
 

@@ -39,7 +39,9 @@ def small() -> Posterior:
         history=np.ones((3, 2, 2)),
         item_covariates=pd.DataFrame({"long": [1.5]}, index=[3]),
     )
-    return crowdppl.fit("bayesian_dawid_skene", data, inference="vb", seed=0)
+    found = crowdppl.fit("bayesian_dawid_skene", data, inference="vb", seed=0)
+    found.annotators()  # files hold the draws that were asked for
+    return found
 
 
 def with_network() -> Posterior:

@@ -60,15 +60,23 @@ def test_what_is_not_asked_for_is_not_computed(monkeypatch: pytest.MonkeyPatch) 
             posterior.annotators()
 
 
-def test_files_lack_draws_that_were_not_asked_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    posterior = fitted("one_coin")
-    for name in ("truth_over", "draw_tables"):
-        monkeypatch.setattr(assembly, name, lambda *_: pytest.fail("computed"))
+@pytest.mark.parametrize("dtype", [None, torch.float32])
+@pytest.mark.parametrize("updated", [False, True])
+def test_files_lack_draws_that_were_not_asked_for(
+    updated: bool, dtype: torch.dtype | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """But where the fit had a precision of its own, which files do not tell."""
+    posterior = fitted("item_difficulty", dtype=dtype, max_iterations=5)
+    posterior = posterior.update(DATA.frame()[::2], dtype=dtype) if updated else posterior
+    if dtype is None:
+        for name in ("truth_over", "draw_tables"):
+            monkeypatch.setattr(assembly, name, lambda *_: pytest.fail("computed"))
     posterior.save(tmp_path / "result")
-    loaded = crowdppl.load(tmp_path / "result")
+    crowdppl.load(tmp_path / "result").save(tmp_path / "again")
+    loaded = crowdppl.load(tmp_path / "again")
     monkeypatch.undo()
-    np.testing.assert_array_equal(loaded.result.table_draws, posterior.result.table_draws)
-    np.testing.assert_array_equal(loaded.result.probability_sd, posterior.result.probability_sd)
+    for name in ("table_draws", "prevalence_draws", "probability_sd", "entropies"):
+        np.testing.assert_array_equal(getattr(loaded.result, name), getattr(posterior.result, name))
 
 
 def test_updates_keep_no_earlier_data() -> None:
