@@ -146,8 +146,11 @@ class Family(ABC):
         """What of a parameter (..., P) is information, one number a row: by it a site is made wider."""
         return parameter.sum(-1)
 
-    def response(self, parameter: Tensor) -> Response | None:
-        """How rows respond to more evidence, by which vb's are made as wide as they are; None where they stay."""
+    def response(self, parameter: Tensor, ratios: bool) -> Response | None:
+        """How rows respond to more evidence, by which vb's are made as wide as they are; None where they stay.
+
+        ``ratios`` says whether labels depend on those of values alone.
+        """
         return None
 
     def prior_normaliser(self, prior: Any, like: Tensor) -> Tensor:
@@ -252,7 +255,7 @@ class Dirichlet(Family):
         """``sum of (c - 1) log theta``."""
         return ((parameter - 1) * leaf).sum(-1)
 
-    def response(self, parameter: Tensor) -> Response:
+    def response(self, parameter: Tensor, ratios: bool) -> Response:
         return DirichletResponse(parameter)
 
     def log_normaliser(self, parameter: Tensor) -> Tensor:
@@ -353,8 +356,8 @@ class Gamma(Family):
     def amount(self, parameter: Tensor) -> Tensor:
         return parameter[..., 0]
 
-    def response(self, parameter: Tensor) -> Response:
-        return GammaResponse(parameter)
+    def response(self, parameter: Tensor, ratios: bool) -> Response | None:
+        return GammaResponse(parameter) if ratios else None
 
     def log_normaliser(self, parameter: Tensor) -> Tensor:
         """``lgamma(a) - a log b``."""

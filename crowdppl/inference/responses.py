@@ -116,7 +116,11 @@ class DirichletResponse(Response):
 
 
 class GammaResponse(Response):
-    """Gammas: statistics log x and x, concentration a and minus the rate b; asked is the mean of log x."""
+    """Gammas of which ratios matter: statistics log x and x; asked is log x less its mean over the first dimension.
+
+    The parameter is concentration a and minus the rate b. The unit of all x is as uncertain as the prior leaves it,
+    however many the labels: were log x asked, each row would be made wide by it, and their ratios, too.
+    """
 
     @cached_property
     def _parts(self) -> tuple[Tensor, Tensor, Tensor]:
@@ -129,7 +133,8 @@ class GammaResponse(Response):
         return self.parameter[..., :1].shape
 
     def deviation(self) -> Tensor:
-        return self._parts[2].sqrt().unsqueeze(-1)
+        n, own = len(self.parameter), self._parts[2]
+        return ((1 - 2 / n) * own + own.mean(0) / n).sqrt().unsqueeze(-1)
 
     def covariance(self, y: Tensor) -> Tensor:
         (a, b, own), (first, second) = self._parts, y.unbind(-1)
@@ -141,18 +146,26 @@ class GammaResponse(Response):
         return torch.stack([a * first - b * second, b.square() * own * second - b * first], -1) / left.unsqueeze(-1)
 
     def change(self, y: Tensor) -> Tensor:
-        return self.covariance(y)[..., :1]
+        return self._above_mean(self.covariance(y)[..., :1])
 
     def change_transposed(self, y: Tensor) -> Tensor:
-        return self.covariance(torch.cat([y, torch.zeros_like(y)], -1))
+        above = self._above_mean(y)
+        return self.covariance(torch.cat([above, torch.zeros_like(above)], -1))
 
     def weight(self, extra: Tensor, prior: Tensor, unsupported: Tensor) -> Tensor:
-        a, _, own = self._parts
-        wanted = own + extra.clamp(min=0)
+        n, (a, _, own) = len(self.parameter), self._parts
+        # Independent rows with variances v are (1 - 2 / n) v + mean(v) / n around their mean.
+        mean = extra.mean(0) / (1 - 1 / max(n, 2))
+        each = (extra - mean / n) / (1 - 2 / n) if n > 2 else mean
+        wanted = own + each.clamp(min=0)
         left = (1 + (1 + 2 * wanted).sqrt()) / (2 * wanted)  # below the solution, from where Newton's steps climb
         for _ in range(NEWTON):
             left = left - (torch.polygamma(1, left) - wanted) / torch.polygamma(2, left)
         return _share_left(left, a, prior, unsupported)
+
+    def _above_mean(self, x: Tensor) -> Tensor:
+        """(..., F) less the mean over the first dimension of the rows."""
+        return x - x.mean(-self.parameter.dim(), keepdim=True)
 
 
 def _share_left(left: Tensor, n: Tensor, prior: Tensor, unsupported: Tensor) -> Tensor:

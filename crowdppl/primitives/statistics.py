@@ -56,8 +56,9 @@ def natural(name: str, prior: Any, *, ratios: bool = False) -> tuple[Tensor, ...
     Args:
         name: of the site.
         prior: a Gamma or ``NormalGamma``, in any batches and events.
-        ratios: whether the labels depend on the ratios of Gammas alone. Their unit is then known from the prior,
-            and engines move it at once; in small steps it would take them long.
+        ratios: whether the labels depend on the ratios of Gammas alone, those along the first dimension. Their unit
+            is then known from the prior, and engines move it at once; in small steps it would take them long. vb's
+            are made as wide as ratios are, and those of others stay as mean field has them.
 
     Returns:
         Of a Gamma log x and x, (...) each. Of a NormalGamma of D coefficients w and precision tau: log tau (...),

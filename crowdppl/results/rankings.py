@@ -38,9 +38,9 @@ def ranking(posterior: Fit, level: float = 0.95, features: Any = None) -> pd.Dat
         DataFrame by object, or by group and object: rank, from 1; score, the mean of its log-skill less the mean
         over objects, so that differences of scores are log-odds of being preferred; low and high, its interval;
         rank_low and rank_high, intervals that hold all ranks at once with this probability. Intervals are NaN where
-        the engine gives points, and those of networks are. With few labels, those of ``crowd_bt`` by vb are still
-        too narrow, of ranks above all, for objects are drawn one by one; gibbs draws them together
-        (docs/benchmarks.md, other kinds of label).
+        the engine gives points, and those of networks are. Where labels are few and annotators may err, as by
+        ``crowd_bt``, several orders are possible, even one and its reverse: vb knows one of them, its intervals are
+        too narrow and its orders too sure; gibbs knows all (docs/benchmarks.md, other kinds of label).
 
     Raises:
         MethodError: when the method ranks no objects, has no network for features, or the level is out of range.
@@ -51,11 +51,11 @@ def ranking(posterior: Fit, level: float = 0.95, features: Any = None) -> pd.Dat
         >>> posterior.ranking().round(1)
                 rank  score  low  high  rank_low  rank_high
         object
-        pear       1    0.5 -0.3   1.3         1          4
-        apple      2    0.0 -1.0   0.8         1          5
-        plum       3    0.0 -0.9   0.8         1          5
-        fig        4   -0.2 -1.2   0.7         1          5
-        kiwi       5   -0.4 -1.4   0.5         1          5
+        pear       1    0.5 -0.3   1.2         1          4
+        apple      2    0.0 -0.8   0.7         1          5
+        plum       3    0.0 -0.7   0.7         1          5
+        fig        4   -0.2 -1.0   0.6         1          5
+        kiwi       5   -0.4 -1.2   0.4         2          5
     """
     check_level(level)
     if features is not None:

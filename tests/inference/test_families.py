@@ -70,8 +70,13 @@ def test_a_distribution_is_found_again_in_its_prior(family: Family) -> None:
 
 def test_responses_are_derivatives_of_means_and_their_inverse(family: Family) -> None:
     """V is the derivative of the mean statistic by the parameter, and what is asked moves with it."""
+
+    def asked(x: torch.Tensor) -> torch.Tensor:
+        log_x = family.mean(x)[..., :1]
+        return family.mean_value(x) if family.counts else log_x - log_x.mean(0)
+
     parameter = PARAMETERS[family.name].clone().requires_grad_()
-    found = family.response(parameter.detach())
+    found = family.response(parameter.detach(), ratios=True)
     if found is None:
         return
     y = torch.tensor(np.random.default_rng(0).normal(size=parameter.shape))
@@ -80,8 +85,8 @@ def test_responses_are_derivatives_of_means_and_their_inverse(family: Family) ->
     torch.testing.assert_close(found.inverse(moved), y)
     z = torch.tensor(np.random.default_rng(1).normal(size=found.shape))
     torch.testing.assert_close((found.change(y) * z).sum(), (y * found.change_transposed(z)).sum())
-    asked = family.mean_value if family.counts else lambda x: family.mean(x)[..., :1]
     torch.testing.assert_close(found.change(y), torch.autograd.functional.jvp(asked, parameter, y)[1])
+    assert family.counts or family.response(parameter, ratios=False) is None
 
 
 def test_log_density_is_the_distributions_and_divergence_its_mean(family: Family) -> None:

@@ -77,20 +77,19 @@ def weights(problem: Problem, state: State, generator: torch.Generator, *, settl
 
 def _weights(problem: Problem, state: State, generator: torch.Generator) -> tuple[dict[str, Tensor], bool]:
     """The weights at a state, and whether it is no maximum: some direction curves upwards."""
-    families = {s.name: s.conjugate for s in problem.of_kind("conjugate")}
-    wide = {n: x.double() for n, x in state.parameters.items() if x.shape[-1] > 1}
-    parameters = {n: x for n, x in wide.items() if families[n].response(x) is not None}
-    if not parameters:
-        return {}, False
+    sites = problem.sites
+    parameters = {n: x.double() for n, x in state.parameters.items() if x.shape[-1] > 1}
     _, _, priors = VB.at(problem, state).evaluate()
-    share, known = {}, {n: families[n].amount(priors[n]) for n in parameters}
+    share, known = {}, {n: sites[n].conjugate.amount(priors[n]) for n in parameters}
     for name, (amount, of_prior) in amounts(problem, state).items():
         share[name] = (amount / parameters[name].sum(-1)).clamp(max=1)
         known[name], parameters[name] = of_prior, parameters[name] * share[name].unsqueeze(-1)
-    found_of = ((n, families[n].response(x)) for n, x in parameters.items())
+    found_of = ((n, sites[n].conjugate.response(x, sites[n].ratios)) for n, x in parameters.items())
     rows, curvature = RowMaps({n: x for n, x in found_of if x is not None}), _Curvature(problem, state)
+    if not rows.of:
+        return {}, False
     within = min(LABELS, FACTORS // problem.states) // max(problem.n_labels, _cells(problem))
-    most = max(FEWEST, min(PROBES, within, NUMBERS // sum(x.numel() for x in parameters.values())))
+    most = max(FEWEST, min(PROBES, within, NUMBERS // sum(x.parameter.numel() for x in rows.of.values())))
     k = problem.blocks[0].n_classes
     unsupported = problem.model.unsupported if isinstance(problem.model, PosteriorAsPrior) else {}
     found = {}
