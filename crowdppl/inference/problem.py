@@ -29,7 +29,7 @@ from crowdppl.inference.result import SiteResult
 from crowdppl.inference.sequential import with_missing
 from crowdppl.inference.signatures import Signatures, signatures
 from crowdppl.inference.sites import Reads, Site, read_model, reads_of, sites_by_shape
-from crowdppl.inference.starts import soft_truth, spectral_truth, typical_values, votes
+from crowdppl.inference.starts import named_soft_truth, soft_truth, spectral_truth, typical_values, votes
 from crowdppl.inference.typical_labels import TypicalLabels, typical_items
 from crowdppl.networks.outputs import cached_outputs, networks_of
 from crowdppl.primitives.distributions import SparseCategorical
@@ -121,12 +121,19 @@ class Problem:
         """Numbers in the largest array of a pass over one value of the parameters."""
         block = next(b for b in self.blocks if b.n_items)
         cells, named = block.n_annotators * block.n_answers, block.named_classes
-        if named is not None and self.truth is not None:
-            values = {n: self.sites[n].leaf(x) for n, x in self.typical(self.options.generator(2)).items()}
-            found = self.density().sites(block, self.full_pass().cut(values, block))
-            if isinstance(found[self.truth].fn, SparseCategorical):
-                return max(self.n_items * (len(named) + 1), cells)
+        if named is not None and self.sums_others:
+            return max(self.n_items * (len(named) + 1), cells)
         return max(self.n_items, cells) * self.states
+
+    @cached_property
+    def sums_others(self) -> bool:
+        """Whether truths that no label of an item names are summed out together, in every block."""
+        blocks = [b for b in self.blocks if b.n_items]
+        if self.truth is None or any(b.named_classes is None for b in blocks):
+            return False
+        values = {n: self.sites[n].leaf(x) for n, x in self.typical(self.options.generator(2)).items()}
+        found = self.density().sites(blocks[0], self.full_pass().cut(values, blocks[0]))
+        return isinstance(found[self.truth].fn, SparseCategorical)
 
     @cached_property
     def steady(self) -> bool:
@@ -240,6 +247,13 @@ class Problem:
         if number == 1:
             return spectral_truth(self.blocks)
         return soft_truth(votes(self.blocks), self.options.generator(3, number))
+
+    def start_tilt(self, number: int) -> dict[str, Tensor]:
+        """Log-potentials of the truth at start number n, for a pass; of votes, without what it would sum out."""
+        if number == 0 and self.truth not in self.given and self.sums_others:
+            return {str(self.truth): named_soft_truth(self.blocks).log()}
+        shares = self.start_shares(number)
+        return {} if shares is None or self.truth is None else {self.truth: shares.log().t()}
 
 
 def build_problem(

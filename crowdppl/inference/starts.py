@@ -45,6 +45,22 @@ def soft_truth(counts: Tensor, generator: torch.Generator | None = None) -> Tens
     return drawn / drawn.sum(-1, keepdim=True)
 
 
+def named_soft_truth(blocks: Sequence[Block]) -> Tensor:
+    """The shares of ``soft_truth(votes(blocks))``, of the classes that an item's labels name and of any other.
+
+    (M + 1, N) by position, for blocks with ``named_classes``, of which each reads its own first and the last.
+    """
+    known = [(b, b.named_classes) for b in blocks if b.named_classes is not None]
+    most, out = max(len(named) for _, named in known), []
+    for block, named in known:
+        item, answer = block.item[block.named], block.answer[block.named]
+        place = (named[:, item] == answer).int().argmax(0)
+        counts = torch.bincount(place * block.n_items + item, minlength=named.numel()).reshape(named.shape)
+        padded = torch.nn.functional.pad(counts, (0, 0, 0, most + 1 - len(named)))
+        out.append((padded + SMOOTHING) / (counts.sum(0) + block.n_classes * SMOOTHING))
+    return torch.cat(out, 1).double()
+
+
 @dataclass(eq=False)
 class Typical(Messenger):
     """Replaces every latent that is not given by its prior mean, or the middle of its space."""

@@ -88,7 +88,7 @@ def start_of(
         points: whether Gaussian sites are points.
         modes: whether conjugate sites are points, too; else only an earlier mean field is continued.
     """
-    options, truth = problem.options, problem.start_shares(number if shares is None else shares)
+    options = problem.options
     typical = problem.typical(options.generator(2, number))
     logits = {s.name: typical[s.name].clamp(min=1e-6).log() for s in problem.of_kind("onehot")}
     sites = {s.name: s for kind in ("free", "hyper") for s in problem.of_kind(kind)}
@@ -99,8 +99,7 @@ def start_of(
     state = State({}, logits, loc, log_scale, noise)
     if number == 0 and problem.earlier is not None and _fits(problem.earlier, problem, modes):
         return Start(_continued(problem, problem.earlier, state), typical, {}, True)
-    tilt = {} if truth is None or problem.truth is None else {problem.truth: truth.log().t()}
-    return Start(state, typical, tilt, False)
+    return Start(state, typical, problem.start_tilt(number if shares is None else shares), False)
 
 
 def first_state(problem: Problem, number: int = 0, shares: int | None = None, *, points: bool) -> State:

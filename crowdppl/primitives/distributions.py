@@ -150,7 +150,12 @@ class SparseCategorical(Categorical):
         return out[0], out[1], (bits(named) + unnamed).sum(0)
 
     def sparse(self, potential: Tensor) -> Tensor:
-        """Log-potentials of the values, (M + 1, ..., n_items), from those of all classes (K, ..., n_items)."""
+        """Log-potentials of the values, (M + 1, ..., n_items), from those of all classes (K, ..., n_items).
+
+        Or from fewer than K: those of the classes named, more that are not looked at, and that of any other.
+        """
+        if len(potential) < self.log_p.shape[-1]:
+            return torch.cat([potential[: len(self.named)], potential[-1:]])
         flat, n = potential.reshape(len(potential), -1, potential.shape[-1]), self.named.shape[-1]
         p = self.log_p.detach().exp().reshape(-1, self.log_p.shape[-1]).mean(0).to(potential)
         at = self.named.clamp(min=0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,18 @@ def test_classes_that_no_label_names_may_be_summed_out_together(
         np.testing.assert_allclose(other.result.sites[name].mean, site.mean, atol=1e-8)
 
 
+def test_blocks_of_items_may_differ_in_how_many_classes_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    last = crowd().order[30:]
+    rows = crowd().frame().assign(label=lambda x: x["label"].where(~x["item"].isin(last), x["item"] % K))
+    one = fitted("mace", "learned", Annotations.from_frame(rows, classes=range(K)))
+    for name, value in {"MANY_CLASSES": 3, "FEW_NAMED": 1, "BLOCK_LABELS": 1}.items():
+        monkeypatch.setattr(f"crowdppl.data.blocks.{name}", value)
+    data = Annotations.from_frame(rows, classes=range(K))
+    named = [replace(block, sparse=True).named_classes for block in data.blocks]
+    assert [None if x is None else len(x) for x in named] == [4, 1]
+    np.testing.assert_allclose(fitted("mace", "learned", data).probabilities(), one.probabilities(), atol=1e-9)
+
+
 @pytest.mark.parametrize("abstentions", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     ("method", "prevalence"), [*COINS, *(pytest.param(*case, marks=pytest.mark.slow) for case in GRADIENTS)]
@@ -78,11 +91,13 @@ def test_coins_are_the_tables_that_they_stand_for(
     np.testing.assert_array_equal(again.confusion(draws=True), other.confusion(draws=True))
 
 
-def test_a_thousand_classes_cost_no_table_of_their_pairs() -> None:
-    """Of 400 annotators it would have 3 GB."""
+@pytest.mark.parametrize("method", ["one_coin", "mace"])
+def test_a_thousand_classes_cost_no_table_of_their_pairs(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 400 annotators it would have 3 GB; nor is a start of items and classes needed."""
+    monkeypatch.setattr("crowdppl.inference.problem.soft_truth", lambda *_: pytest.fail("computed"))
     item, annotator = np.repeat(np.arange(100), 4), np.arange(400)
     data = Annotations.from_arrays(item, annotator, item * 7 % 1000, classes=range(1000))
-    found = fitted("one_coin", "uniform", data)
+    found = fitted(method, "uniform", data)
     assert isinstance(found.result.confusions, CoinTables)
     np.testing.assert_array_equal(found.labels()["label"], np.arange(100) * 7 % 1000)
     assert (found.annotators()["accuracy"] > 0.5).all()
