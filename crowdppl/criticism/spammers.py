@@ -225,7 +225,7 @@ def names_one_class(data: Annotations) -> np.ndarray:
     place = annotator * np.int64(data.n_classes) + answer
     counts = np.bincount(place, minlength=data.n_annotators * data.n_classes).reshape(-1, data.n_classes)
     given, share = counts.sum(1), (counts.sum(0) / max(1, len(answer)))[counts.argmax(1)]
-    rare = (counts.max(1) == given) & (share**given < ONE_CLASS_LEVEL)
+    rare: np.ndarray = (counts.max(1) == given) & (share**given < ONE_CLASS_LEVEL)
     if not rare.any():
         return rare
     votes = data.votes()
