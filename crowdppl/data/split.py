@@ -170,7 +170,7 @@ def with_rows(
     return replace(data, blocks=known, order=order, columns=columns, warnings=())
 
 
-def _units(data: Annotations) -> np.ndarray:
+def whole_units(data: Annotations) -> np.ndarray:
     """What folds keep whole, a code an item, (N,): its sequence, the item of its set, or itself."""
     if data.kind == SET and data.item_covariates is not None:
         return np.asarray(data.item_covariates[OF_SETS[0]].cat.codes)
@@ -189,7 +189,7 @@ def label_folds(data: Annotations, folds: int, seed: int) -> np.ndarray:
         int (S,), in the order of ``data.frame()``.
     """
     item, annotator, _ = data.label_codes()
-    whole = _units(data)[item].astype(np.int64)
+    whole = whole_units(data)[item].astype(np.int64)
     dealt_together, unit = np.unique(whole * data.n_annotators + annotator, return_inverse=True)
     owner = dealt_together // data.n_annotators
     stream = np.random.default_rng(seed)
@@ -218,7 +218,7 @@ def item_folds(data: Annotations, folds: int, seed: int) -> np.ndarray:
     Only items with labels are dealt out: folds may be made within a fold of the same seed. Items of a sequence are
     dealt as one, and so are all classes of a set.
     """
-    whole = _units(data)
+    whole = whole_units(data)
     labelled, place = np.unique(whole[data.label_codes()[0]], return_inverse=True)
     out: np.ndarray = (np.random.default_rng(seed).permutation(len(labelled)) % folds)[place]
     return out

@@ -14,7 +14,7 @@ from crowdppl.core.validation import warn
 from crowdppl.criticism.collapse import class_agreement, contradicted
 from crowdppl.criticism.collusion import joint_errors, shares_more
 from crowdppl.data.annotations import Annotations
-from crowdppl.data.split import keep, label_folds
+from crowdppl.data.split import keep, label_folds, whole_units
 from crowdppl.errors import ConvergenceWarning, CrowdpplWarning
 from crowdppl.evaluation.heldout import LEAST_WEIGHT, fit_method, select_volume, stacking_weights
 from crowdppl.inference.predict.answers import label_tables
@@ -230,7 +230,8 @@ def _truncation_notes(members: Mapping[str, Fit], correction: Correction, data: 
 def _mapped(free: Mapping[str, Fit], correction: Correction, data: Annotations) -> Correction:
     """With a map fitted to known truths, each withheld from the fits that predict it.
 
-    These fits start from those without any gold: one that started from a truth would remember it.
+    These fits start from those without any gold: one that started from a truth would remember it. Truths of one
+    sequence are withheld together: each tells of its neighbours.
     """
     gold = data.gold
     assert data.gold_codes is not None and gold is not None
@@ -239,7 +240,8 @@ def _mapped(free: Mapping[str, Fit], correction: Correction, data: Annotations) 
         few = f"{len(known)} known truths are too few for a map (at least {MIN_GOLD}); they inform the fit"
         return replace(correction, notes=(*correction.notes, few))
     stream = np.random.default_rng(next(iter(free.values())).options["seed"])
-    fold = stream.permutation(len(known)) % GOLD_FOLDS
+    units, owner = np.unique(whole_units(data)[known], return_inverse=True)
+    fold = (stream.permutation(len(units)) % GOLD_FOLDS)[owner]
     p = np.empty((len(known), data.n_classes))
     for number in range(GOLD_FOLDS):
         hidden = known[fold == number]

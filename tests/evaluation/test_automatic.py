@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 import crowdppl
+from crowdppl import Annotations
 from crowdppl import fitting as automatic
 from crowdppl.errors import ConvergenceWarning, MethodError
 from crowdppl.evaluation import calibration
@@ -171,6 +172,28 @@ def test_no_known_truth_enters_the_probabilities_by_which_its_own_item_is_mapped
         calibration.calibrated(found, data.with_gold(known), even)
     same = (seen[0] == seen[1]).all(1)
     assert same[7] and not same.all()  # the fits of other folds were given it
+
+
+def test_truths_of_a_sequence_are_withheld_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wrong truth changes nothing that the map sees of any item of its sequence, to which it would tell."""
+    seen: list[np.ndarray] = []
+
+    def spy(p: np.ndarray, truth: np.ndarray) -> CalibrationMap:
+        seen.append(p)
+        return fit_map(p[:0], truth[:0])
+
+    monkeypatch.setattr(calibration, "fit_map", spy)
+    design = crowdppl.random_design(48, 5, 3, classes=2, seed=0)
+    places = pd.DataFrame({"sequence": np.arange(48) // 4, "position": np.arange(48) % 4}, index=design.items)
+    rows = crowdppl.simulate("bayesian_dawid_skene", design, seed=0).data.frame().join(places, on="item")
+    data = Annotations.from_frame(rows.drop(columns="item"), kind="sequence", classes=[0, 1])
+    found = {"hmm_crowd": crowdppl.fit("hmm_crowd", data, inference="em", max_iterations=20)}
+    even = Correction(np.empty((0, 0)), {"hmm_crowd": 1.0}, {"hmm_crowd": 0.0}, {})
+    gold = dict.fromkeys(data.items[:40], 0)
+    for known in (gold, gold | {data.items[9]: 1}):
+        calibration.calibrated(found, data.with_gold(known), even)
+    same = (seen[0] == seen[1]).all(1)
+    assert same[8:12].all() and not same.all()
 
 
 def test_a_named_method_is_corrected_when_asked_and_says_so(blurred: Simulation) -> None:
