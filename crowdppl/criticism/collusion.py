@@ -12,6 +12,7 @@ import torch
 from crowdppl.criticism.checks import MIN_SHARED, Design
 from crowdppl.criticism.tails import holm, normal_deviates, upper_tail
 from crowdppl.data.covariates import CovariateColumns
+from crowdppl.data.split import whole_units
 from crowdppl.errors import DataError, MethodError
 from crowdppl.inference.predict.held_out import pieces
 from crowdppl.inference.predict.predictive import LabelBags, StateShares, predictive, state_shares
@@ -35,7 +36,7 @@ LEAST = 1e-75
 
 def pair_agreement(posterior: Fit) -> tuple[float, float, float, float]:
     """Share of pairs of labels of an item that are equal: observed, expected by mean tables and prevalence, by
-    chance; and the standard error of observed less expected, items being the units.
+    chance; and the standard error of observed less expected, items, sequences or sets being the units.
 
     Raises:
         DataError: when no item has labels of two annotators.
@@ -50,7 +51,7 @@ def pair_agreement(posterior: Fit) -> tuple[float, float, float, float]:
     equal, probable, item = (np.concatenate(x) for x in zip(*parts, strict=True))
     if not len(item):
         raise DataError("no item has labels of two annotators; have some items labelled twice")
-    error = standard_error(equal - probable, np.unique(item, return_inverse=True)[1])
+    error = standard_error(equal - probable, whole_units(posterior.data)[posterior.data.order][item])
     share = np.bincount(design.answer) / len(design.answer)
     return float(equal.mean()), float(probable.mean()), float((share**2).sum()), error
 
@@ -118,7 +119,7 @@ def joint_errors(posterior: Fit, most: int = JOINT_PAIRS) -> tuple[float, float]
         most: pairs of labels; with more, those of random items are taken.
 
     Returns:
-        The share, and its standard error with items as the units.
+        The share, and its standard error with items, sequences or sets as the units.
 
     Raises:
         DataError: when no item has two labels.
@@ -141,7 +142,8 @@ def joint_errors(posterior: Fit, most: int = JOINT_PAIRS) -> tuple[float, float]
     if not len(item):
         raise DataError("no item has labels of two annotators; have some items labelled twice")
     differ = max(len(item) - total, 1e-9)
-    error = standard_error(excess, np.unique(item, return_inverse=True)[1]) * len(item)
+    unit = whole_units(posterior.data)[posterior.data.order]
+    error = standard_error(excess, unit[item.astype(np.int64)]) * len(item)
     return (agreed - total) / differ, error / differ
 
 

@@ -21,6 +21,7 @@ from crowdppl.criticism.sparse_data import sparse_data
 from crowdppl.data.blocks import count_repeats, row_sizes
 from crowdppl.data.checks import cell_counts
 from crowdppl.data.ids import native, ranked
+from crowdppl.data.split import whole_units
 from crowdppl.errors import CrowdpplError, CrowdpplWarning, DataError, MethodError
 from crowdppl.evaluation.heldout import heldout_score
 from crowdppl.inference.coin_tables import CoinTables
@@ -487,13 +488,14 @@ def worse_than_votes(posterior: Fit) -> Iterator[Doubt]:
         return
     ours, theirs = (score.labels["log_p"].to_numpy() for score in (own, votes))
     remedy = "crowdppl.compare finds a method that fits better, and fit('auto', data) chooses by it"
-    yield from _worse(f"{posterior.method} predicts labels left out", ours, theirs, own.labels["item"], remedy)
+    unit = own.labels["unit"].to_numpy()
+    yield from _worse(f"{posterior.method} predicts labels left out", ours, theirs, unit, remedy)
 
 
-def _worse(what: str, own: np.ndarray, votes: np.ndarray, item: Any, remedy: str) -> Iterator[Doubt]:
-    """The doubt that log-probabilities of labels are below those by a majority vote, items being the units."""
+def _worse(what: str, own: np.ndarray, votes: np.ndarray, unit: np.ndarray, remedy: str) -> Iterator[Doubt]:
+    """The doubt that log-probabilities of labels are below those by a majority vote."""
     apart = own - votes
-    error = standard_error(apart, np.unique(item, return_inverse=True)[1])
+    error = standard_error(apart, unit)
     if apart.mean() < -ERRORS * error:
         yield Doubt(
             "votes",
@@ -540,4 +542,4 @@ def overfitting(posterior: Fit) -> Iterator[Doubt]:
         "a method that crowdppl.compare finds; fit('auto', data) chooses by it"
     )
     what = f"{posterior.method} predicts a label from the others"
-    yield from _worse(what, own[scored], votes[scored], item[scored], remedy)
+    yield from _worse(what, own[scored], votes[scored], whole_units(data)[item[scored]], remedy)

@@ -144,7 +144,7 @@ def stacked(members: Mapping[str, Fit], data: Annotations, models: Mapping[str, 
 
 
 def smallest_discount(logs: np.ndarray, owner: np.ndarray) -> int:
-    """The first row (no discount, then the smallest ones) within a standard error of the best, by item."""
+    """The first row (no discount, then the smallest ones) within a standard error of the best, by owner."""
     best = int(logs.mean(1).argmax())
     behind = (logs[best] - row for row in logs[:best])
     return next((n for n, x in enumerate(behind) if x.mean() <= standard_error(x, owner)), best)
@@ -153,10 +153,10 @@ def smallest_discount(logs: np.ndarray, owner: np.ndarray) -> int:
 def heldout_logs(
     members: Mapping[str, Fit], data: Annotations, models: Mapping[str, Model] | None = None
 ) -> tuple[dict[str, np.ndarray], np.ndarray]:
-    """log p(label) of held-out labels: by the member itself, then under each discount; and their items.
+    """log p(label) of held-out labels: by the member itself, then under each discount; and their units.
 
     Returns:
-        For each member (1 + rates, n), and (n,) codes of items.
+        For each member (1 + rates, n), and (n,) codes of items or, of sequences and sets, of these.
     """
     seed = next(iter(members.values())).options["seed"]
     item = data.label_codes()[0]
@@ -173,7 +173,7 @@ def heldout_logs(
             again = _quietly(member, part, (models or {}).get(name))
             own = left_out(again, data, out, together=False, draws=draws)[0]
             logs[name].append(np.concatenate([own[None], _tried(again, data, out)]))
-    _, owner = np.unique(np.concatenate([item[fold == number] for number in used]), return_inverse=True)
+    owner = whole_units(data)[np.concatenate([item[fold == number] for number in used])]
     return {name: np.concatenate(parts, 1) for name, parts in logs.items()}, owner
 
 

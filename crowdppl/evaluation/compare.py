@@ -45,7 +45,7 @@ def compare_to_default(
 
     The best of twenty scores is ahead of a given one even where all methods are equally good. Keep the default
     unless a rival is ahead beyond chance: by a one-sided t-test on differences in predicting the same labels (an
-    item is one observation), corrected for the number of rivals by Holm (1979).
+    item, sequence or set is one observation), corrected for the number of rivals by Holm (1979).
 
     Args:
         scores: by a name of your choice, all of ``heldout_score`` (a comparison's ``scores``) or all of
@@ -95,7 +95,7 @@ def compare_to_default(
 
 
 def _observed(scores: Mapping[str, Score], default: str) -> tuple[dict[str, np.ndarray], np.ndarray]:
-    """Log-probabilities of the same observations by method, and the item of each."""
+    """Log-probabilities of the same observations by method, and the unit of each, codes from 0."""
     if not isinstance(scores, Mapping):
         raise DataError(f"scores is {kind_of(scores)}; give a mapping from names to scores")
     if not isinstance(default, str) or default not in scores:
@@ -114,16 +114,16 @@ def _observed(scores: Mapping[str, Score], default: str) -> tuple[dict[str, np.n
                 f"{name!r} and {default!r} were scored on other labels left out; give both the same data, folds, "
                 "seed and whole_items"
             )
-    owner = pd.factorize(first["item"])[0]
+    owner = pd.factorize(first["unit"])[0]
     return {name: table["log_p"].to_numpy(np.float64) for name, table in tables.items()}, owner
 
 
 def _table(name: str, score: object) -> pd.DataFrame:
     """The labels or items left out, and their log-probabilities."""
     if isinstance(score, HeldoutScore) and not score.labels["log_p"].isna().all():
-        return score.labels[["row", "item", "annotator", "label", "fold", "log_p"]].reset_index(drop=True)
+        return score.labels[["row", "item", "annotator", "label", "fold", "unit", "log_p"]].reset_index(drop=True)
     if isinstance(score, HeldoutScore | ClassifierScore):
-        return score.items.rename_axis("item").reset_index()[["item", "labels", "log_p"]]
+        return score.items.rename_axis("item").reset_index()[["item", "unit", "labels", "log_p"]]
     raise DataError(
         f"the score of {name!r} is {kind_of(score)}; give what heldout_score or classifier_score returned"
     )
@@ -140,9 +140,9 @@ class Comparison:
         scores: the held-out score of each method, by the name it was given.
         table: DataFrame by method, best first: inference; log_p, the mean log-probability of a label left out, and
             its standard error se; difference to the best method and its standard error difference_se, from the
-            same labels, those of an item counted as one observation; weight in the stack of predictions that
-            would score best; per_item, as log_p for the labels of an item together; seconds. With whole items
-            left out, all of them are of items, not labels: log_p is then per_item.
+            same labels, those of an item, sequence or set counted as one observation; weight in the stack of
+            predictions that would score best; per_item, as log_p for the labels of an item together; seconds. With
+            whole items left out, all of them are of items, not labels: log_p is then per_item.
         whole_items: whether whole items were left out.
     """
 
@@ -297,10 +297,9 @@ def _check_members(members: Mapping[str, Fit], compared: Collection[str], needed
 
 
 def _score_table(scores: Mapping[str, HeldoutScore], whole_items: bool) -> pd.DataFrame:
-    first = next(iter(scores.values()))
     units = {name: score.items if whole_items else score.labels for name, score in scores.items()}
     logs = np.stack([table["log_p"].to_numpy() for table in units.values()], 1)
-    owner = np.arange(len(logs)) if whole_items else pd.factorize(first.labels["item"])[0]
+    owner = units[next(iter(scores))]["unit"].to_numpy()
     mean = [score.per_item if whole_items else score.per_label for score in scores.values()]
     error = [score.per_item_se if whole_items else score.per_label_se for score in scores.values()]
     best = int(np.argmax(mean))

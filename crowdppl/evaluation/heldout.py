@@ -16,7 +16,7 @@ from crowdppl import registry
 from crowdppl.core.validation import kind_of, named_settings, switch, whole_number
 from crowdppl.data.annotations import Annotations, require_annotations
 from crowdppl.data.checks import require_labels
-from crowdppl.data.split import item_folds, keep, label_folds
+from crowdppl.data.split import item_folds, keep, label_folds, whole_units
 from crowdppl.errors import CrowdpplWarning, DataError, MethodError, NumericalError
 from crowdppl.inference.checkpoint import TrialCache
 from crowdppl.inference.engines import fit_model, runs_many_chains, used_by, warn_of_unused
@@ -38,7 +38,10 @@ MIN_PROBABILITY = 1e-12
 
 
 class ItemScores:
-    """Scores whose table ``items`` has the log-probability ``log_p`` of each item's labels left out."""
+    """Scores whose table ``items`` has the log-probability ``log_p`` of each item's labels left out.
+
+    Items of one ``unit``, a sequence or a set, count as one observation.
+    """
 
     items: pd.DataFrame
 
@@ -50,7 +53,7 @@ class ItemScores:
     @property
     def per_item_se(self) -> float:
         """Standard error of ``per_item``."""
-        return standard_error(self.items["log_p"].to_numpy(), np.arange(len(self.items)))
+        return standard_error(self.items["log_p"].to_numpy(), self.items["unit"].to_numpy())
 
 
 @dataclass(frozen=True, repr=False)
@@ -60,7 +63,8 @@ class ClassifierScore(ItemScores):
     Attributes:
         method, inference: what was scored.
         items: DataFrame by item, for items with labels: labels, how many; fold; log_p, the log-probability of its
-            labels together, given the item's features and the other items.
+            labels together, given the item's features and the other items; unit, a code of the item or, of
+            sequences and sets, of that whole.
         probabilities: DataFrame by item, a column a class: the classifier's, trained without the item's labels.
         seconds: wall-clock time of all fits and predictions.
     """
@@ -79,17 +83,18 @@ class ClassifierScore(ItemScores):
             raise DataError(
                 f"{self.method} and {other.method} were scored on different items; give both the same data"
             )
-        return mean_difference(self.items["log_p"].to_numpy(), other.items["log_p"].to_numpy())
+        one, rest = (score.items["log_p"].to_numpy() for score in (self, other))
+        return mean_difference(one, rest, self.items["unit"].to_numpy())
 
     def __repr__(self) -> str:
         number = f"{self.per_item:.4f} +- {self.per_item_se:.4f} an item"
         return f"<ClassifierScore of {self.method} by {self.inference}: {number}>"
 
 
-def mean_difference(one: np.ndarray, other: np.ndarray) -> tuple[float, float]:
-    """How far numbers of items, (N,) each, are ahead of others on average, and the standard error of that."""
+def mean_difference(one: np.ndarray, other: np.ndarray, unit: np.ndarray) -> tuple[float, float]:
+    """How far numbers of items, (N,) each, are ahead of others on average, and its standard error by units (N,)."""
     gap = one - other
-    return float(gap.mean()), standard_error(gap, np.arange(len(gap)))
+    return float(gap.mean()), standard_error(gap, unit)
 
 
 def classifier_score(
@@ -144,7 +149,7 @@ def classifier_score(
         judged = _judged(data, shares, fold, folds, seed)
     warn_of_unused(options, [part.inference])
     labelled, first, count = np.unique(item, return_index=True, return_counts=True)
-    table = {"labels": count, "fold": fold[first], "log_p": judged[labelled]}
+    table = {"labels": count, "fold": fold[first], "log_p": judged[labelled], "unit": whole_units(data)[labelled]}
     items = pd.DataFrame(table, index=data.items[labelled])
     probabilities = pd.DataFrame(shares[labelled], index=items.index, columns=data.classes)
     return ClassifierScore(part.method, part.inference, items, probabilities, time.perf_counter() - began)
@@ -210,10 +215,11 @@ class HeldoutScore(ItemScores):
     Attributes:
         method, inference: what was scored.
         labels: DataFrame with a row for each label that was left out: row (its place in ``data.frame()``), item,
-            annotator, label, fold, and log_p, its log-probability given the labels that were kept. With whole
-            items left out, log_p is NaN: an item's labels are then scored together.
-        items: DataFrame by item: labels, how many were left out, and log_p, the log-probability of all that were
-            left out together, added up over folds.
+            annotator, label, fold, log_p, its log-probability given the labels that were kept, and unit, a code of
+            the item or, of sequences and sets, of that whole. With whole items left out, log_p is NaN: an item's
+            labels are then scored together.
+        items: DataFrame by item: labels, how many were left out; log_p, the log-probability of all that were left
+            out together, added up over folds; unit.
         left_in: labels that could not be left out, because their item has no other.
         seconds: wall-clock time of all fits and predictions.
     """
@@ -232,8 +238,8 @@ class HeldoutScore(ItemScores):
 
     @property
     def per_label_se(self) -> float:
-        """Standard error of ``per_label``; labels of one item count as one observation."""
-        return standard_error(self.labels["log_p"].to_numpy(), pd.factorize(self.labels["item"])[0])
+        """Standard error of ``per_label``; labels of one item, sequence or set count as one observation."""
+        return standard_error(self.labels["log_p"].to_numpy(), self.labels["unit"].to_numpy())
 
     def __repr__(self) -> str:
         label = f"{self.per_label:.4f} +- {self.per_label_se:.4f} a label"
@@ -305,7 +311,7 @@ def score_one_of(
         full = whole.data
         fold = (item_folds if whole_items else label_folds)(full, folds, whole.options["seed"])
         rows = full.frame()
-        rows["fold"], rows["log_p"] = fold, np.nan
+        rows["fold"], rows["unit"], rows["log_p"] = fold, whole_units(full)[full.label_codes()[0]], np.nan
         parts = []
         for number in range(folds):
             out = fold == number
@@ -318,8 +324,10 @@ def score_one_of(
             counts = rows.loc[out, "item"].groupby(rows.loc[out, "item"], observed=True).size()
             parts.append(pd.DataFrame({"labels": counts.reindex(full.items[items]), "log_p": together}))
     scored = rows[fold >= 0]
-    labels = scored.loc[:, ["item", "annotator", "label", "fold", "log_p"]].rename_axis("row").reset_index()
+    columns = ["item", "annotator", "label", "fold", "log_p", "unit"]
+    labels = scored.loc[:, columns].rename_axis("row").reset_index()
     items_table = pd.concat(parts).groupby(level="item", sort=False).sum()
+    items_table["unit"] = whole_units(full)[full.item_book.codes(items_table.index)]
     seconds = time.perf_counter() - began
     return HeldoutScore(whole.method, whole.inference, labels, items_table, int((fold < 0).sum()), seconds)
 
@@ -403,14 +411,14 @@ def select_volume(
         some = np.random.default_rng(options.seed).choice(labelled, MAX_ITEMS, replace=False)
         data = keep(data, np.isin(item, some))
     taken, best = VOLUMES[0], _volume_scores(asked, data, inference, options, VOLUMES[0], kept)
-    found = {str(taken): float(best.mean())}
+    found = {str(taken): float(best[0].mean())}
     for volume in VOLUMES[1:]:
         try:
             tried = _volume_scores(asked, data, inference, options, volume, kept)
         except NumericalError:
             break
-        found[str(volume)] = float(tried.mean())
-        gain, error = mean_difference(tried, best)
+        found[str(volume)] = float(tried[0].mean())
+        gain, error = mean_difference(tried[0], *best)
         if gain <= AHEAD * error:
             break
         taken, best = volume, tried
@@ -420,7 +428,7 @@ def select_volume(
 def _volume_scores(
     model: Model, data: Annotations, inference: str, options: Options, volume: float, kept: TrialCache | None
 ) -> np.ndarray:
-    """log_p of the labels of each item left out, (n,), by a network that was trained with this volume."""
+    """log_p of each item's labels left out, by a network trained with this volume, and the item's unit, (2, n)."""
     name, before = f"volume {volume}", {} if kept is None else kept.found()
     if name in before:
         return np.asarray(before[name])
@@ -429,10 +437,10 @@ def _volume_scores(
     trial = build(model, training=training)
     given: Any = used_by(inference, options.kept())
     score = classifier_score(trial, data, folds=VOLUME_FOLDS, inference=inference, **given)
-    log_p = score.items["log_p"].to_numpy(copy=True)
+    found = score.items[["log_p", "unit"]].to_numpy(np.float64).T
     if kept is not None:
-        kept.add(name, torch.from_numpy(log_p))
-    return log_p
+        kept.add(name, torch.from_numpy(found.copy()))
+    return found
 
 
 def fit_method(

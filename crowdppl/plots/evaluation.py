@@ -169,9 +169,9 @@ def plot_comparison(
 ) -> Axes:
     """Draws how much less probable each method finds the held-out labels than the best one, which is on top.
 
-    Intervals are normal, from the standard errors of the differences, in which an item's labels count as one
-    observation. Where one holds 0, the labels do not show that the best is better. The best has none; that it was
-    chosen among several is not accounted for. On the right are the stacking weights.
+    Intervals are normal, from the standard errors of the differences, in which labels of one item, sequence or set
+    count as one observation. Where one holds 0, the labels do not show that the best is better. The best has none;
+    that it was chosen among several is not accounted for. On the right are the stacking weights.
 
     Args:
         scores: the table of a ``crowdppl.compare``, the best method first.

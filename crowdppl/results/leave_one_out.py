@@ -12,6 +12,7 @@ import pandas as pd
 
 from crowdppl.core import validation
 from crowdppl.core.validation import warn
+from crowdppl.data.split import whole_units
 from crowdppl.errors import CrowdpplWarning, MethodError, ParetoWarning
 from crowdppl.inference.predict.cavity import log_left_out
 from crowdppl.inference.predict.held_out import given_the_rest
@@ -33,9 +34,9 @@ class LeaveOneOut:
 
     Attributes:
         unit: "label" or "item".
-        values: DataFrame with a row for each label (item, annotator, label) or item: log_p, and for "psis"
-            pareto_k, the shape of its importance weights: above 0.67 its value is unreliable; 0 where all draws
-            agree.
+        values: DataFrame with a row for each label (item, annotator, label) or item: unit, a code of the item or,
+            of sequences and sets, of that whole; log_p, and for "psis" pareto_k, the shape of its importance
+            weights: above 0.67 its value is unreliable; 0 where all draws agree.
         warnings: of ArviZ.
         method: "psis", or "closed" for the closed form.
     """
@@ -52,9 +53,8 @@ class LeaveOneOut:
 
     @property
     def se(self) -> float:
-        """Standard error of ``mean``; labels of one item count as one observation."""
-        items = self.values["item"] if self.unit == "label" else self.values.index
-        return standard_error(self.values["log_p"].to_numpy(), pd.factorize(items)[0])
+        """Standard error of ``mean``; labels of one item, sequence or set count as one observation."""
+        return standard_error(self.values["log_p"].to_numpy(), self.values["unit"].to_numpy())
 
     def __repr__(self) -> str:
         score = f"{self.mean:.4f} +- {self.se:.4f} {'a' if self.unit == 'label' else 'an'} {self.unit}"
@@ -159,17 +159,17 @@ def _loo(az: Any, logs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def _index(posterior: Fit, unit: str) -> pd.DataFrame:
     """The labels, or the items that have labels, as a table to add scores to."""
-    rows = posterior.data.frame()
+    data, item = posterior.data, posterior.data.label_codes()[0]
     if unit == "label":
-        return rows.loc[:, ["item", "annotator", "label"]]
-    counts = posterior.data.items.isin(rows["item"])
-    return pd.DataFrame(index=posterior.data.items[counts])
+        return data.frame().loc[:, ["item", "annotator", "label"]].assign(unit=whole_units(data)[item])
+    labelled = np.unique(item)
+    return pd.DataFrame({"unit": whole_units(data)[labelled]}, index=data.items[labelled])
 
 
 def standard_error(values: np.ndarray, owner: np.ndarray) -> float:
-    """Standard error of the mean of values (n,) that are clustered by owner, codes from 0 (n,)."""
-    n_owners = int(owner.max()) + 1
-    if n_owners < 2:
+    """Standard error of the mean of values (n,) that are clustered by owner, codes (n,)."""
+    code, owners = pd.factorize(owner)
+    if len(owners) < 2:
         return float("nan")
-    sums = np.bincount(owner, values - values.mean())
-    return float(np.sqrt((sums**2).sum() * n_owners / (n_owners - 1)) / len(values))
+    sums = np.bincount(code, values - values.mean())
+    return float(np.sqrt((sums**2).sum() * len(owners) / (len(owners) - 1)) / len(values))

@@ -138,9 +138,11 @@ def labels_left_out(found: Featured, row: neural.Row) -> pd.DataFrame:
         return crowdppl.heldout_score(row.method, found.data, folds=2, seed=0, **how).items
     except MethodError as error:
         print(row.method, error)
-        return pd.DataFrame({"log_p": np.nan}, index=found.train)
+        return pd.DataFrame({"unit": 0, "log_p": np.nan}, index=found.train)
 
 
 def ahead(one: pd.DataFrame, other: pd.DataFrame) -> tuple[float, float]:
     """How far items are ahead on average, and the standard error of that."""
-    return mean_difference(one["log_p"].reindex(other.index).to_numpy(), other["log_p"].to_numpy())
+    return mean_difference(
+        one["log_p"].reindex(other.index).to_numpy(), other["log_p"].to_numpy(), other["unit"].to_numpy()
+    )

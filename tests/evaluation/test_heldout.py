@@ -16,12 +16,14 @@ import crowdppl
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.split import item_folds, keep, label_folds
 from crowdppl.errors import DataError, MethodError
+from crowdppl.evaluation.calibration import heldout_logs
 from crowdppl.evaluation.compare import compare
 from crowdppl.evaluation.heldout import heldout_score
 from crowdppl.fitting import fit
 from crowdppl.inference.predict.held_out import left_out
 from crowdppl.inference.predict.predictive import refit
 from crowdppl.primitives import Block, Card, annotate, logsumexp, plates, prevalence, truth
+from crowdppl.results.leave_one_out import leave_one_out, standard_error
 from tests.crowd import annotations, crowd
 
 
@@ -99,6 +101,27 @@ def test_what_the_score_holds_and_how_it_is_summed() -> None:
     again = heldout_score(crowdppl.fit("one_coin", data, inference="em"), folds=3)
     np.testing.assert_array_equal(again.labels["log_p"], score.labels["log_p"])
     assert "one_coin by em" in repr(score)
+
+
+@pytest.mark.parametrize("copies", [1, 4])
+def test_copies_of_an_item_in_one_sequence_tell_no_more(copies: int) -> None:
+    """They are one observation: standard errors are those of so many items, exactly, however many copies."""
+    rows = pd.concat([crowd(labels_each=4).frame().assign(position=n) for n in range(copies)])
+    data = Annotations.from_frame(rows.rename(columns={"item": "sequence"}), kind="sequence", classes=range(3))
+    fitted = fit("one_coin", data, inference="em")
+    score, closed = heldout_score(fitted, folds=3), leave_one_out(fitted)
+    whole = heldout_score(fitted, folds=3, whole_items=True)
+    logs, owner = heldout_logs({"one_coin": fitted}, data)
+    assert len(np.unique(owner)) == 60 and len(owner) == 240 * copies
+    found = {"items": score.per_item_se, "whole": whole.per_item_se, "closed": closed.se}
+    found |= {"labels": score.per_label_se, "calibration": standard_error(logs["one_coin"][0], owner)}
+    items = {"items": score.items.reset_index(), "whole": whole.items.reset_index(), "closed": closed.values}
+    items |= {"labels": score.labels}
+    for name, table in items.items():
+        by_item = standard_error(table["log_p"].to_numpy(), table["item"].to_numpy())
+        ratio = np.sqrt((60 / 59) * (60 * copies - 1) / 60)  # 1 where an item is its own sequence
+        assert found[name] == (by_item if copies == 1 else pytest.approx(by_item * ratio, rel=1e-6)), name
+    assert found["calibration"] > 0
 
 
 def one_coin_by_hand(

@@ -15,9 +15,9 @@ from crowdppl.errors import DataError, MethodError
 from crowdppl.evaluation.compare import compare_to_default
 
 
-def score(log_p: np.ndarray) -> crowdppl.ClassifierScore:
-    """Of as many items, three labels each."""
-    items = pd.DataFrame({"labels": 3, "log_p": log_p})
+def score(log_p: np.ndarray, sequence: int = 1) -> crowdppl.ClassifierScore:
+    """Of as many items, three labels each, of which so many are one sequence."""
+    items = pd.DataFrame({"unit": np.arange(len(log_p)) // sequence, "labels": 3, "log_p": log_p})
     return crowdppl.ClassifierScore("raykar", "em", items, pd.DataFrame(), 1.0)
 
 
@@ -54,6 +54,18 @@ def test_a_rival_is_seldom_called_better_where_none_is_and_the_best_often_seems_
         naive += bool((found["ahead"] > 1.645 * found["se"]).any())
     assert called / repeats < 0.05 + 3 * np.sqrt(0.05 * 0.95 / repeats)
     assert naive / repeats > 0.3
+
+
+def test_items_of_a_sequence_are_one_observation() -> None:
+    """Alike in a sequence, they would call a rival better far too often if each counted for itself."""
+    rng, called, repeats = np.random.default_rng(0), {1: 0, 8: 0}, 100
+    for _ in range(repeats):
+        logs = [(rng.normal(size=(40, 1)) + rng.normal(size=(40, 8))).ravel() for _ in range(2)]
+        for size in called:
+            found = compare_to_default({name: score(x, size) for name, x in zip("ab", logs, strict=True)}, "a")
+            called[size] += bool(found["beyond_chance"].any())
+    assert called[8] / repeats < 0.05 + 3 * np.sqrt(0.05 * 0.95 / repeats)
+    assert called[1] / repeats > 0.2
 
 
 def test_what_was_found_impossible() -> None:

@@ -28,7 +28,9 @@ SHORT = {"epochs": 4, "networks": 2, "hidden": 8, "volume": "auto"}
 
 def scored(log_p: list[float]) -> ClassifierScore:
     """A score of items, one label each."""
-    items = pd.DataFrame({"labels": 1, "fold": 0, "log_p": log_p}, index=[f"i{n}" for n in range(len(log_p))])
+    n = len(log_p)
+    table = {"unit": range(n), "labels": 1, "fold": 0, "log_p": log_p}
+    items = pd.DataFrame(table, index=[f"i{k}" for k in range(n)])
     return ClassifierScore("bayes_dgc", "vb", items, pd.DataFrame(index=items.index), 0.0)
 
 

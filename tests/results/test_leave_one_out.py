@@ -178,7 +178,7 @@ def test_with_known_truths_the_closed_form_is_exact(name: str, engine: str, prio
         ways = ways_of(rest, true[i], tells) if counts[a, :, ABSTAINS].any() else None
         p = chance(rest, true[i], answer, ways, prior, engine == "em")
         assert np.exp(log_p) == pytest.approx(p, abs=1e-9)
-    assert found.method == "closed" and list(found.values) == ["item", "annotator", "label", "log_p"]
+    assert found.method == "closed" and list(found.values) == ["item", "annotator", "label", "unit", "log_p"]
 
 
 @pytest.mark.parametrize("tells", [False, True], ids=["ignorable", "telling"])
