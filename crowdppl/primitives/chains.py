@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -26,7 +28,8 @@ def chain(log_p: Tensor, log_transition: Tensor, sequences: Sequences, name: str
     pass the expected number of each transition and the marginals of items, or those of a joint draw of whole paths
     (forward filtering and backward sampling; Rabiner 1989, "A tutorial on hidden Markov models"). Shares are scaled
     at each item, in double precision: potentials of a transition within 200 of each other, or minus infinity, lose
-    nothing, however many items follow.
+    nothing, however many items follow. Few long sequences take as many steps as a multiple of the root of their
+    length; joint draws and second derivatives take one an item.
 
     Args:
         log_p: (K, ..., N) log-potentials of each item's class; of a first item, with its initial log-probabilities.
@@ -128,12 +131,15 @@ def _scaled(log_p: Tensor, log_transition: Tensor, sequences: Sequences) -> tupl
     return (packed - top).exp(), top, log_transition.squeeze(-1).movedim((0, 1), (-2, -1)).double().exp()
 
 
-def _filtered(own: Tensor, move: Tensor, sizes: Sequence[int]) -> tuple[Tensor, Tensor]:
-    """Shares of classes given the items before (..., K, N), 1 at a first one, and each item's total (..., 1, N)."""
+def _filtered(
+    own: Tensor, move: Tensor, sizes: Sequence[int], first: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """Shares of classes given the items before (..., K, N), by default 1 at a first one, and totals (..., 1, N)."""
     ahead, scale = list[Tensor](), list[Tensor]()
-    into, at = move.mT, own
+    into, at = move.mT, own[..., : sizes[0]]
+    first = torch.ones_like(at) if first is None else first
     for factor in own.split(sizes, -1):
-        ahead.append(into @ at[..., : factor.shape[-1]] if ahead else torch.ones_like(factor))
+        ahead.append(into @ at[..., : factor.shape[-1]] if ahead else first)
         both = factor * ahead[-1]
         scale.append(both.sum(-2, keepdim=True).clamp(min=LEAST))
         at = both / scale[-1]
@@ -142,7 +148,12 @@ def _filtered(own: Tensor, move: Tensor, sizes: Sequence[int]) -> tuple[Tensor, 
 
 def _smoothed(share: Tensor, move: Tensor, count: Tensor, sizes: Sequence[int]) -> Tensor:
     """Items' shares (..., K, N), times how much likelier a class makes those after; ``count`` of sequences."""
-    return _backward(share, move, count, sizes, lambda x: x)
+    return _backward(share, move, _of_classes(count, share), sizes, lambda x: x)
+
+
+def _of_classes(count: Tensor, like: Tensor) -> Tensor:
+    """The same (..., M) for each class, (..., K, M)."""
+    return count.unsqueeze(-2).expand(*like.shape[:-1], -1)
 
 
 def _drawn(
@@ -154,28 +165,134 @@ def _drawn(
         used = count[..., : weight.shape[-1]]
         return one_each(used, weight.movedim(-2, 0), generator).movedim(0, -2)
 
-    return _backward(share, move, torch.ones_like(count), sizes, pick)
+    return _backward(share, move, _of_classes(torch.ones_like(count), share), sizes, pick)
 
 
 def _backward(
     share: Tensor, move: Tensor, ends: Tensor, sizes: Sequence[int], pick: Callable[[Tensor], Tensor]
 ) -> Tensor:
-    """What is picked of items' shares times those after, from the last item of each sequence to its first."""
-    full = ends.unsqueeze(-2).expand(*share.shape[:-1], ends.shape[-1])
-    out, then = list[Tensor](), full[..., :0]
+    """What is picked of items' shares times those after, from ``ends`` (..., K, sequences) to each first item."""
+    out, then = list[Tensor](), ends[..., :0]
     for at in reversed(share.split(sizes, -1)):
-        then = torch.cat([then, full[..., then.shape[-1] : at.shape[-1]]], -1)
+        then = torch.cat([then, ends[..., then.shape[-1] : at.shape[-1]]], -1)
         out.append(pick(at * then))
         then = move @ out[-1]
     return torch.cat(out[::-1], -1)
 
 
+LONG, WIDE = 200, 2000
+"""Items of the longest sequence from which on stretches are passed side by side, and how wide a step may be: the
+square of the number of classes times the items of an average step. Measured: else, item after item is faster."""
+
+
+def _long(share: Tensor, sizes: Sequence[int]) -> bool:
+    """Whether (..., K, N) are of long sequences, and few."""
+    return len(sizes) >= LONG and share.numel() * share.shape[-2] < WIDE * len(sizes)
+
+
+@dataclass(frozen=True)
+class _Stretches:
+    """Sequences cut into stretches, as long as the longest has of them, that are passed side by side.
+
+    Each is passed from every class in which it could be entered; one after the other tells in which it is.
+
+    Attributes:
+        place: int64 (N,), that of each item where all first items of stretches come first, then all second ones.
+        sizes: number of stretches that have a first item, a second one, and so on.
+        counts: number of sequences that have a first stretch, a second one, and so on.
+        column: int64 (stretches,) among ``sizes``; all first ones of sequences come first.
+    """
+
+    place: Tensor
+    sizes: tuple[int, ...]
+    counts: tuple[int, ...]
+    column: Tensor
+
+    @classmethod
+    def of(cls, sizes: Sequence[int], device: torch.device) -> _Stretches:
+        """Those of sequences of ``Sequences.sizes``."""
+        each, length = torch.tensor(sizes), math.isqrt(len(sizes))
+        row = torch.arange(len(each)).repeat_interleave(each)
+        sequence = torch.arange(len(row)) - (each.cumsum(0) - each)[row]
+        counts = each[::length]
+        stretch = (counts.cumsum(0) - counts)[row // length] + sequence
+        column = stretch.bincount().argsort(descending=True, stable=True).argsort()
+        own = (row % length).bincount()
+        place = (own.cumsum(0) - own)[row % length] + column[stretch]
+        return cls(place.to(device), tuple(own.tolist()), tuple(counts.tolist()), column.to(device))
+
+    def items(self, x: Tensor) -> Tensor:
+        """Numbers of items, (..., N), where those of stretches stand."""
+        return torch.empty_like(x).index_copy_(-1, self.place, x)
+
+    def of_classes(self, x: Tensor) -> Tensor:
+        """1 where two classes are the same, for each stretch: (..., K, stretches, K), for items (..., K, N)."""
+        return torch.eye(x.shape[-2]).to(x).unsqueeze(-2).repeat(*x.shape[:-2], 1, len(self.column), 1)
+
+    def by_sequence(self, x: Tensor) -> tuple[Tensor, ...]:
+        """Numbers (..., stretches, K) of all first stretches, all second ones, and so on."""
+        out: tuple[Tensor, ...] = x[..., self.column, :].split(self.counts, -2)
+        return out
+
+    def joined(self, x: Sequence[Tensor]) -> Tensor:
+        """The same of (..., K, stretches) as one, where stretches stand."""
+        found = torch.cat([*x], -1)
+        return torch.empty_like(found).index_copy_(-1, self.column, found)
+
+
+def _filtered_in_stretches(own: Tensor, move: Tensor, sizes: Sequence[int]) -> tuple[Tensor, Tensor]:
+    """As ``_filtered``, in fewer steps where sequences are long."""
+    if not _long(own, sizes):
+        return _filtered(own, move, sizes)
+    cut, into, ended = _Stretches.of(sizes, own.device), move.mT, list[Tensor]()
+    own = cut.items(own)
+    then = cut.of_classes(own)
+    level = torch.zeros_like(then[..., :1, :, :])
+    for factor in own.split(cut.sizes, -1):
+        n = factor.shape[-1]
+        ended.append(then[..., n:, :])
+        both = then[..., :n, :] * factor.unsqueeze(-1)
+        scale = both.sum(-3, keepdim=True)
+        level[..., :n, :] += scale.log()
+        both = both.div_(scale.clamp_(min=torch.finfo(own.dtype).tiny))
+        then = (into @ both.flatten(-2)).reshape(both.shape)
+    through = torch.cat([*ended, then][::-1], -2)
+    entered, then = list[Tensor](), torch.ones_like(own[..., : cut.counts[0]])
+    for part, weight in zip(cut.by_sequence(through), cut.by_sequence(level), strict=True):
+        entered.append(then[..., : part.shape[-2]])
+        weight = weight + entered[-1].log().mT.unsqueeze(-3)
+        weight = (weight - weight.amax(-1, keepdim=True).nan_to_num(neginf=0.0)).exp()
+        then = (part * weight).sum(-1) / weight.sum(-1).clamp(min=LEAST)
+    ahead, scale = _filtered(own, move, cut.sizes, cut.joined(entered))
+    return _at(ahead, cut.place), _at(scale, cut.place)
+
+
+def _smoothed_in_stretches(share: Tensor, move: Tensor, count: Tensor, sizes: Sequence[int]) -> Tensor:
+    """As ``_smoothed``, in fewer steps where sequences are long."""
+    if not _long(share, sizes):
+        return _smoothed(share, move, count, sizes)
+    cut, ends = _Stretches.of(sizes, share.device), _of_classes(count, share)
+    share = cut.items(share)
+    whole = cut.of_classes(share)
+    then = whole[..., :0, :]
+    for factor in reversed(share.split(cut.sizes, -1)):
+        if factor.shape[-1] > then.shape[-2]:
+            then = torch.cat([then, whole[..., then.shape[-2] : factor.shape[-1], :]], -2)
+        both = then * factor.unsqueeze(-1)
+        then = (move @ both.flatten(-2)).reshape(both.shape)
+    left, after = list[Tensor](), ends[..., :0]
+    for part in reversed(cut.by_sequence(then)):
+        left.append(torch.cat([after, ends[..., after.shape[-1] : part.shape[-2]]], -1))
+        after = (part * left[-1].mT.unsqueeze(-3)).sum(-1)
+    return _at(_backward(share, move, cut.joined(left[::-1]), cut.sizes, lambda x: x), cut.place)
+
+
 # Operations of torch: a recording of a pass has each as one step, however long sequences are.
 _LIBRARY = torch.library.Library("crowdppl", "FRAGMENT")
 _LIBRARY.define("filtered(Tensor own, Tensor move, int[] sizes) -> (Tensor, Tensor)")
-_LIBRARY.impl("filtered", _filtered, "CompositeExplicitAutograd")
+_LIBRARY.impl("filtered", _filtered_in_stretches, "CompositeExplicitAutograd")
 _LIBRARY.define("smoothed(Tensor share, Tensor move, Tensor count, int[] sizes) -> Tensor")
-_LIBRARY.impl("smoothed", _smoothed, "CompositeExplicitAutograd")
+_LIBRARY.impl("smoothed", _smoothed_in_stretches, "CompositeExplicitAutograd")
 _SCHEMA = "drawn(Tensor share, Tensor move, Tensor count, int[] sizes, Generator? generator) -> Tensor"
 _LIBRARY.define(_SCHEMA, tags=(torch.Tag.nondeterministic_seeded,))
 _LIBRARY.impl("drawn", _drawn, "CompositeExplicitAutograd")
@@ -245,12 +362,21 @@ def shares_of_places(log_initial: Tensor, log_transition: Tensor, sizes: tuple[i
         log_transition: (..., K, K).
         sizes: number of sequences that have a first item, a second one, and so on.
     """
-    at = log_initial.exp()
-    total, move = torch.zeros_like(at), log_transition.exp()
-    for n, size in enumerate(sizes):
-        at = at if n == 0 else (at.unsqueeze(-1) * move).sum(-2)
-        at = at / at.sum(-1, keepdim=True)
-        total = total + size * at
+    n, move = len(sizes), log_transition.exp()
+    length = n if n < LONG else math.isqrt(n)  # of stretches, whose first items are found one after the other
+    at = [log_initial.exp()]
+    far = torch.linalg.matrix_power(move, length if length < n else 1)
+    for _ in range(length, n, length):
+        ahead = (at[-1].unsqueeze(-1) * far).sum(-2)
+        at.append(ahead / ahead.sum(-1, keepdim=True))
+    each = torch.stack(at, -2)
+    weights = torch.zeros(len(at) * length).to(each)
+    weights[:n] = torch.tensor(sizes).to(each)
+    total = torch.zeros_like(at[0])
+    for step, weight in enumerate(weights.reshape(len(at), length, 1).unbind(1)):
+        each = (each.unsqueeze(-1) * move.unsqueeze(-3)).sum(-2) if step else each
+        each = each / each.sum(-1, keepdim=True)
+        total = total + (weight * each).sum(-2)
     return (total / sum(sizes)).log()
 
 

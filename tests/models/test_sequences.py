@@ -19,6 +19,7 @@ from crowdppl.data.blocks import build_blocks
 from crowdppl.data.sequences import Sequences, units_of
 from crowdppl.data.split import item_folds, label_folds
 from crowdppl.errors import DataError, MethodError
+from crowdppl.primitives import chains
 from crowdppl.primitives.sums import Summing, summing
 
 SEQUENCES = [[0, 1, 2, 3], [4], [5, 6], [7, 8, 9]]
@@ -42,6 +43,14 @@ def paths(log_p: Tensor, log_transition: Tensor, items: list[int]) -> Tensor:
     return torch.stack(terms)
 
 
+@pytest.fixture(params=["one after the other", "in stretches"])
+def _both_ways(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Short chains as they are summed, and as long ones are."""
+    if request.param == "in stretches":
+        monkeypatch.setattr(chains, "LONG", 1)
+
+
+@pytest.mark.usefixtures("_both_ways")
 def test_a_chain_is_the_sum_over_all_paths() -> None:
     leaves = [x.requires_grad_() for x in potentials()]
     total = cp.chain(*leaves, Sequences.of(OF_ITEM))
@@ -64,6 +73,7 @@ def test_second_derivatives_are_those_of_all_paths() -> None:
         torch.testing.assert_close(mine, theirs, rtol=0, atol=1e-9)
 
 
+@pytest.mark.usefixtures("_both_ways")
 def test_potentials_far_apart_lose_nothing() -> None:
     """Labels that rule out what may follow; and what cannot be is impossible, not improbable."""
     log_p, log_transition = potentials()
@@ -76,6 +86,7 @@ def test_potentials_far_apart_lose_nothing() -> None:
     assert (cp.chain(log_p, log_transition, Sequences.of(OF_ITEM))[:, :2].sum(1) == -torch.inf).all()
 
 
+@pytest.mark.usefixtures("_both_ways")
 def test_pairs_are_those_of_all_paths() -> None:
     log_p, log_transition = potentials()
     how = Summing(probes={"pairs": None})
@@ -85,6 +96,46 @@ def test_pairs_are_those_of_all_paths() -> None:
     share = paths(log_p, log_transition, SEQUENCES[0]).softmax(0).reshape(3, 3, 3, 3, 2)
     torch.testing.assert_close(pairs[..., 2], share.sum((0, 3)), rtol=0, atol=1e-9)
     assert not pairs[..., [0, 4, 5, 7]].any()  # the first items
+
+
+def by_logarithms(log_p: Tensor, log_transition: Tensor, lengths: list[int]) -> Tensor:
+    """The total of each sequence, (sequences, chains), item after item; what cannot be has a factor of nothing."""
+    out, log_p, log_transition = [], log_p.clamp(min=-1e5), log_transition.clamp(min=-1e5)
+    for x in log_p.split(lengths, -1):
+        at = x[..., 0]
+        for n in range(1, x.shape[-1]):
+            at = (at.unsqueeze(1) + log_transition[..., 0]).logsumexp(0) + x[..., n]
+        out.append(at.logsumexp(0))
+    return torch.stack(out)
+
+
+@pytest.mark.parametrize("lengths", [[300, 1, 77, 300, 2, 211], [201], [1, 290, 1, 1], [256, 255, 16, 17]])
+@pytest.mark.parametrize("forbidden", [-torch.inf, -80.0])
+def test_long_sequences_are_summed_as_by_logarithms(lengths: list[int], forbidden: float) -> None:
+    """Ragged, with transitions that may not be and known classes; totals count as often as weights say."""
+    stream = torch.Generator().manual_seed(sum(lengths))
+    log_p = 3 * torch.randn(3, 2, sum(lengths), generator=stream, dtype=torch.float64)
+    log_transition = 2 * torch.randn(3, 3, 2, 1, generator=stream, dtype=torch.float64)
+    log_transition[0, 1], log_transition[2, 0] = forbidden, forbidden
+    log_p[:2, :, 7::50] = -torch.inf  # class 2 can follow, and be followed by, some class
+    weight = torch.randn(len(lengths), generator=stream, dtype=torch.float64)
+    of = torch.arange(len(lengths)).repeat_interleave(torch.tensor(lengths))
+    leaves = [log_p.requires_grad_(), log_transition.requires_grad_()]
+    found, wanted = cp.chain(*leaves, Sequences.of(of)), by_logarithms(*leaves, lengths)
+    torch.testing.assert_close(torch.stack([x.sum(-1) for x in found.split(lengths, -1)]), wanted)
+    ours = torch.autograd.grad((found * weight[of]).sum(), leaves)
+    theirs = torch.autograd.grad((wanted * weight[:, None]).sum(), leaves)
+    for mine, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(mine, other, rtol=1e-11, atol=1e-10)
+
+
+@pytest.mark.parametrize("sizes", [(5, 5, 2, 1), (3,) * 150 + (2,) * 60 + (1,)])
+def test_shares_of_places_are_those_of_powers(sizes: tuple[int, ...]) -> None:
+    stream = torch.Generator().manual_seed(0)
+    start, move = (torch.randn(*shape, generator=stream).double().softmax(-1) for shape in ((3,), (3, 3)))
+    each = [size * start @ torch.linalg.matrix_power(move, n) for n, size in enumerate(sizes)]
+    found = chains.shares_of_places(start.log(), move.log(), sizes)
+    torch.testing.assert_close(found.exp(), torch.stack(each).sum(0) / sum(sizes), rtol=0, atol=1e-12)
 
 
 def test_paths_are_drawn_by_their_joint_law() -> None:
