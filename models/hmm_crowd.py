@@ -53,8 +53,10 @@ class HmmCrowd:
         sites={"initial": "K", "transition": "K K", "confusion": "A K K", "abstention": "A D W", "truth": "N"},
         kind="sequence",
         assumes="a truth depends on the one before it; labels of a sequence are independent given its truths",
-        fails="when annotators' errors run over several items, such as whole phrases: see sequence_crowd",
-        cost="labels x K, and items x K x K in as many steps as the longest sequence has items",
+        fails="when annotators' errors run over several items, such as whole phrases (see sequence_crowd), or are "
+        "shared: spans are then told too surely, and known truths of whole sequences correct that",
+        cost="labels x K, and items x K x K in as many steps as the longest sequence has items (where it is long "
+        "and stands alone, a few times the root of that; not by gibbs)",
         uses=("history", "item_covariates"),
         only=("em", "vb", "gibbs", "nuts", "laplace"),
         because="a chain is summed out as a whole, and svi sums one item after another",

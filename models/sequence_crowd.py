@@ -60,8 +60,10 @@ class SequenceCrowd:
         | {"abstention": "A D W", "truth": "N"},
         kind="sequence",
         assumes="a label depends on its truth and on the annotator's own last label in the sequence",
-        fails="with few labels an annotator: there are K + 1 confusion matrices of each to be learned",
-        cost="labels x K, and items x K x K in as many steps as the longest sequence has items",
+        fails="with few labels an annotator: there are K + 1 confusion matrices of each to be learned; where "
+        "errors are shared, spans are told too surely, and known truths of whole sequences correct that",
+        cost="labels x K, and items x K x K in as many steps as the longest sequence has items (where it is long "
+        "and stands alone, a few times the root of that; not by gibbs)",
         uses=("history", "item_covariates"),
         only=("em", "vb", "gibbs", "nuts", "laplace"),
         because="a chain is summed out as a whole, and svi sums one item after another",

@@ -23,6 +23,10 @@ def spans(posterior: Fit, minimum: float = 0.5) -> pd.DataFrame:
     the parameters where there are draws. Under other methods, and where probabilities are corrected or averaged, it
     is the product of those of the items.
 
+    Exact means exact under the model. Labels alone cannot show errors that annotators share: where several cut the
+    same name short, spans are told surer than they are right. Known truths of whole sequences correct this
+    (``gold=`` of ``fit``, with ``calibrate=True``).
+
     Args:
         minimum: the least probability of a span. Above 0.5, all such spans are listed; below, those of the most
             probable labels. None overlap.
