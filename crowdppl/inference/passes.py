@@ -114,7 +114,7 @@ class FullPass:
             sums | {n: torch.cat(x, -1 - len(self.sites[n].event_shape)) for n, x in slopes.items()},
             first.sites,
             torch.cat(per_item, -1) if evidence else None,
-            {n: torch.cat(x, -1) if len(x) > 1 else x[0] for n, x in shares.items()},
+            {n: torch.cat(x, -1) for n, x in shares.items()},
         )
 
     def cut(self, values: Mapping[str, Tensor], block: Block) -> dict[str, Tensor]:
