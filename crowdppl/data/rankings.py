@@ -27,6 +27,7 @@ ONLY = "all"
 BETTER, EQUAL = ">", "="
 MOST_ORDERS = 120
 """Orders that a ranking with ties may stand for: those of five objects."""
+A_PROBLEM_EACH = "give each ranking of an annotator a problem of its own"
 HOW = "write 'a > b = c', or a list of objects, the best first, with a list of those that are tied"
 
 
@@ -38,7 +39,8 @@ def with_ranks(rows: Rows) -> Rows:
     problem and object.
 
     Raises:
-        DataError: for a label that is no ranking, ranks an object twice or fewer than two, with its row.
+        DataError: for a label that is no ranking, ranks an object twice or fewer than two, and for a second ranking
+            of a problem by an annotator, with its row.
     """
     objects = isinstance(rows.item, pd.DataFrame) and OF_RANKS[1] in rows.item
     given: Any = rows.label
@@ -56,11 +58,17 @@ def with_ranks(rows: Rows) -> Rows:
     row = np.repeat(np.arange(len(codes)), [len(read[n]) for n in codes])
     names = [name for n in codes for name in read[n]]
     item: Any = pd.Series(names, dtype=object)
+    annotator, place = encode(rows.annotator, "annotator", rows.place), rows.place
+    whole = pd.DataFrame({"annotator": annotator.codes})
     if not isinstance(rows.item, pd.DataFrame) or rows.item.shape[1]:
         problem = encode(rows.item.iloc[:, 0] if isinstance(rows.item, pd.DataFrame) else rows.item, "item")
         of_problem = pd.Categorical.from_codes(problem.codes[row], categories=problem.values)
         item = pd.DataFrame(dict(zip(OF_RANKS, (of_problem, item), strict=True)))
-    annotator, place = encode(rows.annotator, "annotator", rows.place), rows.place
+        whole["problem"] = problem.codes
+    again = np.flatnonzero(whole.duplicated())
+    if len(again):
+        who = native(annotator.values[annotator.codes[again[0]]])
+        raise DataError(f"annotator {who!r} ranks again at {place(int(again[0]))}; {A_PROBLEM_EACH}")
     columns = None if rows.columns is None else rows.columns.iloc[row].reset_index(drop=True)
     return replace(
         rows,
@@ -136,7 +144,7 @@ def require_rankings(problem: np.ndarray, item: np.ndarray, annotator: Encoding,
             row = int(np.flatnonzero(bad)[-1])
             by = f"annotator {native(annotator.values[who[row]])!r} ranks {native(names[item[row]])!r}"
             if of is item:
-                raise DataError(f"{by} again at {place(row)}; give each ranking a problem of its own")
+                raise DataError(f"{by} again at {place(row)}; {A_PROBLEM_EACH}")
             raise DataError(f"{by} alone, at {place(row)}; a ranking takes two objects, so leave the row out")
 
 

@@ -108,8 +108,13 @@ def test_what_is_no_ranking_is_refused_with_its_row(wrong: Any, told: str) -> No
 
 def test_objects_that_are_ranked_alone_or_again_are_refused() -> None:
     twice = pd.DataFrame({"annotator": ["x", "x"], "ranking": ["a > b", "b > a"]})
-    with pytest.raises(DataError, match="'x' ranks '[ab]' again at row 1"):
-        Annotations.from_frame(twice, kind="ranking")
+    for second in ("b > a", "c > d"):
+        for problem in ({}, {"problem": "p"}):
+            again = twice.assign(ranking=["a > b", second], **problem)
+            with pytest.raises(DataError, match="'x' ranks again at row 1"):
+                Annotations.from_frame(again, kind="ranking")
+    with pytest.raises(DataError, match="'x' ranks '[ab]' again at row 2"):
+        Annotations.from_arrays(["a", "b", "a"], ["x"] * 3, [1, 2, 3], kind="ranking")
     alone = {"x": {"a": 1, "b": 2}, "y": {"c": 1}}
     with pytest.raises(DataError, match="'y' ranks 'c' alone"):
         Annotations.from_dicts(alone, kind="ranking")
