@@ -13,6 +13,7 @@ import pandas as pd
 from crowdppl.data.blocks import Block, build_blocks, count_repeats
 from crowdppl.data.checks import find_warnings, refuse_repeat, repeats_warning, spelling_warning, unused_warning
 from crowdppl.data.ids import Codebook, Encoding, LabelSet, Place, encode, refuse_missing_text
+from crowdppl.data.sequences import beginnings_warning
 from crowdppl.data.tables import Rows
 from crowdppl.errors import CrowdpplWarning
 
@@ -133,7 +134,11 @@ def who_abstains(coded: Coded, counts: np.ndarray, earlier: np.ndarray | None) -
 
 
 def warnings_of(
-    coded: Coded, blocks: Sequence[Block], counts: np.ndarray, options: Mapping[str, Any]
+    coded: Coded,
+    blocks: Sequence[Block],
+    counts: np.ndarray,
+    options: Mapping[str, Any],
+    units: np.ndarray | None = None,
 ) -> list[CrowdpplWarning]:
     """What users should know of their data: ids that look alike, and labels too few to learn from."""
     like, classes = options.get("like"), options.get("classes")
@@ -147,4 +152,7 @@ def warnings_of(
     if like is None and coded.answer is not None:
         found += find_warnings(blocks, coded.annotators, counts)
         found += unused_warning(counts, coded.answer, coded.alphabet) if classes is None else []
+        if units is not None and coded.alphabet.kind == "sequence":
+            codes = (coded.item, coded.annotator, coded.answer)
+            found.append(beginnings_warning(coded.alphabet.classes.ids, units, *codes))
     return [warning for warning in found if warning is not None]

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from crowdppl.data.rankings import OF_RANKS
-from crowdppl.errors import DataError
+from crowdppl.errors import CrowdpplWarning, DataError
 
 SEQUENCE, POSITION = "sequence", "position"
 """Item covariates: the sequence of an item, and a number by which the items of a sequence are in order."""
@@ -147,3 +147,29 @@ class Tags:
         out = np.full(len(code), -1)
         out[first] = np.where(self.begins[code[first]], last, -1)
         return out
+
+
+def beginnings_warning(
+    classes: Iterable[object], units: np.ndarray, item: np.ndarray, annotator: np.ndarray, answer: np.ndarray
+) -> CrowdpplWarning | None:
+    """What to say where most spans of labels, codes (S,) each, begin with I-X, as in IOB1."""
+    tags = Tags.of([*classes, "O"])  # abstentions count as O
+    if tags is None:
+        return None
+    once = np.unique(annotator * np.int64(len(units)) + item, return_index=True)[1]
+    order = once[np.lexsort((*units[item[once]].T[::-1], annotator[once]))]
+    code, who, (sequence, rank) = (
+        np.minimum(answer[order], len(tags.types) - 1),
+        annotator[order],
+        units[item[order]].T,
+    )
+    goes_on = (
+        (np.diff(who) == 0) & (np.diff(sequence) == 0) & (np.diff(rank) == 1) & (code[1:] == tags.inside[code[:-1]])
+    )
+    loose = np.count_nonzero((tags.inside[code] == code) & ~np.append(False, goes_on))
+    spans = loose + np.count_nonzero(tags.begins[code])
+    if 2 * loose <= spans:
+        return None
+    return CrowdpplWarning(
+        f"{loose} of {spans} spans of labels begin with I-X, as in IOB1, and count as none; let each begin with B-X"
+    )

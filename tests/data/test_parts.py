@@ -85,6 +85,15 @@ def test_positions_are_numbers_in_their_order(tmp_path: Path) -> None:
     assert more.n_items == 6 and more.items[-1] == "c | 2"
 
 
+@pytest.mark.parametrize("again", [1, 2])
+@pytest.mark.parametrize("tags, told", [("I-P I-P O I-Q B-Q", "2 of 3 spans"), ("B-P I-P O I-Q B-Q", None)])
+def test_spans_that_begin_with_i_are_told(tags: str, told: str | None, again: int) -> None:
+    rows = [("s", n, "x", tag) for n, tag in enumerate(tags.split())] + [("s", 0, "y", "O")]
+    table = pd.DataFrame(rows[::-1] * again, columns=["sequence", "position", "annotator", "label"])
+    found = [str(warning) for warning in Annotations.from_frame(table, kind="sequence").warnings]
+    assert [str(told) in text for text in found if "IOB1" in text] == [True] * bool(told)
+
+
 def test_parts_are_kept_by_a_fit_and_its_archive(tmp_path: Path) -> None:
     posterior = crowdppl.fit("majority_vote", Annotations.from_frame(TOKENS, kind="sequence"))
     assert posterior.labels()["label"].tolist() == list("OBIOO")
