@@ -78,7 +78,7 @@ class Options(TypedDict, total=False):
         history: pseudo-counts from earlier work, to be added to a prior: mapping from annotator id to a
             (K, K) matrix [truth, label], or (A, K, K) in codebook order.
         repeats: what to do where an annotator labels an item again: "keep" (all count), "first" or "last"
-            (one does), each with a warning that counts them; "error".
+            (one does), each with a warning that counts them, by "keep" those of equal label covariates; "error".
         like: annotations whose annotators, classes and answers have the same codes here; others are refused.
         grow: whether annotators and classes unknown to ``like`` are appended instead.
     """
@@ -302,7 +302,8 @@ class Annotations:
         like: Any = options.get("like") or cls
         names = label_columns(options.get("label_covariates", like.label_names), rows.columns, rows.place)
         order, blocks = coded.blocks(units := units_of(of_items))
-        kept, repeats = without_repeats(coded, blocks, rows.place, options.get("repeats", "keep"))
+        of_labels, again = some_columns(rows.columns, names), options.get("repeats", "keep")
+        kept, repeats = without_repeats(coded, blocks, rows.place, again, of_labels)
         left = coded if kept is None else coded.rows(kept)
         if kept is not None:
             order, blocks = left.blocks(units)

@@ -106,15 +106,20 @@ def _joined(given: Encoding, ids: pd.Index[Any], name: str, place: Place) -> Enc
 
 
 def without_repeats(
-    coded: Coded, blocks: Sequence[Block], place: Place, repeats: str
+    coded: Coded, blocks: Sequence[Block], place: Place, repeats: str, covariates: pd.DataFrame | None
 ) -> tuple[np.ndarray | None, list[CrowdpplWarning]]:
-    """Which rows stay (None: all) where an annotator labels an item again, and a warning."""
+    """Which rows stay (None: all) where an annotator labels an item again, and a warning.
+
+    All are to stay without one where they differ in a label covariate, such as the criterion of a grade.
+    """
     extra = count_repeats(blocks)
     if not extra:
         return None, []
     if repeats == "error":
         refuse_repeat(coded.item, coded.annotator, (coded.items, coded.annotators), place)
-    found = [] if coded.answer is None else [repeats_warning(extra, len(coded.item), repeats)]
+    if repeats == "keep" and covariates is not None:
+        extra = int(covariates.assign(_item=coded.item, _annotator=coded.annotator).duplicated().sum())
+    found = [] if coded.answer is None or not extra else [repeats_warning(extra, len(coded.item), repeats)]
     if repeats == "keep":
         return None, [*found]
     pair = pd.Index(coded.item.astype(np.int64) * len(coded.annotators) + coded.annotator)

@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import crowdppl.data.annotations
@@ -49,6 +50,12 @@ def test_repeats_are_kept_and_counted() -> None:
     data = quietly(ROWS)
     assert data.n_labels == 6
     assert data.frame().label.tolist() == [0, 1, 1, 0, 1, 1]
+
+
+def test_labels_of_different_covariates_are_no_copies() -> None:
+    for criteria, copies in ([0, 0, 0, 0, 1, 2], None), ([0, 0, 0, 0, 1, 1], "1 of 6 labels repeat"):
+        messages = found(ROWS, RepeatsWarning, label_covariates=pd.DataFrame({"criterion": criteria}))
+        assert [str(copies) in message for message in messages] == [True] * bool(copies)
 
 
 @pytest.mark.parametrize(("repeats", "labels"), [("first", [0, 0, 1, 1]), ("last", [1, 0, 1, 1])])
