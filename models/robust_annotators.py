@@ -66,19 +66,30 @@ class RobustAnnotators:
     )
 
     def setup(self, data: Annotations) -> RobustAnnotators:
-        """A copy with the units of the labels."""
-        return replace(self, units=self._units(data))
+        """A copy with the units of the labels; MethodError where the grid is too coarse for most of them."""
+        ready = replace(self, units=self._units(data))
+        numbers, grid = data.as_block().numbers if data.has_labels else None, ready._grid(data)
+        if numbers is not None and numbers.numel():
+            inner = numbers.sort().values[len(numbers) // 4 : -(len(numbers) // 4) or None]
+            half = float(inner[-1] - inner[0])
+            apart = float(grid[1] - grid[0])
+            if 0 < half < apart:
+                raise MethodError(
+                    f"the {self.points} points of the grid lie {apart:.3g} apart, and half of the labels within "
+                    f"{half:.3g}; correct outliers (labels go from {numbers.min():g} to {numbers.max():g}), or "
+                    "raise points"
+                )
+        return ready
 
     def model(self, data: cp.Block) -> None:
         """Draws annotators and labels; truths are summed out."""
-        centre, scale, low, high = self._units(data)
+        centre, scale, *_ = self._units(data)
         mean = pyro.sample("mean", dist.Normal(centre, scale))
         width = pyro.sample("width", dist.LogNormal(math.log(scale), 1.0))
         with cp.plates.annotators(data):
             bias = pyro.sample("bias", dist.Normal(0.0, self.bias_spread * scale))
             spread = pyro.sample("spread", dist.LogNormal(math.log(scale / 2), 1.0))
-        beyond = 0.0 if self.ends else BEYOND * self.bias_spread * scale
-        grid = torch.linspace(low - beyond, high + beyond, self.points)
+        grid = self._grid(data)
         with cp.plates.items(data):
             block = cp.plates.block_of(data)
             cp.annotate_numbers(
@@ -86,6 +97,12 @@ class RobustAnnotators:
             )
 
     guide = mean_field
+
+    def _grid(self, data: cp.Block | Annotations) -> Tensor:
+        """The numbers that an item's may be."""
+        _, scale, low, high = self._units(data)
+        beyond = 0.0 if self.ends else BEYOND * self.bias_spread * scale
+        return torch.linspace(low - beyond, high + beyond, self.points)
 
     def _units(self, data: cp.Block | Annotations) -> tuple[float, float, float, float]:
         """Centre and scale of labels, and the ends of the grid."""

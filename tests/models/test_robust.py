@@ -83,3 +83,10 @@ def test_a_known_truth_is_kept_and_tells_of_others() -> None:
 def test_labels_beyond_the_ends_are_refused() -> None:
     with pytest.raises(MethodError, match="ends"):
         crowdppl.fit("robust_annotators", numbers([("x", "ann", 11.0)]), settings={"ends": (0.0, 10.0)})
+
+
+def test_labels_that_the_grid_cannot_tell_apart_are_refused() -> None:
+    noise = np.random.default_rng(0).normal(size=(20, 3))
+    rows = [(i, a, noise[i, a]) for i in range(20) for a in range(3)]
+    with pytest.raises(MethodError, match="10000"):
+        crowdppl.fit("robust_annotators", numbers([*rows, (20, 0, 1e4)]))
