@@ -72,6 +72,8 @@ def _numbers(rows: Rows, kind: NumberKind) -> np.ndarray:
     given: Any = rows.label
     distinct = given.values if isinstance(given, Encoding) else given
     values = as_column(distinct, "label")
+    if values.dtype.kind in "cmM":  # pandas makes numbers of dates, durations and complex numbers
+        values = values.astype(str)
     found = pd.to_numeric(values, errors="coerce").to_numpy(np.float64, na_value=np.nan)
     codes = given.codes if isinstance(given, Encoding) else np.arange(len(found))
     with np.errstate(invalid="ignore"):

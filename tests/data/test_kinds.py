@@ -159,3 +159,18 @@ def test_a_choice_of_prodigy_is_not_its_accept() -> None:
     with pytest.raises(DataError, match="kind=.set."):
         Annotations.from_frame(frame, label="accept")
     assert Annotations.from_frame(frame.assign(choice=frame["accept"].str[0]), label="choice").n_classes == 2
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        pd.to_datetime(["2020-01-01", "2021-01-01"]),
+        pd.to_datetime(["2020-01-01", "2021-01-01"], utc=True),
+        pd.to_timedelta([1, 2], unit="s"),
+        np.array([1 + 1j, 2]),
+    ],
+)
+@pytest.mark.parametrize("kind", ["real", "ranking"])
+def test_dates_durations_and_complex_numbers_are_no_numbers(kind: str, labels: Any) -> None:
+    with pytest.raises(DataError, match="row 0 .* is not a .*finite number"):
+        Annotations.from_frame(table(list(labels)), kind=kind)
