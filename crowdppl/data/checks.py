@@ -61,9 +61,11 @@ def repeats_warning(extra: int, n_labels: int, repeats: str) -> RepeatsWarning:
 
 
 def spelling_warning(kind: str, ids: pd.Index[Any]) -> CrowdpplWarning | None:
-    """What to say of "items", "annotators" or "labels" that differ in case or in blanks around them alone."""
+    """What to say of "items", "annotators" or "labels" that differ in case, blanks or Unicode form alone."""
     texts = texts_of(ids)
     bare = texts.str.strip().str.lower()
+    if not "".join(bare).isascii():  # letters and their accents are one sign or two
+        bare = bare.str.normalize("NFKC")
     if bare.equals(texts):  # no two are the same
         return None
     alike = texts[bare.duplicated(keep=False)]
@@ -71,8 +73,9 @@ def spelling_warning(kind: str, ids: pd.Index[Any]) -> CrowdpplWarning | None:
         return None
     one, other = alike[bare[alike.index] == bare[alike.index[0]]].iloc[:2]
     return CrowdpplWarning(
-        f"{len(alike)} of {len(ids)} {kind} differ from another in case or blanks alone, such as {one!r} and "
-        f"{other!r}, and count as different {kind}; spell each in one way, if they are meant to be the same"
+        f"{len(alike)} of {len(ids)} {kind} differ from another in case or blanks (or Unicode form) alone, such as "
+        f"{one!r} and {other!r}, and count as different {kind}; spell each in one way, if they are meant to be the "
+        "same"
     )
 
 

@@ -144,6 +144,8 @@ def spelling_warnings(item: Any, annotator: Any, label: Any, **options: Any) -> 
 def test_ids_and_labels_that_differ_in_case_or_blanks_are_warned_of() -> None:
     (found,) = spelling_warnings(["x", " x", "y", "z"], PEOPLE, LABELS)
     assert found.startswith("2 of 4 items") and "'x'" in found and "' x'" in found
+    (found,) = spelling_warnings(["\u00e9t\u00e9", "e\u0301te\u0301", "y", "z"], PEOPLE, LABELS)
+    assert found.startswith("2 of 4 items")
     (found,) = spelling_warnings(LABELS, ["ann", "Ann", "ANN ", "bob"], LABELS)
     assert found.startswith("3 of 4 annotators")
     (found,) = spelling_warnings(list("ijkl"), PEOPLE, ["a", "b", "Unsure", "unsure"], abstentions=["unsure"])
