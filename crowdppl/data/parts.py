@@ -34,6 +34,7 @@ class PartsKind:
         name: what ``kind=`` says.
         parts: what the columns are called, and the item covariates that models read.
         shared: whether both hold ids of the same objects.
+        unordered: whether it does not matter which of them comes first.
         ordered: whether the second counts positions, whole numbers.
         columns: whether two columns name them; else items are read, and labels name the second part.
         only: the first part of ids that have one part alone; None where both are needed.
@@ -42,6 +43,7 @@ class PartsKind:
     name: str
     parts: tuple[str, str]
     shared: bool = False
+    unordered: bool = False
     ordered: bool = False
     columns: bool = True
     only: str | None = None
@@ -56,7 +58,7 @@ PARTS = {
     kind.name: kind
     for kind in (
         PartsKind("pair", SIDES, shared=True),
-        PartsKind("similarity", SIDES, shared=True),
+        PartsKind("similarity", SIDES, shared=True, unordered=True),
         PartsKind("sequence", ("sequence", "position"), ordered=True),
         PartsKind(SET, OF_SETS, columns=False),
         PartsKind(RANKING, OF_RANKS, only=ONLY),
@@ -177,7 +179,16 @@ def _parts(ids: Any, kind: PartsKind, place: Place) -> tuple[Encoding, Encoding]
             )
     if kind.ordered:
         found[1] = _positions(found[1], place)
-    return found[0], found[1]
+    return _in_one_order(*found) if kind.unordered else (found[0], found[1])
+
+
+def _in_one_order(one: Encoding, other: Encoding) -> tuple[Encoding, Encoding]:
+    """Both parts of items, of which that comes first whose text does."""
+    values = one.values.append(other.values[~other.values.isin(one.values)])
+    left, right = (values.get_indexer(part.values)[part.codes] for part in (one, other))
+    rank = np.argsort(np.argsort(values.map(str)))
+    first = np.where(rank[left] < rank[right], left, right)
+    return Encoding(values, first.astype(np.int32)), Encoding(values, (left + right - first).astype(np.int32))
 
 
 def _positions(given: Encoding, place: Place) -> Encoding:

@@ -128,6 +128,15 @@ def test_one_column_or_a_position_that_is_no_number_is_refused() -> None:
         Annotations.from_frame(ARENA, kind="pair", item_covariates=wrong)
 
 
+def test_two_objects_are_alike_whichever_comes_first() -> None:
+    rows = [("b", "a", "ann", "same"), ("a", "b", "bob", "same"), ("a", "c", "ann", "different")]
+    table = pd.DataFrame(rows, columns=["left", "right", "annotator", "label"])
+    gold = {("c", "a"): "different", "b | a": "same"}
+    data = Annotations.from_frame(table, kind="similarity", gold=gold)
+    assert list(data.items) == ["a | b", "a | c"] and data.votes().tolist() == [[0, 2], [1, 0]]
+    assert data.gold is not None and data.gold.to_dict() == {"a | b": "same", "a | c": "different"}
+
+
 @pytest.mark.parametrize("kind", ["nominal", "real", "pair", "ranking", "similarity", "sequence", "set"])
 def test_there_is_an_example_of_each_kind(kind: str) -> None:
     data = crowdppl.datasets.example(kind)
