@@ -39,6 +39,12 @@ def guide_of(model: Model) -> Any:
     return getattr(model, "guide", None) or (lambda data: mean_field(model, data))
 
 
+def is_derived(model: Model) -> bool:
+    """Whether the guide is the mean field and nothing else; its sites are then independent."""
+    own = getattr(model, "guide", None)
+    return own is None or getattr(own, "__func__", None) is mean_field
+
+
 def mean_field(
     model: Model, data: Data, *, point: bool = False, points: Mapping[str, Tensor] | None = None
 ) -> None:

@@ -23,7 +23,7 @@ from crowdppl.inference.density import Density, trace_sites
 from crowdppl.inference.loop import Progress, Run, iterate, run_each
 from crowdppl.inference.options import Options
 from crowdppl.inference.problem import Problem
-from crowdppl.inference.svi.guide import Start, guide_of, starting
+from crowdppl.inference.svi.guide import Start, guide_of, is_derived, starting
 from crowdppl.inference.svi.networks import Epochs, for_pyro, train
 from crowdppl.networks.outputs import cached_outputs, trained_networks
 from crowdppl.networks.training import training_of
@@ -214,17 +214,17 @@ def point_of(problem: Problem, guide: Any) -> dict[str, Tensor]:
 
 def _draw(problem: Problem, guide: Any, whole: Block, n_draws: int = DRAWS) -> dict[str, Tensor]:
     """Draws of the guide, (1, D, [1, ...] batch, event); one, where the first two are equal."""
-    out: dict[str, list[Tensor]] = {n: [] for n in problem.sites}
+    derived, runs = is_derived(problem.model), list[list[Tensor]]()
     with torch.no_grad():
-        for number in range(n_draws):
-            trace = poutine.trace(guide).get_trace(whole)
-            for name in out:
-                out[name].append(trace_sites(trace)[name].value.detach().double())
-            if number == 1 and all(bool((x[0] == x[1]).all()) for x in out.values()):
-                out = {n: x[:1] for n, x in out.items()}
+        for number in range(1 if derived else n_draws):
+            sites = trace_sites(poutine.trace(guide).get_trace(whole))
+            runs.append([sites[n].fn((n_draws,)) if derived else sites[n].value[None] for n in problem.sites])
+            if number == 1 and all(torch.equal(one, two) for one, two in zip(*runs, strict=True)):
                 break
+    values = [torch.cat(x) for x in zip(*runs, strict=True)]
+    if n_draws > 1 and all(torch.equal(x[0], x[1]) for x in values):
+        values = [x[:1] for x in values]
     draws = {}
-    for name, values in out.items():
-        site = problem.sites[name]
-        draws[name] = site.leaf(site.widen(torch.stack(values), problem.plates)[None])
+    for (name, site), x in zip(problem.sites.items(), values, strict=True):
+        draws[name] = site.leaf(site.widen(x.detach().double(), problem.plates)[None])
     return draws
