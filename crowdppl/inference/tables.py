@@ -82,6 +82,8 @@ WIDTH = 2_000_000
 """Numbers in the largest array of a pass over several draws; ten times as many take memory, and no less time."""
 TOGETHER = 64
 """Draws in a pass over small data: fewer pay more for passes, more gain nothing."""
+DRAWN = 32
+"""Draws of which tables are computed together."""
 Draws = Mapping[str, Tensor]
 
 
@@ -411,7 +413,7 @@ def table_draws(problem: Problem, draws: Draws, labels: TypicalLabels | None = N
     if labels is None and (read := _draws_read(problem, draws)) is not None:
         return read
     labels = labels or problem.typical_labels
-    step = max(1, min(32, WIDTH // (len(labels.share) * problem.blocks[0].n_answers * problem.states)))
+    step = max(1, min(DRAWN, WIDTH // (len(labels.share) * problem.blocks[0].n_answers * problem.states)))
     parts = list[TableDraws]()
     for start in range(0, n, step):
         some = {name: x[start : start + step] for name, x in draws.items()}
@@ -422,14 +424,17 @@ def table_draws(problem: Problem, draws: Draws, labels: TypicalLabels | None = N
 
 def _draws_read(problem: Problem, draws: Draws) -> TableDraws | None:
     """The same off the model's own labels; None where this is not possible, or tables are small."""
-    parts, n = list[TableDraws](), len(next(iter(draws.values())))
-    for start in range(n):
-        found = tables_read(problem, {name: x[start : start + 1] for name, x in draws.items()}, 1)
+    parts, n, block = list[TableDraws](), len(next(iter(draws.values()))), problem.blocks[0]
+    start, step, together = 0, 1, max(1, min(DRAWN, WIDTH // (block.n_annotators * block.n_classes)))
+    while start < n:
+        some = {name: x[start : start + step] for name, x in draws.items()}
+        found = tables_read(problem, some, len(next(iter(some.values()))))
         if found is None:
             return None
         tables, share = found
         small = tables.each(_float32) if isinstance(tables, CoinTables) else _float32(tables)
         _add(parts, TableDraws(small, share), n)
+        start, step = start + step, together if isinstance(tables, CoinTables) else 1
     return _joined(parts)
 
 
