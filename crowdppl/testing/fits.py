@@ -24,7 +24,7 @@ from crowdppl.networks.training import VOLUMES, training_of
 from crowdppl.posterior import Posterior, load
 from crowdppl.primitives.model import card_of, set_up
 from crowdppl.simulation.from_model import simulate
-from crowdppl.testing.fixtures import Trial, fit_quickly, on_a_scale, require, reversed_names
+from crowdppl.testing.fixtures import Trial, on_a_scale, require, reversed_names
 from crowdppl.testing.models import same_chains, same_density
 
 TOLERANCE = 1e-6
@@ -116,7 +116,7 @@ def same_seed(trial: Trial) -> None:
     """The same seed and labels, in any order of rows, give the same result to the last bit."""
     shuffled = trial.read(trial.rows.sample(frac=1, random_state=5))
     for engine in trial.accepted():
-        again = fit_quickly(trial.model, shuffled, engine)
+        again = trial.other_fit(engine, shuffled)
         _are_equal(trial, trial.fit(engine), again, f"{engine}: the same seed gave, for the rows in another order,")
 
 

@@ -243,7 +243,7 @@ def test_predicting_the_training_items_gives_their_probabilities(data: Annotatio
 
 @pytest.mark.parametrize("name", ["community", "glad", "hierarchical_dawid_skene", "mixed_membership", "ordinal"])
 def test_methods_of_vb_can_be_updated(name: str) -> None:
-    first, more = crowd(n_items=30), crowd(n_items=30, seed=1)
+    first, more = crowd(n_items=12), crowd(n_items=12, seed=1)
     with warnings.catch_warnings(action="ignore"):
         posterior = fit(name, first, inference="vb", max_iterations=3)
         updated = posterior.update(more, max_iterations=3)
@@ -323,7 +323,7 @@ def test_fits_in_several_threads_wait_for_each_other() -> None:
     data = crowd(n_items=15)
 
     def work(seed: int) -> tuple[np.ndarray, np.ndarray]:
-        posterior = fit("glad", data, inference="vb", seed=3)
+        posterior = fit("bayesian_dawid_skene", data, inference="vb", seed=3)
         drawn = simulate(posterior.model, data, seed).data.frame()["label"].to_numpy()
         return posterior.probabilities().to_numpy(), drawn
 

@@ -23,6 +23,7 @@ from crowdppl.primitives import Block, Card, annotate, confusion_prior, plates, 
 ZOO = sorted(p.stem for p in Path(crowdppl.models.__path__[0]).glob("*.py") if not p.stem.startswith("_"))
 COSTLY = (
     "bayes_dgc",
+    "bayesian_dawid_skene",
     "bradley_terry",
     "class_coin",
     "coin_net",

@@ -118,7 +118,7 @@ def test_a_document_crosses_blocks_and_minibatches(monkeypatch: pytest.MonkeyPat
     some = crowdppl.fit(ByDocument(), whole, inference="vb", batch_size=30, max_iterations=300, seed=0)
     assert np.abs(some.probabilities() - found[0]).to_numpy().max() < 0.1
     scores = crowdppl.compare(
-        {"documents": ByDocument(), "plain": "one_coin"}, parts, inference="vb", folds=2
+        {"documents": ByDocument(), "plain": "one_coin"}, parts, inference="vb", folds=2, max_iterations=10
     ).scores
     assert np.isfinite(scores["documents"].labels["log_p"]).all()
 

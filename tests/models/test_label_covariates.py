@@ -480,7 +480,7 @@ def test_abstentions_and_gold_go_with_contexts() -> None:
     rows = rows.assign(label=rows["label"].where(rows.index % 4 > 0, 9))
     options: Any = {"abstentions": [9], "gold": {"i3": 1}, "informative_abstentions": True}
     data = read(rows, **options)
-    posterior = crowdppl.fit(InContexts(), data, inference="vb", seed=0, calibrate=True)
+    posterior = crowdppl.fit(InContexts(), data, inference="vb", seed=0, calibrate=True, max_iterations=10)
     assert posterior.probabilities().loc["i3", 1] == 1
     for table in (posterior.confusion(), posterior.confusion(at={"context": 1})):
         assert np.allclose(table.sum("label"), 1) and bool((table.sel(label=9) > 0).any())

@@ -197,7 +197,7 @@ def test_labels_left_out_are_scored_in_their_own_units() -> None:
 
 
 def test_annotators_of_a_known_gain_are_those_without() -> None:
-    data, how = drawn(40).data, {"inference": "vb", "seed": 0, "tolerance": 1e-13, "max_iterations": 3000}
+    data, how = drawn(40).data, {"inference": "vb", "seed": 0, "tolerance": 1e-10, "max_iterations": 1000}
     found = [
         crowdppl.fit(crowdppl.method(name, **settings), data, **how)
         for name, settings in (("gain_annotators", {"gain_strength": 1e9}), ("gaussian_annotators", {}))

@@ -68,7 +68,7 @@ def nested(x: Tensor) -> Tensor:
 def test_draws_have_the_expected_counts_as_their_mean_at_every_depth() -> None:
     x = logits(5, 3, seed=1)
     expected = drawn(nested, x, Summing())
-    n = 4000
+    n = 1000
     with summing(Summing("draw", stream(2))):
         value = nested(x)
     draws = torch.stack([torch.autograd.grad(value, x, retain_graph=True)[0] for _ in range(n)])

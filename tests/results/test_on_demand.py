@@ -17,7 +17,7 @@ from crowdppl.posterior import Posterior
 from tests.crowd import crowd
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
-DATA = crowd(40, 6, 3, 5, seed=3)
+DATA = crowd(20, 6, 3, 5, seed=3)
 ASKED = {
     "annotators": lambda p: p.annotators().to_numpy(float, na_value=np.nan),
     "probabilities": lambda p: p.probabilities(sd=True).to_numpy(float),
