@@ -221,7 +221,7 @@ def _draw(problem: Problem, guide: Any, whole: Block, n_draws: int = DRAWS) -> d
             runs.append([sites[n].fn((n_draws,)) if derived else sites[n].value[None] for n in problem.sites])
             if number == 1 and all(torch.equal(one, two) for one, two in zip(*runs, strict=True)):
                 break
-    values = [torch.cat(x) for x in zip(*runs, strict=True)]
+    values = runs[0] if derived else [torch.cat(x) for x in zip(*runs, strict=True)]
     if n_draws > 1 and all(torch.equal(x[0], x[1]) for x in values):
         values = [x[:1] for x in values]
     draws = {}
