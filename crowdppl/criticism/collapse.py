@@ -48,7 +48,9 @@ def contradicted(own: np.ndarray, other: np.ndarray, error: np.ndarray) -> np.nd
 
 
 def collapse(posterior: Fit) -> Iterator[str]:
-    """The text of the doubt about such classes."""
+    """The text of the doubt about such classes; sides of comparisons are none that could trade places."""
+    if posterior.data.kind == "pair":
+        return
     own, other, error = class_agreement(posterior)
     found = contradicted(own, other, error)
     if not len(found):

@@ -67,7 +67,7 @@ def doubts(posterior: Fit, thorough: bool = False) -> tuple[Doubt, ...]:
       the same; nor for draws of a sampler, unless annotators agree less than the mean table expects, or it expects
       next to nothing: the draws then rest on a prior that is wrong, or flat.
     - diagonal: the mean confusion has a class whose most frequent answer is another class, beyond chance.
-    - collapse: labels agree with one another more than with the fit on a class, beyond chance.
+    - collapse: labels agree with one another more than with the fit on a class, beyond chance. Not of comparisons.
     - spammers: annotators whose labels say less than .05 bits about the truth, beyond chance.
     - one class: over a quarter of the labels are by annotators who name one class alone, where others name it, too.
     - unanimous: no two labels of an item differ, on ten items or more.

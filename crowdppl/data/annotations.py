@@ -33,7 +33,7 @@ from crowdppl.data.gold import given_truths, known_truths
 from crowdppl.data.ids import KINDS, Codebook, LabelSet, encode_labels, listed_answers, native, read_label_set
 from crowdppl.data.kinds import require_categories
 from crowdppl.data.numbers import NUMBERS, label_set_of, spread, with_numbers
-from crowdppl.data.parts import PARTS, with_parts
+from crowdppl.data.parts import PARTS, truths_of_items, with_parts
 from crowdppl.data.sequences import units_of
 from crowdppl.data.tables import Rows, coded_table, rows_of_dicts, rows_of_frame, rows_of_matrix, rows_of_wide
 from crowdppl.errors import CrowdpplWarning, DataError
@@ -508,7 +508,7 @@ class Annotations:
         """
         if gold is None and self.known is None:
             return self
-        known = known_truths(gold, self.item_book, self.alphabet)
+        known = known_truths(truths_of_items(gold, self), self.item_book, self.alphabet)
         blocks = [with_known(block, self.order, known) for block in self.blocks]
         return replace(self, known=known, blocks=blocks)
 

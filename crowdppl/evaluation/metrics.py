@@ -14,6 +14,7 @@ from crowdppl.core.intervals import check_level
 from crowdppl.core.validation import kind_of, seed_number, warn, whole_number
 from crowdppl.data.gold import ITS_PROBABILITIES, by_item, class_codes, probability_array, rows_of_truths
 from crowdppl.data.ids import native
+from crowdppl.data.parts import truths_of_items
 from crowdppl.data.sets import SET, classes_of, truths_by_class
 from crowdppl.errors import CrowdpplWarning, DataError
 from crowdppl.evaluation.annotator_metrics import compared_with_gold
@@ -516,8 +517,9 @@ def matched(
         Their probabilities (n, K), truth codes (n,) and rows in the posterior (n,), and how many are not there.
     """
     table = table_of(posterior)
-    if isinstance(posterior, Fit) and posterior.data.kind == SET:
-        gold = truths_by_class(gold, classes_of(table.index))
+    if isinstance(posterior, Fit):
+        by_class = posterior.data.kind == SET
+        gold = truths_by_class(gold, classes_of(table.index)) if by_class else truths_of_items(gold, posterior.data)
     truth = by_item(gold)
     row = rows_of_truths(table.index, truth.index)
     code = class_codes(table.columns, truth[row >= 0], isinstance(posterior, pd.DataFrame))

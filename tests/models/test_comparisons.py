@@ -321,3 +321,17 @@ def test_a_label_is_wrong_by_bayes_rule() -> None:
         assert row.p_wrong == pytest.approx(wrong / (wrong + own * right), abs=0.02)
     never = crowdppl.fit("bradley_terry", data, inference="vb", seed=0).comparisons()["p_wrong"]
     assert never.fillna(0).abs().max() < 1e-6
+
+
+def test_truths_may_name_pairs_and_winners() -> None:
+    data = pairs(FEW)
+    winners = {("a", "b"): "a", ("c", "b"): "b", ("a", "c"): "tie"}
+    sides = {"a | b": "left", "c | b": "right", "a | c": "tie"}
+    posterior = crowdppl.fit("crowd_bt", data, inference="vb", seed=0)
+    assert crowdppl.evaluate(posterior, winners).log_score == crowdppl.evaluate(posterior, sides).log_score
+    assert data.with_gold(winners).gold.to_dict() == data.with_gold(sides).gold.to_dict() == sides
+
+
+def test_comparisons_that_agree_are_no_collapse() -> None:
+    posterior = crowdppl.fit("bradley_terry", crowdppl.datasets.example("pair"), inference="em", seed=0)
+    assert "collapse" not in [doubt.kind for doubt in posterior.doubts()]
