@@ -14,6 +14,7 @@ from crowdppl import registry
 from crowdppl.core.validation import switch, warn
 from crowdppl.data.annotations import Annotations, require_annotations
 from crowdppl.data.checks import require_labels
+from crowdppl.data.rankings import RANKING
 from crowdppl.errors import ConvergenceWarning, DoubtWarning, MethodError
 from crowdppl.evaluation.calibration import AUTO_NOTE, FOLDS, calibrated, with_notes
 from crowdppl.evaluation.heldout import fit_method, heldout_score, model_with
@@ -163,7 +164,12 @@ def fit_numbers(data: Annotations, options: FitOptions) -> Fit:
     """The fit, by vb, of the method for numbers that predicts labels left out best; of the last where none can be.
 
     Its diagnostics tell the ``scores`` of all: the mean log-probability of a label left out.
+
+    Raises:
+        MethodError: when the numbers are ranks.
     """
+    if data.kind == RANKING:
+        raise MethodError("'auto' has no method for rankings; take 'plackett_luce'")
     began, scores = time.perf_counter(), {}
     if not too_sparse(data):
         found = {name: heldout_score(name, data, inference="vb", **options) for name in NUMBER_METHODS}
