@@ -43,6 +43,7 @@ OTHERS = {
     "crowd_layer": "labels depend on what the classifier says, not on a truth",
     "madl": "a truth for each label",
     "mmlc": "no truth",
+    "reward_model": "skills of objects, compared by labels",
 }
 """Methods that look at features and are not of one truth an item."""
 
