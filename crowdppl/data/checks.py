@@ -53,7 +53,10 @@ def refuse_repeat(item: np.ndarray, annotator: np.ndarray, books: tuple[Codebook
 
 def repeats_warning(extra: int, n_labels: int, repeats: str) -> RepeatsWarning:
     """What to say of ``extra`` labels beyond the first of each pair of item and annotator."""
-    copied = "all count as independent; if rows were copied, use repeats='first'"
+    copied = (
+        "all count as independent; if rows were copied, use repeats='first'; if different items share an id, as "
+        "sentences of several documents do, give each its own"
+    )
     done = copied if repeats == "keep" else f"only the {repeats} of each counts"
     return RepeatsWarning(
         f"{extra} of {n_labels} labels repeat an annotator's label of the same item; {done} (repeats={repeats!r})"
