@@ -31,8 +31,8 @@ ROWS = ("hierarchical_mixed_membership", "hierarchical_dawid_skene")
 second takes labels for independent given the truth."""
 COIN = ("one_coin",)
 """Member of auto with one parameter an annotator, for crowds with too few labels for rows."""
-ORDINAL = ("ordinal",)
-"""Further member of auto where classes have an order."""
+FURTHER = {"ordinal": ("ordinal",), "sequence": ("sequence_crowd",)}
+"""Further members of auto, by the kind of labels."""
 NUMBER_METHODS = ("gain_annotators", "gaussian_annotators", "label_mean")
 """The methods of which auto takes one where labels are numbers."""
 CLASSES, LABELS = 20, 5
@@ -146,7 +146,8 @@ def fit_auto(data: Annotations, options: FitOptions) -> Fit:
     Weights and corrections are found from held-out labels (``crowdppl.evaluation.calibration.calibrated``); with
     fewer than ten known truths, a bias that annotators share is assumed as other data sets suggest. With
     more than 20 classes and fewer than five labels a confusion row, only one coin takes part; where classes have an
-    order, ``ordinal`` joins. After Ctrl-C, the result is the first method's own fit, marked as interrupted.
+    order, ``ordinal`` joins, and in sequences ``sequence_crowd``. After Ctrl-C, the result is the first method's
+    own fit, marked as interrupted.
     """
     began, fits = time.perf_counter(), _fits(data, options)
     name, first = next(fits)
@@ -187,7 +188,7 @@ def members(data: Annotations, options: FitOptions) -> dict[str, Fit]:
 def _fits(data: Annotations, options: FitOptions) -> Iterator[tuple[str, Fit]]:
     given: Any = {"tolerance": TOLERANCE, "max_iterations": STEPS, **options}
     names: tuple[str, ...] = COIN if _without_rows(data) else ROWS + COIN
-    names = names[:1] if too_sparse(data) else names + (ORDINAL if data.kind == "ordinal" else ())
+    names = names[:1] if too_sparse(data) else names + FURTHER.get(data.kind, ())
     for name in names:
         yield name, fit_member(name, partial(fit_method, name, data.with_gold(None), "vb", None, given))
 

@@ -278,3 +278,14 @@ def test_sequences_are_asked_for() -> None:
     places = pd.DataFrame({"sequence": ["s", "s"], "position": [1, 1]}, index=["x", "y"])
     with pytest.raises(DataError, match="place"):
         Annotations.from_dicts({"ann": {"x": "O", "y": "B-X"}}, item_covariates=places)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
+def test_auto_knows_what_follows_what() -> None:
+    drawn = crowdppl.simulate("hmm_crowd", crowd([8] * 40, BIO, annotators=3), seed=1)
+    auto = crowdppl.fit("auto", drawn.data, seed=0)
+    alone = crowdppl.fit("hierarchical_dawid_skene", drawn.data, seed=0, calibrate=True)
+    assert auto.correction is not None and auto.correction.weights["sequence_crowd"] > 0.1
+    score, other = (crowdppl.evaluate(x, drawn.truth, bootstrap=1).log_score for x in (auto, alone))
+    assert score < 0.8 * other
