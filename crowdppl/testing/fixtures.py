@@ -16,7 +16,7 @@ from crowdppl.core.validation import is_number
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.blocks import with_covariates
 from crowdppl.data.numbers import NUMBERS
-from crowdppl.data.parts import PARTS, SIDES, TIE
+from crowdppl.data.parts import SIDES, TIE
 from crowdppl.data.rankings import RANKING
 from crowdppl.data.sets import SEPARATOR
 from crowdppl.errors import CrowdpplWarning, MethodError
@@ -62,7 +62,7 @@ SMALL = {
     RANKING: Small("item {:02}".format),
     "sequence": Small(lambda n: f"item {n // 4}{SEPARATOR}{n}", "abc", "d"),
     "set": Small(lambda n: f"item {n // 3}{SEPARATOR}{n % 3}"),
-    "similarity": Small(lambda n: f"item {n // 3}{SEPARATOR}{n % 3}"),
+    "similarity": Small(lambda n: f"item {n // 3}{SEPARATOR}other {n % 3}"),
 }
 PLAIN = Small("item {:02}".format, "abc", "d")
 """Of all other kinds."""
@@ -124,7 +124,8 @@ class Trial:
     @property
     def alone(self) -> str:
         """The second part of items that name one."""
-        return f"{SEPARATOR}0" if self.kind in PARTS and self.kind != RANKING else ""
+        first = self.small.item(0)
+        return first[first.index(SEPARATOR) :] if SEPARATOR in first else ""
 
     @cached_property
     def rows(self) -> pd.DataFrame:
