@@ -508,7 +508,8 @@ class Annotations:
         """
         if gold is None and self.known is None:
             return self
-        known = known_truths(truths_of_items(gold, self), self.item_book, self.alphabet)
+        truths = truths_of_items(gold, self.kind, self.items, self.item_covariates, self.roles)
+        known = known_truths(truths, self.item_book, self.alphabet)
         blocks = [with_known(block, self.order, known) for block in self.blocks]
         return replace(self, known=known, blocks=blocks)
 

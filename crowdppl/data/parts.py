@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,9 +15,6 @@ from crowdppl.data.rankings import OF_RANKS, ONLY, RANKING, require_rankings
 from crowdppl.data.sets import OF_SETS, SEPARATOR, SET, with_answers
 from crowdppl.data.tables import Rows
 from crowdppl.errors import DataError
-
-if TYPE_CHECKING:
-    from crowdppl.data.annotations import Annotations
 
 SIDES = ("left", "right")
 TIE = "tie"
@@ -304,15 +301,17 @@ def _with_sides(rows: Rows, options: dict[str, Any], parts: pd.DataFrame) -> tup
     return replace(rows, label=label, gold=gold), changed
 
 
-def truths_of_items(gold: Any, data: Annotations) -> Any:
+def truths_of_items(
+    gold: Any, kind: str, items: pd.Index, covariates: pd.DataFrame | None, roles: Mapping[str, str]
+) -> Any:
     """Known truths by the ids of items of two parts, given as pairs or so; winners of pairs as sides."""
-    kind, parts = PARTS.get(data.kind), data.item_covariates
-    if gold is None or kind is None or kind.name == SET or parts is None:
+    known = PARTS.get(kind)
+    if gold is None or known is None or kind == SET or covariates is None:
         return gold
     truth = by_item(gold)
-    if not truth.index.isin(data.items).all():
-        truth = truth.set_axis(_ids(truth.index, kind))
-    return _sides_of_truths(truth, data.roles, parts.loc[:, [*SIDES]]) if kind.name == "pair" else truth
+    if not truth.index.isin(items).all():
+        truth = truth.set_axis(_ids(truth.index, known))
+    return _sides_of_truths(truth, roles, covariates.loc[:, [*SIDES]]) if kind == "pair" else truth
 
 
 def _sides_of_truths(gold: pd.Series[Any], roles: Mapping[str, str], parts: pd.DataFrame) -> pd.Series[Any]:

@@ -518,8 +518,10 @@ def matched(
     """
     table = table_of(posterior)
     if isinstance(posterior, Fit):
-        by_class = posterior.data.kind == SET
-        gold = truths_by_class(gold, classes_of(table.index)) if by_class else truths_of_items(gold, posterior.data)
+        data = posterior.data
+        if data.kind == SET:
+            gold = truths_by_class(gold, classes_of(table.index))
+        gold = truths_of_items(gold, data.kind, data.items, data.item_covariates, data.roles)
     truth = by_item(gold)
     row = rows_of_truths(table.index, truth.index)
     code = class_codes(table.columns, truth[row >= 0], isinstance(posterior, pd.DataFrame))
