@@ -37,7 +37,7 @@ NUMBERS = {
     kind.name: kind
     for kind in (
         NumberKind("real", np.isfinite, "a finite number"),
-        NumberKind(RANKING, lambda rank: rank >= 1, "a rank, from 1 for the best", with_ranks),
+        NumberKind(RANKING, lambda rank: rank >= 1, "a rank, a finite number from 1, the best, on", with_ranks),
     )
 }
 """The kinds of labels that are numbers; others of ``kind=`` are classes."""

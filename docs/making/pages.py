@@ -24,7 +24,6 @@ import torch
 import crowdppl
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.ids import KINDS
-from crowdppl.data.numbers import NUMBERS
 from crowdppl.data.parts import PARTS
 from crowdppl.datasets.builtin import example
 from crowdppl.inference.engines import ENGINES, engine_support
@@ -184,7 +183,7 @@ def support() -> dict[str, dict[str, str]]:
     """What each engine does with each method at its default settings, tried on a few simulated grades."""
     drawn = draw(60, 4, 8, 3, seed=1)
     columns = drawn.item, drawn.annotator, drawn.label
-    data = {kind: Annotations.from_arrays(*columns, kind=kind) for kind in ("ordinal", *NUMBERS)}
+    data = {kind: Annotations.from_arrays(*columns, kind=kind) for kind in ("ordinal", "real")}
     data |= {kind: crowdppl.datasets.example(kind) for kind in PARTS}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -115,7 +115,7 @@ def test_objects_that_are_ranked_alone_or_again_are_refused() -> None:
                 Annotations.from_frame(again, kind="ranking")
     with pytest.raises(DataError, match="'x' ranks '[ab]' again at row 2"):
         Annotations.from_arrays(["a", "b", "a"], ["x"] * 3, [1, 2, 3], kind="ranking")
-    with pytest.raises(DataError, match="label 0 at row 1 .*not a rank"):
+    with pytest.raises(DataError, match="label 0 at row 1 .*is not a rank"):
         Annotations.from_arrays(["a", "b"], ["x"] * 2, [1, 0], kind="ranking")
     alone = {"x": {"a": 1, "b": 2}, "y": {"c": 1}}
     with pytest.raises(DataError, match="'y' ranks 'c' alone"):
