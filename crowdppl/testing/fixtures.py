@@ -326,9 +326,9 @@ class RankTrial(NumberTrial):
 
     @property
     def clear(self) -> pd.DataFrame:
-        """Ranks of 9 items on which all annotators agree, from 0 to 8."""
+        """Ranks of 9 items on which all annotators agree, from 1 to 9."""
         agreed = super().clear
-        return agreed.assign(label=agreed["item"].str[-2:].astype(float))
+        return agreed.assign(label=1 + agreed["item"].str[-2:].astype(float))
 
     @cached_property
     def odd(self) -> Annotations:

@@ -291,7 +291,7 @@ def orders_sum_to_one(trial: Trial) -> None:
     rows = [
         (f"{a} {n} | {o}", a, rank)
         for a in map(str, trial.data.annotators)
-        for n, order in enumerate(permutations(range(3)))
+        for n, order in enumerate(permutations((1, 2, 3)))
         for o, rank in enumerate(order)
     ]
     data = trial.read(pd.DataFrame(rows, columns=["item", "annotator", "label"]))
