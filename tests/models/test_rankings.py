@@ -230,9 +230,8 @@ def test_what_rankings_lack_is_refused_by_name() -> None:
     with pytest.raises(MethodError, match="known truths"):
         crowdppl.fit("plackett_luce", rankings(FEW), gold={"a": 1})
     for method in ("gaussian_annotators", "auto"):
-        with pytest.raises(MethodError, match="'plackett_luce'") as refused:
+        with pytest.raises(MethodError, match="'plackett_luce'"):
             crowdppl.fit(method, rankings(FEW))
-        assert method != "auto" or "ain annotators" not in str(refused.value)
     for text in (" = ".join("abcdef") + " > g", "a = b = c = d > e = f = g > h"):
         with pytest.raises(DataError, match="120 orders"):
             crowdppl.fit("plackett_luce", rankings([("x", text), ("y", "a > b")]), inference="em")
