@@ -15,6 +15,7 @@ from crowdppl.data.annotations import Annotations
 from crowdppl.errors import MethodError
 from crowdppl.fitting import fit
 from crowdppl.inference.engines import ENGINES
+from crowdppl.inference.replay import FIRST, Graph, Replayed
 from crowdppl.networks.outputs import networks_of
 from crowdppl.posterior import Posterior
 from tests.benchmarks.simulated import draw
@@ -29,6 +30,8 @@ METHODS = registry.names_for("nominal")
 NETWORKS = [x for x in METHODS if hasattr(crowdppl.method(x), "training") and x != "majority_vote"]
 # What is dropped out differs between devices; all else of training does not.
 TRAINING = {"epochs": 10, "learning_rate": 5e-3, "dropout": 0.0}
+KINDS = ("real", "pair", "ranking", "similarity", "sequence", "set")
+OTHERS = [(kind, x) for kind in KINDS for x in registry.names_for(kind) if x not in METHODS]
 NEAR = 0.01
 # Random numbers differ between devices, so that only updates without any agree to rounding.
 EXACT = 1e-6
@@ -38,6 +41,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "vb": {},
     "gibbs": {"warmup": 100, "draws": 200},
     "nuts": {"warmup": 6, "draws": 6, "chains": 1},  # launches of small kernels, each a wait
+    "laplace": {},
     "svi": {"max_iterations": 400},
 }
 
@@ -73,6 +77,36 @@ def test_cuda_agrees_with_cpu(method: str, engine: str, data: Annotations) -> No
             np.testing.assert_allclose(cuda.result.sites[name].mean, site.mean, rtol=1e-5, atol=1e-6)
         one, other = (p.diagnostics()["objective"] for p in (cpu, cuda))
         assert other == pytest.approx(one, rel=1e-9)
+
+
+@pytest.mark.parametrize("engine", ["em", "vb", "gibbs"])
+@pytest.mark.parametrize(("kind", "method"), OTHERS)
+def test_other_kinds_of_labels_on_cuda(kind: str, method: str, engine: str) -> None:
+    """By em and vb, sites are those of the CPU."""
+    labels = crowdppl.datasets.example(kind)
+    cpu, cuda = (fitted(method, labels, engine, device) for device in ("cpu", "cuda"))
+    for name, site in cpu.result.sites.items():
+        found = cuda.result.sites[name].mean
+        assert np.isfinite(found).all() and found.shape == site.mean.shape
+        if engine != "gibbs":
+            np.testing.assert_allclose(found, site.mean, rtol=NEAR, atol=NEAR)
+
+
+def test_a_repeated_function_becomes_one_graph() -> None:
+    """It gives the function's numbers, and draws from the stream that it is given."""
+
+    def drawn(at: Any) -> dict[str, torch.Tensor]:
+        return {"sum": at["x"].exp().sum(), "gamma": torch._standard_gamma(at["x"], generator=at["stream"])}
+
+    repeated = Replayed(drawn)
+    for n in range(FIRST + 5):
+        at = torch.linspace(1, 2, 7, dtype=torch.float64, device="cuda") + n
+        one, two = (repeated({"x": at, "stream": torch.Generator("cuda").manual_seed(s)}) for s in (n, n))
+        assert torch.equal(one["sum"], at.exp().sum()) and torch.equal(one["gamma"], two["gamma"])
+    assert isinstance(repeated.program, Graph)
+    stream = torch.Generator("cuda").manual_seed(1)
+    one, two = (repeated({"x": at, "stream": stream})["gamma"] for _ in range(2))
+    assert not torch.equal(one, two)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -141,19 +175,15 @@ def test_rows_of_a_dataset_go_to_cuda(method: str, engine: str, featured: Annota
     np.testing.assert_allclose(two.probabilities(), one.probabilities(), atol=1e-4)
 
 
-@pytest.mark.parametrize("often", [{"checkpoint_every": 2}, {"checkpoint_every": 100, "checkpoint_steps": 1}])
 @pytest.mark.parametrize(("method", "engine"), [("bayes_dgc", "vb"), ("raykar", "em"), ("ccem", "svi")])
-def test_a_killed_fit_goes_on_on_cuda(
-    method: str, engine: str, often: dict[str, int], featured: Annotations, tmp_path: Path
-) -> None:
-    """After an epoch, or amid one."""
+def test_a_killed_fit_goes_on_on_cuda(method: str, engine: str, featured: Annotations, tmp_path: Path) -> None:
 
     def kill(t: int, objective: float) -> None:
         if t == 4:
             raise InterruptedError
 
     how = {"settings": {"training": {**TRAINING, "batch_size": 32}}, "max_iterations": None}
-    kept = {"checkpoint": str(tmp_path / "file"), **often}
+    kept = {"checkpoint": str(tmp_path / "file"), "checkpoint_every": 2}
     with pytest.raises(InterruptedError):
         fitted(method, featured, engine, "cuda", callback=kill, **kept, **how)
     again = fitted(method, featured, engine, "cuda", **kept, **how)

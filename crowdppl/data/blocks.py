@@ -467,8 +467,7 @@ def with_covariates(
     labels, first = CovariateColumns.of(of_labels, "label", place), 0
     found = []
     for block in blocks:
-        at = torch.arange(block.offset, block.offset + block.n_items)
-        mine = torch.arange(first, first + block.n_labels)
+        at, mine = slice(block.offset, block.offset + block.n_items), slice(first, first + block.n_labels)
         more: dict[str, Any] = {"item_covariates": items and items.at(at)}
         more["label_covariates"] = labels and labels.at(mine)
         found.append(replace(block, annotator_covariates=annotators, **more))

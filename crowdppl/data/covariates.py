@@ -126,7 +126,7 @@ class CovariateColumns:
                 f"{self.what} have no column {native(name)!r}, which the model reads; there are {there}"
             )
 
-    def at(self, rows: Tensor) -> CovariateColumns:
+    def at(self, rows: Tensor | slice) -> CovariateColumns:
         """Those of some items or labels."""
         return replace(self, values=self.values[rows])
 

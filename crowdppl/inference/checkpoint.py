@@ -164,7 +164,7 @@ def _read(path: Path, key: str) -> tuple[dict[str, Any], Arrays]:
     try:
         with safe_open(path, "pt") as file:
             about = json.loads((file.metadata() or {})["about"])
-            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            arrays = {name: file.get_tensor(name).to(torch.get_default_device()) for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, KeyError, ValueError, RecursionError, OSError) as error:
         raise ResultError(f"{path} is no checkpoint, or a damaged one: {error}; remove it") from error
     if not isinstance(about, dict) or about.pop("digest", None) != digest_of(about, sorted(arrays.items())):

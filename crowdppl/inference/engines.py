@@ -120,7 +120,7 @@ def fit_model(
         volumes: dict[str, float] = {}
         if trained_networks(ready):
             ready, volumes = _with_training(model, problem, data, ENGINES[engine], select_volume)
-        with _networks_home(ready), without_validation(options.device):
+        with _networks_on(ready, options.device), without_validation(options.device):
             problem = problem if ready is problem.model else build(ready)
             problem = replace(problem, earlier=earlier)
             if problem.truth is None and problem.integral is None:
@@ -174,9 +174,11 @@ def _require_memory_for_draws(problem: Problem, engine: Engine) -> None:
 
 
 @contextmanager
-def _networks_home(model: Model) -> Iterator[None]:
-    """Networks are on the CPU after a fit, so that a posterior is at home anywhere."""
+def _networks_on(model: Model, device: str) -> Iterator[None]:
+    """Networks on a device, and afterwards on the CPU, so that a posterior is at home anywhere."""
     try:
+        for network in networks_of(model).values():
+            network.to(device)
         yield
     finally:
         for network in networks_of(model).values():
@@ -213,7 +215,7 @@ def _with_training(
             raise MethodError(f"training: volume='auto' is for crowdppl.fit; give a number, such as {VOLUMES[0]}")
         volume, volumes = select_volume(model, ready, data, engine.name, options, trials)
         ready = build(ready, training={**training, "volume": volume})
-    with _networks_home(ready), without_validation(options.device):
+    with _networks_on(ready, options.device), without_validation(options.device):
         return with_early_stopping(ready, data, engine.epochs, options, trials), volumes
 
 

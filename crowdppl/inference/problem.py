@@ -38,7 +38,9 @@ from crowdppl.primitives.model import Model, plates_of
 LARGE = 1_000_000
 """Labels from which arrays with an entry an item or a label are kept in float32."""
 SMALL = 200_000
-"""Labels up to which bookkeeping takes a good part of a pass."""
+"""Labels up to which bookkeeping takes a good part of a pass on the CPU."""
+MEDIUM = 20_000_000
+"""The same on a GPU, where kernels take longer to launch than to run; their graph keeps its memory."""
 
 
 @contextmanager
@@ -143,7 +145,7 @@ class Problem:
         (``repeatable``), because one that keeps state would be silently wrong.
         """
         first = self.blocks[0]
-        short = first.device.type == "cpu" and first.scale == 1.0 and self.n_labels <= SMALL
+        short = first.scale == 1.0 and self.n_labels <= (SMALL if first.device.type == "cpu" else MEDIUM)
         return short and getattr(self.model, "repeatable", self._own) and not networks_of(self.model)
 
     def replay(

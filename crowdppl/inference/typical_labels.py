@@ -86,7 +86,8 @@ def typical_items(blocks: Sequence[Block], names: Collection[Hashable]) -> tuple
     kept = [name for name in columns.names if name in names]
     values = columns.held(kept).cpu().numpy()
     _, held, share = _thinned(*_counted(np.zeros(len(values), np.int64), values))
-    return columns.only(kept, torch.from_numpy(held).to(columns.values)), torch.from_numpy(share)
+    seen, shares = (torch.from_numpy(x).to(columns.values) for x in (held, share))
+    return columns.only(kept, seen), shares
 
 
 Counted = tuple[np.ndarray, np.ndarray, np.ndarray]

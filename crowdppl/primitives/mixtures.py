@@ -116,7 +116,7 @@ def cluster_start(points: np.ndarray, n_clusters: int) -> Tensor:
     from sklearn.cluster import KMeans  # slow to import
 
     found = KMeans(min(n_clusters, len(np.unique(points, axis=0))), n_init=10, random_state=0).fit(points)
-    code = torch.from_numpy(found.labels_.astype(np.int64))
+    code = torch.tensor(found.labels_.astype(np.int64))
     start = torch.full((len(points), n_clusters), (1 - CLEAR) / max(n_clusters - 1, 1), dtype=torch.float64)
     return start.scatter(1, code.unsqueeze(1), CLEAR if n_clusters > 1 else 1.0)
 

@@ -348,6 +348,8 @@ def _total_and_shares(x: Tensor) -> tuple[Tensor, Tensor]:
 def _whole(counts: Tensor, name: str | None, once: bool) -> Tensor:
     """The counts, rounded where float32 blurs them; of an integral that is drawn ``once``, at most 1."""
     rounded = counts.round()
+    if _captured(counts):
+        return rounded
     off = 0.0 if torch.equal(counts, rounded) else float((counts - rounded).abs().max())
     if off and off > 1e-3 * (1 + float(rounded.abs().max())):
         raise MethodError(
@@ -373,13 +375,14 @@ def draw_counts(counts: Tensor, share: Tensor, generator: torch.Generator | None
     Returns:
         (K, ...) whole numbers that add up to ``counts``.
     """
-    if share.dim() > 2 and int(counts.count_nonzero()) < 0.6 * counts.numel():
+    blind = _captured(counts)
+    if not blind and share.dim() > 2 and int(counts.count_nonzero()) < 0.6 * counts.numel():
         rows = counts.reshape(-1).nonzero().squeeze(-1)
         flat = share.reshape(len(share), -1)
         out = torch.zeros_like(flat)
         out[:, rows] = draw_counts(counts.reshape(-1)[rows], flat[:, rows], generator)
         return out.reshape(share.shape)
-    if not counts.numel() or float(counts.max()) <= 1:
+    if not counts.numel() or (not blind and float(counts.max()) <= 1):
         return one_each(counts, share, generator)
     out, left, rest = torch.zeros_like(share), counts.clone(), torch.ones_like(share[0])
     for k in range(len(share) - 1):
@@ -389,6 +392,11 @@ def draw_counts(counts: Tensor, share: Tensor, generator: torch.Generator | None
         rest = rest - share[k]
     out[-1] = left
     return out
+
+
+def _captured(x: Tensor) -> bool:
+    """Whether a CUDA graph is being made, in which no number can be looked at."""
+    return x.is_cuda and torch.cuda.is_current_stream_capturing()
 
 
 def one_each(counts: Tensor, share: Tensor, generator: torch.Generator | None) -> Tensor:
