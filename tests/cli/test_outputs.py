@@ -1,7 +1,5 @@
 """The files of a result, one commit whatever fails, that read back as they were; and what a terminal is shown."""
 
-from __future__ import annotations
-
 import errno
 import io
 import sys
@@ -18,8 +16,6 @@ from crowdppl.cli.commands import main
 from crowdppl.cli.outputs import write_result
 from crowdppl.errors import ResultError
 from crowdppl.posterior import Posterior
-
-pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
 
 
 def fitted(method: str, *ids: str) -> Posterior:

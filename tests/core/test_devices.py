@@ -31,14 +31,11 @@ def test_names_of_devices() -> None:
 
 
 class Traveller(nn.Linear):
-    """Notes where it is sent, and stays."""
-
     def __init__(self) -> None:
         super().__init__(2, 3)
         self.sent: list[str] = []
 
     def to(self, *args: Any, **_: Any) -> Traveller:
-        """Notes it."""
         self.sent.append(str(args[0]))
         return self
 

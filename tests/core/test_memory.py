@@ -1,7 +1,5 @@
 """Memory that is short: refused at the door with sizes and a remedy, or explained where an allocator fails."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

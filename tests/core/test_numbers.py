@@ -1,7 +1,5 @@
 """Numbers that callers give: numpy's are taken as Python's, and what is none is refused by name."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
@@ -10,7 +8,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-import crowdppl
 from crowdppl.core.validation import (
     is_number,
     is_whole,
@@ -59,27 +56,3 @@ def test_what_is_no_finite_number_is_none(value: Any) -> None:
 def test_the_argument_the_value_and_the_remedy_are_said(check: Callable[[], Any], named: str) -> None:
     with pytest.raises(MethodError, match=named):
         check()
-
-
-SEEDED: dict[str, Callable[[Any], Any]] = {
-    "random_design": lambda seed: crowdppl.random_design(5, 3, 2, classes=2, seed=seed),
-    "simulate": lambda seed: crowdppl.simulate("one_coin", crowdppl.anaesthetists(), seed=seed),
-    "simulate_annotators": lambda seed: crowdppl.simulate_annotators([0, 1], ["hammer"], seed=seed),
-    "draw_kinds": lambda seed: crowdppl.simulation.draw_kinds({"hammer": 1.0}, 2, seed=seed),
-    "digits": lambda seed: crowdppl.digits(seed=seed),
-    "agreement_table": lambda seed: crowdppl.agreement_table(crowdppl.anaesthetists(), seed=seed),
-    "fit": lambda seed: crowdppl.fit("one_coin", crowdppl.anaesthetists(), seed=seed),
-    "heldout_score": lambda seed: crowdppl.heldout_score("one_coin", crowdppl.anaesthetists(), seed=seed),
-    "compare": lambda seed: crowdppl.compare(["one_coin"], crowdppl.anaesthetists(), seed=seed),
-    "rank_check": lambda seed: crowdppl.testing.rank_check("one_coin", crowdppl.anaesthetists(), seed=seed),
-    "episodes": lambda seed: crowdppl.few_shot.EpisodeSampler(
-        np.arange(40) % 4, np.eye(4)[np.arange(40) % 4], shots=2, queries=2, ways=2
-    ).draw(2, seed),
-}
-
-
-@pytest.mark.parametrize("door", SEEDED)
-def test_a_seed_that_is_none_is_refused_at_every_door(door: str) -> None:
-    for seed in (-1, 2**63, 1.0, None):
-        with pytest.raises(MethodError, match=r"^seed="):
-            SEEDED[door](seed)

@@ -19,8 +19,6 @@ from crowdppl.networks.training import Training, training_of
 from tests.crowd import crowd
 from tests.networks.test_networks import clouds
 
-pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
-
 
 def choices() -> Iterator[tuple[str, str]]:
     """Every setting of the zoo that is one of some names, or a number in a range."""
@@ -90,8 +88,6 @@ def test_training_is_a_mapping_and_its_defaults_pass() -> None:
 
 @dataclass(frozen=True)
 class Own:
-    """A model of a user's own."""
-
     kind: Literal["a", "b"] = "a"
     loud: bool = False
     weight: float = 1.0

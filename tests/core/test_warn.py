@@ -1,7 +1,5 @@
 """Warnings point to the caller's own line."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable
 from typing import Any
@@ -33,14 +31,6 @@ def test_a_warning_is_at_the_line_that_asked() -> None:
         warn(CrowdpplWarning("so it is, too"))
         after = line()
     assert [(w.filename, w.lineno) for w in told] == [(__file__, after - 2), (__file__, after - 1)]
-
-
-@pytest.mark.parametrize("name", [{}, {"__name__": "crowdppl_of_mine"}])
-def test_a_namespace_of_any_name_may_ask(name: dict[str, str]) -> None:
-    """One of ``exec`` may have no name; one that begins like the library's is not the library's."""
-    with pytest.warns(CrowdpplWarning) as told:
-        exec(compile("\n\ntell(text)", "typed in", "exec"), {**name, "tell": warn, "text": CrowdpplWarning("so")})
-    assert [(w.filename, w.lineno) for w in told] == [("typed in", 3)]
 
 
 def fit(**how: Any) -> Callable[[], object]:

@@ -1,7 +1,5 @@
 """Public functions and methods of a posterior that are handed the wrong thing say so, by name."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
@@ -15,12 +13,11 @@ import pandas as pd
 import pytest
 
 import crowdppl
-from crowdppl.errors import CrowdpplError, DataError
+from crowdppl.errors import CrowdpplError, DataError, MethodError
 from crowdppl.inference.options import FitOptions
 from crowdppl.posterior import Posterior
 
 pytestmark = [
-    pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning"),
     pytest.mark.filterwarnings("ignore::UserWarning"),
 ]
 
@@ -163,6 +160,13 @@ def test_odd_options_of_fit_are_refused_by_name(option: str) -> None:
             crowdppl.fit(**{**given, option: value})
         except CrowdpplError as error:
             assert option in str(error)
+
+
+@pytest.mark.parametrize("name", sorted(n for n, f in functions().items() if "seed" in named(f)))
+def test_a_seed_that_is_none_is_refused_at_every_door(name: str) -> None:
+    for seed in (-1, 2**63, 1.0, None):
+        with pytest.raises(MethodError, match="^seed="):
+            call(functions()[name], {**doors()[name], "seed": seed})
 
 
 def test_so_they_are_where_a_call_takes_seconds() -> None:

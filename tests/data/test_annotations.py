@@ -1,13 +1,10 @@
 """The container: every row comes back, in one order whatever the rows' order, held in few bytes."""
 
-from __future__ import annotations
-
 import pickle
 from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 import pyro
 import pyro.distributions as dist
 import pytest
@@ -17,8 +14,6 @@ from crowdppl.data.annotations import Annotations
 from crowdppl.datasets import anaesthetists
 from crowdppl.errors import DataError
 from crowdppl.primitives.likelihood import annotate, truth
-
-pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
 
 
 @pytest.fixture
@@ -36,7 +31,6 @@ def frame() -> pd.DataFrame:
 
 
 def everything(data: Annotations) -> list[Any]:
-    """All that a fit can see."""
     parts: list[Any] = [data.items.tolist(), data.annotators.tolist(), data.answers.tolist(), data.order.tolist()]
     for b in data.blocks:
         bags = (b.bags.cells, b.bags.row_starts, b.bags.rows, b.bags.piece_starts)
@@ -240,15 +234,3 @@ def test_what_is_refused(rows: Any, options: Any, named: str) -> None:
 def test_an_unknown_option_is_a_type_error() -> None:
     with pytest.raises(TypeError, match="'clases'"):
         Annotations.from_arrays([1], [1], [0], clases=[0, 1])
-
-
-@pytest.mark.parametrize("column", ["item", "worker", "label"])
-def test_dictionaries_of_pyarrow_are_their_values(frame: pd.DataFrame, column: str) -> None:
-    """As pandas reads parquet written from categories, with ``dtype_backend="pyarrow"``."""
-    frame["worker"] = frame["worker"].astype(str)
-    kind = pd.ArrowDtype(pa.dictionary(pa.int32(), pa.string()))
-    found = Annotations.from_frame(frame.astype({column: kind}))
-    wanted = Annotations.from_frame(frame)
-    pd.testing.assert_frame_equal(found.frame().astype(str), wanted.frame().astype(str))
-    known = pd.Series(["cat"], index=pd.Index(["i1"], dtype=kind), dtype=kind)
-    assert wanted.with_gold(known).gold.to_dict() == {"i1": "cat"}

@@ -1,24 +1,16 @@
 """Frames that stream by Arrow say the same as frames of pandas, and annotations go back as tables of Arrow."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from pyarrow import parquet
 
 import crowdppl
-from crowdppl.core.validation import kind_of
 from crowdppl.data.annotations import Annotations
-from crowdppl.errors import DataError
 from tests.data.test_annotations import everything
-
-pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
 
 
 @pytest.fixture
@@ -115,36 +107,3 @@ def test_annotations_go_to_arrow_and_come_back(frame: pd.DataFrame) -> None:
     assert mixed.to_arrow()["label"].to_pylist() == ["1", "a"], "text, where Arrow has no type for both"
     design = Annotations.design([1, 2], ["x", "y"], classes=[0, 1])
     assert design.to_arrow().column_names == ["item", "annotator"]
-
-
-def test_a_value_that_is_missing_is_named_with_its_row(frame: pd.DataFrame) -> None:
-    table = {"item": ["x", "y", None, None], "annotator": ["a"] * 4, "label": [0, 1, 0, 1]}
-    with pytest.raises(DataError, match="the item at row 2 .* 1 more"):
-        Annotations.from_frame(pa.table(table))
-    with pytest.raises(DataError, match="the label at row 1 .* missing"):
-        Annotations.from_frame(pa.table(table | {"item": list("wxyz"), "label": ["0", " ", "1", "0"]}))
-
-
-@pytest.mark.parametrize("values", [["p", "p"], ["p", None]], ids=repr)
-def test_a_dictionary_that_is_none_is_refused(values: list[str | None]) -> None:
-    label = pa.DictionaryArray.from_arrays(pa.array([0, 1], pa.int8()), pa.array(values))
-    with pytest.raises(DataError, match="label"):
-        Annotations.from_frame(pa.table({"item": ["x", "y"], "annotator": ["a", "a"], "label": label}))
-
-
-@pytest.mark.parametrize(
-    "given", [pa.chunked_array([["x"]]), pa.array(["x"]), [1], {"item": [1]}, "x"], ids=kind_of
-)
-def test_what_is_no_frame_is_refused(given: Any) -> None:
-    for wide in (False, True):
-        with pytest.raises(DataError, match="no table"):
-            Annotations.from_frame(given, wide=wide)
-
-
-@pytest.mark.parametrize("name", ["item", "annotator", "label", "note"])
-def test_text_that_is_no_utf_8_is_refused(name: str, tmp_path: Path) -> None:
-    table = {"item": ["x", "y"], "annotator": ["a", "a"], "label": ["p", "q"], "note": ["s", "t"]}
-    text = pa.array([b"\xff", b"p"]).view(pa.string())
-    parquet.write_table(pa.table(table | {name: text}), tmp_path / "a.parquet")
-    with pytest.raises(DataError, match="UTF"):
-        crowdppl.read_annotations(tmp_path / "a.parquet")

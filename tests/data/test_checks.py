@@ -1,9 +1,6 @@
 """What is refused and warned of once labels are coded, with its numbers."""
 
-from __future__ import annotations
-
 import warnings
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -12,8 +9,7 @@ import pytest
 
 import crowdppl.data.annotations
 from crowdppl.data.annotations import Annotations
-from crowdppl.data.blocks import repeats
-from crowdppl.data.checks import cell_counts, check_tables, connected_sets
+from crowdppl.data.checks import check_tables, connected_sets
 from crowdppl.errors import (
     CrowdpplWarning,
     DataError,
@@ -120,16 +116,6 @@ def test_connected_sets_against_the_definition() -> None:
         assert ((sets[:, None] == sets) == together).all()
 
 
-def test_a_long_chain_of_annotators_is_one_set_whatever_their_order() -> None:
-    names = np.random.default_rng(2).permutation(3_000)
-    rows = [(place, int(name), 0) for place, pair in enumerate(pairwise(names)) for name in pair]
-    data = quietly(rows, classes=[0, 1])
-    assert np.ptp(connected_sets(data.blocks, np.ones(data.n_annotators, bool))) == 0
-    cut = quietly([row for row in rows if row[0] not in (1_000, 2_000)], classes=[0, 1])
-    sets = connected_sets(cut.blocks, np.ones(cut.n_annotators, bool))
-    assert sorted(np.unique(sets, return_counts=True)[1].tolist()) == [999, 1_000, 1_001]
-
-
 def test_no_warnings_about_learning_where_nothing_is_learnt() -> None:
     old = quietly(ROWS)
     with warnings.catch_warnings(action="error"):
@@ -141,15 +127,3 @@ def test_rows_of_tables_beyond_their_codes_are_refused_with_advice() -> None:
     check_tables(2**20, 2**11 - 1)
     with pytest.raises(DataError, match=r"2\*\*31 is the limit; merge rare"):
         check_tables(2**20, 2**11)
-
-
-def test_counts_and_neighbours() -> None:
-    data = quietly(ROWS)
-    assert cell_counts(data.blocks).tolist() == [[1, 3], [1, 1]]
-    pairs = sorted(zip(*(x.tolist() for x in repeats(data.blocks[0])), strict=True))
-    assert pairs == [(0, 0), (0, 0), (0, 1), (0, 1)]
-
-
-def test_a_single_annotator_is_warned_of() -> None:
-    with pytest.warns(SparseDataWarning, match="all .* 'ann'"):
-        Annotations.from_arrays([1, 2, 3], ["ann"] * 3, ["x", "y", "x"])

@@ -31,8 +31,6 @@ from crowdppl.primitives import (
 )
 from tests.crowd import double
 
-pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
-
 
 @dataclass(frozen=True)
 class BySource:
@@ -85,7 +83,6 @@ def given(n: int = 60, seed: int = 0, first: int = 0, **more: Any) -> Annotation
 
 
 def in_blocks(data: Annotations, labels: int) -> Annotations:
-    """The same data in small blocks."""
     sizes = {name: getattr(data, name) for name in ("n_items", "n_annotators", "n_classes", "n_answers")}
     order, blocks = build_blocks(*data.label_codes(), **sizes, block_labels=labels)
     known = [with_known(block, order, data.gold_codes) for block in blocks]
@@ -281,7 +278,6 @@ def test_where_labels_depend_on_a_covariate_each_item_has_its_tables_and_confusi
 
 
 def entropy(p: np.ndarray) -> float:
-    """In bits."""
     return float(-(p * np.log2(p)).sum())
 
 
@@ -297,7 +293,6 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def command(files: Path, *more: Any) -> int:
-    """Exit status of ``crowdppl fit``."""
     try:
         main([*map(str, ("fit", files / "answers.csv", "--out", files / "result", "--inference", "em", *more))])
     except SystemExit as ended:
@@ -325,15 +320,6 @@ def test_files_of_covariates_on_the_command_line(files: Path, capsys: pytest.Cap
     data = Annotations.from_frame(rows, item_covariates=table, annotator_covariates=people())
     want = crowdppl.fit(BySource(), data, inference="em").probabilities()
     assert np.allclose(found.loc[want.index].to_numpy(), want.to_numpy())
-
-
-def test_covariates_that_no_method_reads_are_warned_of(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert command(files, "--model", "one_coin", "--item-covariates", files / "items.csv") == 0
-    assert "warning: one_coin: item_covariates are not read" in capsys.readouterr().err
-    (files / "items.csv").write_text("task,web\ni0,1\nnobody,0\n")
-    more = ("--overwrite", "--annotator-covariates", files / "items.csv", "--covariates-annotator", "task")
-    assert command(files, "--model", "by_source", "--item-covariates", files / "items.csv", *more) == 2
-    assert "item_covariates names the item 'nobody'" in capsys.readouterr().err
 
 
 def test_a_file_of_covariates_needs_ids(tmp_path: Path) -> None:

@@ -1,7 +1,5 @@
 """Features as tables, arrays and tensors come: by name, in every numeric dtype, refused with the true reason."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +15,6 @@ from crowdppl.data.ids import Codebook
 from crowdppl.errors import DataError
 from crowdppl.posterior import Posterior
 from tests.networks.test_networks import clouds
-
-pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
 
 QUICK = {"recipe": "plain", "training": {"epochs": 2}}
 ITEMS = Codebook("item", pd.Index(["u", "v", "w"]))
@@ -59,24 +55,6 @@ def test_columns_are_found_by_name_before_and_after_saving(
     pd.testing.assert_frame_equal(posterior.update(other).probabilities(), posterior.update(data).probabilities())
 
 
-def test_columns_that_are_not_those_of_the_fit_are_named(data: Annotations, posterior: Posterior) -> None:
-    table = table_of(data)
-    np.testing.assert_array_equal(posterior.classify(table.to_numpy()), posterior.classify(table))
-    x = table.to_numpy(copy=True)
-    x[3, 1] = 1e39
-    for wrong, named in (
-        (table.assign(e=1.0), "have 'e'"),
-        (table[["a", "b", "c"]], "lack 'd'"),
-        (table[["a", "b", "c", "d", "d"]], "one name"),
-        (x, r"item 3 is 1e\+39"),
-    ):
-        with pytest.raises(DataError, match=named):
-            posterior.classify(wrong)
-    assert posterior.classify(table.iloc[:0]).shape == (0, data.n_classes)
-    with pytest.raises(DataError, match="they lack 'a'"):
-        posterior.predict(with_features(data, table.rename(columns={"a": "z"})))
-
-
 @pytest.mark.parametrize(
     "table",
     [
@@ -94,13 +72,6 @@ def test_tables_of_every_numeric_dtype_are_read(table: pd.DataFrame) -> None:
     found = feature_table(table, None, ITEMS)
     assert all(isinstance(kind, np.dtype) and kind.itemsize <= 8 for kind in found.dtypes)
     np.testing.assert_array_equal(found.to_numpy(float), table.to_numpy(float))
-
-
-@pytest.mark.parametrize("kind", [torch.bfloat16, torch.float16])
-def test_half_precision_becomes_float32(kind: torch.dtype) -> None:
-    found = feature_table(torch.eye(3, dtype=kind), ITEMS.ids, ITEMS)
-    assert isinstance(found, np.ndarray) and found.dtype == np.float32
-    np.testing.assert_array_equal(found, np.eye(3))
 
 
 @pytest.mark.parametrize(

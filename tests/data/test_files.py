@@ -1,7 +1,5 @@
 """Files: every format, every alias, and the line of whatever is wrong."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import subprocess
@@ -17,8 +15,6 @@ from crowdppl.data.annotations import Annotations
 from crowdppl.data.columns import recognise
 from crowdppl.data.files import read_annotations, read_gold
 from crowdppl.errors import DataError
-from crowdppl.fitting import fit
-from crowdppl.posterior import load
 from tests.benchmarks.results import ROOT
 
 ROWS = [
@@ -28,9 +24,6 @@ ROWS = [
     ("x,1", "bob", "cat"),
     ("x,1", "ann", "dog"),
 ]
-
-
-pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
 
 
 @pytest.fixture
@@ -44,7 +37,6 @@ def written(path: Path, text: str | bytes) -> Path:
 
 
 def saved(frame: pd.DataFrame, path: Path) -> Path:
-    """A table as a file of the format that its name tells."""
     if "parquet" in path.name:
         frame.to_parquet(path)
     elif "json" in path.name:
@@ -75,21 +67,6 @@ def test_parquet_and_json_keep_numbers_and_csv_keeps_spelling(tmp_path: Path) ->
     data = read_annotations(tmp_path / "a.csv", gold={3: 1, 10: 0}, classes=[0, 1])
     assert rows(data) == [("3", "1", 0), ("3", "2", 1), ("10", "1", 1)]
     assert data.gold.to_dict() == {"3": 1, "10": 0}
-
-
-def test_further_columns_travel_with_the_rows(tmp_path: Path) -> None:
-    text = "time,item,worker,label,note\n3,b,w,1,x\n1,a,w,0,\n2,a,v,1,007\n"
-    data = read_annotations(written(tmp_path / "a.csv", text))
-    assert data.frame()["time"].tolist() == [2, 1, 3]
-    assert data.frame().columns.tolist() == ["item", "annotator", "label", "time", "note"]
-
-
-def test_wide_files(tmp_path: Path) -> None:
-    data = read_annotations(written(tmp_path / "a.csv", "task,ann,bob\n01,x,\n1,y,x\n2,,\n"), wide=True)
-    assert rows(data) == [("01", "ann", "x"), ("1", "ann", "y"), ("1", "bob", "x")]
-    assert list(data.items) == ["01", "1", "2"]
-    with pytest.raises(DataError, match="column 'bob' of line 3"):
-        read_annotations(written(tmp_path / "b.csv", "task,ann,bob\n01,x,\n1,y,z\n"), wide=True, classes=["x", "y"])
 
 
 def test_quoted_line_breaks_and_blank_lines_do_not_shift_lines(tmp_path: Path) -> None:
@@ -136,15 +113,6 @@ def test_files_that_cannot_be_read_name_the_line(tmp_path: Path, name: str, text
         read_annotations(written(tmp_path / name, text))
 
 
-def test_truncated_archives_and_parquet(frame: pd.DataFrame, tmp_path: Path) -> None:
-    big = pd.concat([frame.assign(item=frame.item + str(k)) for k in range(200)])
-    big.to_parquet(tmp_path / "a.parquet")
-    packed = gzip.compress(big.to_csv(index=False).encode())
-    for name, data in (("b.parquet", (tmp_path / "a.parquet").read_bytes()), ("b.csv.gz", packed)):
-        with pytest.raises(DataError, match="truncated"):
-            read_annotations(written(tmp_path / name, data[: len(data) // 2]))
-
-
 @pytest.mark.parametrize(
     ("name", "text"),
     [
@@ -174,18 +142,6 @@ def test_the_encoding_can_be_said(ending: str, encoding: str, tmp_path: Path) ->
     content = (mark + text).encode(encoding)
     path = written(tmp_path / f"a.{ending}", gzip.compress(content) if ending.endswith("gz") else content)
     assert rows(read_annotations(path, encoding=encoding)) == lines[1:]
-
-
-def test_an_encoding_that_does_not_fit_is_named(tmp_path: Path) -> None:
-    path = written(tmp_path / "a.csv", "item,worker,label\nKöln,x,1\n")
-    with pytest.raises(DataError, match="a.csv is not ascii"):
-        read_annotations(path, encoding="ascii")
-    for name in ("utf-16", "utf-32"):  # each minds something else: a mark that is not there, letters that are none
-        with pytest.raises(DataError, match=f"a.csv is not {name}"):
-            read_annotations(path, encoding=name)
-    for name in ("base64", "nothing"):
-        with pytest.raises(DataError, match=f"encoding='{name}'"):
-            read_annotations(path, encoding=name)
 
 
 def test_an_id_that_looks_missing_is_one_where_it_is_named(tmp_path: Path) -> None:
@@ -227,13 +183,6 @@ def test_columns_are_recognised_by_name(names: list[str]) -> None:
     assert recognise(["time", *names, 3], given, "it") == dict(zip(given, names, strict=True))
 
 
-def test_a_usual_name_beats_an_unusual_one_and_a_mapping_beats_all() -> None:
-    given = {"item": None, "annotator": None, "label": None}
-    assert recognise(["item", "text", "worker", "value", "label"], given, "it")["item"] == "item"
-    mapped = recognise(["item", "task", "worker", "label"], {**given, "item": "task"}, "it")
-    assert mapped == {"item": "task", "annotator": "worker", "label": "label"}
-
-
 @pytest.mark.parametrize(
     ("columns", "given", "message"),
     [
@@ -250,14 +199,6 @@ def test_columns_that_are_missing_or_ambiguous(columns: list[str], given: dict[s
         recognise(columns, roles, "the table")
 
 
-@pytest.mark.parametrize("label", ["annotation_id", "label_id", "AnswerID"])
-def test_ids_are_never_labels(label: str) -> None:
-    """They would be as many classes as there are labels."""
-    with pytest.raises(DataError, match="no column that looks like label"):
-        recognise(["item", "annotator", label], dict.fromkeys(["item", "annotator", "label"]), "it")
-    assert recognise(["item", label, "vote"], dict.fromkeys(["item", "label"]), "it")["label"] == "vote"
-
-
 @pytest.mark.parametrize("content", ["text", "image", "url"])
 def test_an_id_beside_a_text_is_the_item_unless_it_counts_rows(content: str) -> None:
     tasks = pd.DataFrame({"id": [4, 4, 7, 7], content: list("xxyy"), "user": list("abab"), "tag": list("cddc")})
@@ -268,39 +209,9 @@ def test_an_id_beside_a_text_is_the_item_unless_it_counts_rows(content: str) -> 
     assert Annotations.from_frame(rows, item=content, label="tag").items.tolist() == ["x", "y"]
 
 
-def test_a_further_column_of_the_name_of_a_role_is_kept_under_another(tmp_path: Path) -> None:
-    """Two columns could be the label; to say which must be enough."""
-    rows = [("t", "CAT", "accept", "u"), ("t", "CAT", "reject", "v"), ("s", "DOG", "accept", "u")]
-    frame = pd.DataFrame(rows, columns=["text", "label", "answer", "_annotator_id"])
-    frame.to_json(tmp_path / "a.jsonl", orient="records", lines=True)
-    with pytest.raises(DataError, match="'label', 'answer'; say label="):
-        read_annotations(tmp_path / "a.jsonl")
-    data = read_annotations(tmp_path / "a.jsonl", label="answer")
-    assert data.classes.tolist() == ["accept", "reject"]
-    assert data.frame()["other_label"].tolist() == ["DOG", "CAT", "CAT"]
-    again = Annotations.from_frame(data.frame())
-    pd.testing.assert_frame_equal(again.frame(), data.frame())
-
-
-def test_the_columns_that_were_read_are_said(tmp_path: Path) -> None:
-    frame = pd.DataFrame({"image": list("iijj"), "user": list("abab"), "answer": list("xyxx")})
-    data = Annotations.from_frame(frame.assign(seconds=[3, 1, 4, 1]), label_covariates=["seconds"])
-    wanted = {"item": "image", "annotator": "user", "label": "answer", "label_covariates": "seconds"}
-    assert data.summary()["columns"] == wanted
-    posterior = fit("majority_vote", data, inference="em", seed=0)
-    said = "item from 'image', annotator from 'user', label from 'answer', label_covariates from 'seconds'"
-    assert f"columns: {said}" in posterior.summary()
-    posterior.save(tmp_path)
-    assert load(tmp_path).data.roles == data.roles
-    wide = Annotations.from_frame(frame.pivot(index="image", columns="user", values="answer"), wide=True)
-    assert wide.summary()["columns"] == {"item": "image", "annotator": "a, b"}
-    assert Annotations.from_dicts({"a": {"i": 1, "j": 2}, "b": {"i": 1}}).summary()["columns"] == {}
-
-
 @pytest.mark.parametrize("ending", [".csv", ".tsv", ".jsonl", ".parquet", "frame"])
 @pytest.mark.parametrize("blank", ["", " ", None, "NA"])
 def test_gold_from_a_column_of_the_answers(tmp_path: Path, ending: str, blank: str | None) -> None:
-    """As Toloka writes it: blank where unknown, repeated where known."""
     rows = [(f"u{n}", "xy"[n % 2], "xy"[n % 2] if n < 5 else blank, w) for n in range(12) for w in "abc"]
     frame = pd.DataFrame(rows, columns=["INPUT:image", "OUTPUT:result", "GOLDEN:result", "ASSIGNMENT:worker_id"])
     columns: Any = {"item": "INPUT:image", "annotator": "ASSIGNMENT:worker_id", "label": "OUTPUT:result"}

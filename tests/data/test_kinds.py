@@ -1,8 +1,5 @@
 """Labels that are no plain categories are refused with what they are, and ordinary ones are not."""
 
-from __future__ import annotations
-
-import json
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +10,6 @@ import pytest
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.files import read_annotations
 from crowdppl.errors import DataError
-
-pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
 
 
 def table(labels: list[Any]) -> pd.DataFrame:
@@ -116,7 +111,6 @@ def test_classes_with_commas_blanks_and_brackets_are_taken(labels: list[str]) ->
 
 @pytest.mark.parametrize("text", ['[{"label": "cat"}]', "{'label': 'cat'}", ' ["cat"]', "['cat', 'dog']"])
 def test_json_in_a_cell(text: str, tmp_path: Path) -> None:
-    """As MTurk and Zooniverse write it: a blank more would be another class."""
     frame = table([text, "x", "x", text])
     frame.to_csv(tmp_path / "a.csv", index=False)
     with pytest.raises(DataError, match=r"line 2 of a.csv is JSON.*kind="):
@@ -125,40 +119,6 @@ def test_json_in_a_cell(text: str, tmp_path: Path) -> None:
     for value in ({"label": "cat"}, [{"start": 0, "label": "PER"}], [[0, 5, "PER"]]):
         with pytest.raises(DataError, match="column of its own"):
             Annotations.from_frame(table([value, "x"]))
-
-
-def test_nested_exports(tmp_path: Path) -> None:
-    def saved(tasks: Any, lines: bool) -> Path:
-        path = tmp_path / "export.json"
-        path.write_text("\n".join(map(json.dumps, tasks)) if lines else json.dumps(tasks, indent=2))
-        return path
-
-    given = [{"id": 9, "completed_by": 1, "result": [{"value": {"choices": ["cat"]}}]}]
-    task: dict[str, Any] = {"id": 1, "data": {"text": "t"}, "annotations": given, "predictions": []}
-    for lines in (False, True):
-        with pytest.raises(DataError, match="export.json is a nested export of Label Studio: 'annotations'.*CSV"):
-            read_annotations(saved([task | {"annotations": []}, task], lines))
-    with pytest.raises(DataError, match="nested export: 'responses' holds records of user, value"):
-        read_annotations(saved([{"text": "t", "responses": {"user": 1, "value": "x"}}], True))
-    flat = [{"item": n // 2, "user": n % 2, "label": "xyxx"[n], "meta": {"n": n}} for n in range(4)]
-    assert read_annotations(saved(flat, False)).n_labels == 4
-    with pytest.raises(DataError, match="label at entry 2 of export.json is missing"):
-        read_annotations(saved([flat[0], flat[1] | {"label": None}], False))
-    with pytest.raises(DataError, match="entry 2 of export.json is 7"):
-        read_annotations(saved([flat[0], 7], False))
-
-
-def test_a_choice_of_prodigy_is_not_its_accept() -> None:
-    rows = [
-        {"text": n // 2, "accept": [["cat"], ["dog"]][n % 2], "answer": "accept", "_annotator_id": n % 2}
-        for n in range(4)
-    ]
-    frame = pd.DataFrame(rows)
-    with pytest.raises(DataError, match="'accept', 'answer'; say label="):
-        Annotations.from_frame(frame)
-    with pytest.raises(DataError, match="kind=.set."):
-        Annotations.from_frame(frame, label="accept")
-    assert Annotations.from_frame(frame.assign(choice=frame["accept"].str[0]), label="choice").n_classes == 2
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """Classes and abstentions: what the truth can be and what can be said."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -10,9 +8,7 @@ import pytest
 
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.ids import LabelSet, encode_labels, place_in_rows, read_label_set
-from crowdppl.errors import DataError, SparseDataWarning
-
-pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
+from crowdppl.errors import DataError
 
 
 def alphabet(
@@ -55,27 +51,6 @@ def test_informative_abstentions_are_named(informative: bool) -> None:
     assert found.alphabet.informative is informative and found.blocks[0].informative is informative
     with pytest.raises(DataError, match="informative_abstentions"):
         Annotations.from_arrays(*rows, informative_abstentions=True)
-
-
-def test_classes_that_are_there_as_categories_alone_are_warned_of() -> None:
-    labels = pd.Categorical(["x", "y", "x", "?"], ["x", "y", "?", "never"])
-    given: Any = (["i", "i", "j", "j"], ["ann", "bob", "ann", "bob"], labels)
-    with pytest.warns(SparseDataWarning, match=r"1 of 3 classes .*'never'.*categories"):
-        assert list(Annotations.from_arrays(*given, abstentions=["?"]).classes) == ["never", "x", "y"]
-    meant = Annotations.from_arrays(*given, abstentions=["?"], classes=["never", "x", "y"])
-    used = Annotations.from_arrays(*given[:2], labels.remove_unused_categories(), abstentions=["?"])
-    for data in (meant, used):
-        assert not any("have no label" in str(warning) for warning in data.warnings)
-
-
-@pytest.mark.parametrize("away", [[], ["?"]])
-def test_a_class_that_only_repeats_left_out_named_is_warned_of(away: list[str]) -> None:
-    given: Any = (["i", "i", "j", "k"], ["ann"] * 4, ["?" if away else "x", "rare", "y", "x"])
-    with pytest.warns(SparseDataWarning, match=r"1 of 3 classes .*'rare'.* repeats"):
-        data = Annotations.from_arrays(*given, repeats="first", abstentions=away)
-    assert list(data.classes) == ["rare", "x", "y"]
-    kept = Annotations.from_arrays(*given, repeats="last", abstentions=away)
-    assert not any("have no label" in str(warning) for warning in kept.warnings)
 
 
 @pytest.mark.parametrize(

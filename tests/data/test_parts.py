@@ -1,7 +1,5 @@
 """Items that two columns name: comparisons of objects, positions in a sequence."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +9,6 @@ import pytest
 import crowdppl
 from crowdppl import Annotations
 from crowdppl.errors import DataError
-
-pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
 
 ARENA = pd.DataFrame(
     {
@@ -45,7 +41,6 @@ def test_a_winner_is_named_by_side_column_or_id() -> None:
 
 def test_both_sides_code_the_same_objects() -> None:
     held = arena().item_covariates
-    assert held is not None
     assert held["left"].cat.categories.tolist() == held["right"].cat.categories.tolist() == ["m1", "m2", "m3"]
     assert [*zip(held["left"], held["right"], strict=True)] == [*zip(ARENA.model_a, ARENA.model_b, strict=True)]
 
@@ -60,7 +55,7 @@ def test_rows_read_again_are_the_same(tmp_path: Path) -> None:
     table = Annotations.from_frame(again, kind="pair")
     for other in (arrays, read, named, table, Annotations.from_frame(ARENA, like=data)):
         pd.testing.assert_frame_equal(other.frame(), again)
-        pd.testing.assert_frame_equal(other.item_covariates, data.item_covariates)  # type: ignore[arg-type]
+        pd.testing.assert_frame_equal(other.item_covariates, data.item_covariates)
 
 
 def test_truths_and_covariates_are_named_by_both_parts() -> None:

@@ -1,7 +1,5 @@
 """Ragged sums against dense ones: values, first and second derivatives, exact counts of many entries."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np
@@ -115,11 +113,6 @@ def test_entries_in_another_order_make_the_same_bags() -> None:
     one, two = (RaggedIndex.of_pairs(row[o], cell[o], 3, 4) for o in ([0, 1, 2, 3], [3, 1, 0, 2]))
     for a, b in ((one.cells, two.cells), (one.rows, two.rows), (one.row_starts, two.row_starts)):
         assert a is not None and b is not None and torch.equal(a, b)
-
-
-def test_the_row_of_each_entry() -> None:
-    assert ragged()[0].row_of_entry().tolist() == [1] * 5 + [2] * 3 + [4] * 4
-    assert gather()[0].row_of_entry().tolist() == [0, 1, 2, 3]
 
 
 def test_codes_that_do_not_fit_are_refused() -> None:

@@ -1,7 +1,5 @@
 """Rankings as text, lists and ranks: what is read, and what is refused."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -12,8 +10,6 @@ import pytest
 import crowdppl
 from crowdppl import Annotations
 from crowdppl.errors import DataError
-
-pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
 
 WHOLE = pd.DataFrame(
     {

@@ -1,7 +1,5 @@
 """Labels that are sets of classes, read as answers about each class."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +10,6 @@ import crowdppl
 from crowdppl import Annotations
 from crowdppl.data.split import item_folds, label_folds
 from crowdppl.errors import DataError
-
-pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
 
 ROWS = pd.DataFrame(
     {

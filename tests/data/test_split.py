@@ -1,7 +1,5 @@
 """Labels left out and labels kept."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

@@ -1,7 +1,5 @@
 """Features that a dataset keeps: read when they are looked at, to the bits of an array, and never as a whole."""
 
-from __future__ import annotations
-
 import pickle
 from typing import Any
 
@@ -14,22 +12,18 @@ from torch.utils.data import Dataset, IterableDataset
 
 import crowdppl
 from crowdppl.data.annotations import Annotations
-from crowdppl.data.features import StoredFeatures, joined, rows_taken
+from crowdppl.data.features import StoredFeatures
 from crowdppl.data.split import keep
 from crowdppl.errors import DataError
 from crowdppl.networks import classifier
-from crowdppl.networks.classifier import Network, Standardise, outputs
+from crowdppl.networks.classifier import Standardise
 from crowdppl.networks.experts import Experts
 from tests.networks.test_networks import clouds
-
-pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
 
 TRAINING = {"epochs": 2, "batch_size": 16, "learning_rate": 5e-3}
 
 
 class Disk(Dataset[Any]):
-    """Rows of an array, with their classes, as from a folder of images; it notes which were read."""
-
     def __init__(self, values: Any, torn: int = -1, instead: Any = None) -> None:
         self.values, self.torn, self.instead = np.asarray(values), torn, instead
         self.reads: list[int] = []
@@ -47,14 +41,11 @@ class Disk(Dataset[Any]):
 
 
 class Stream(IterableDataset[Any]):
-    """Rows one after the other, none by its number."""
-
     def __iter__(self) -> Any:
         return iter(np.zeros((90, 4)))
 
 
 def again(data: Annotations, features: Any, ids: Any = None) -> Annotations:
-    """The same labels with other features, whose rows belong to items in some order."""
     frame = data.frame()
     return Annotations.from_frame(frame, like=data, items=data.items if ids is None else ids, features=features)
 
@@ -172,24 +163,6 @@ def test_what_is_seen_at_the_door(data: Annotations) -> None:
     assert found.classify(Disk(np.zeros((0, 4)))).shape == (0, 3)
     with pytest.raises(DataError, match="features are a Stream"):
         again(data, Stream())
-
-
-def test_it_answers_as_a_tensor_does() -> None:
-    x = torch.arange(24.0).reshape(6, 2, 2)
-    disk = Disk(x.numpy())
-    found = StoredFeatures.of(disk, pd.Index(list("abcdef")))
-    assert (found.shape, found.dim(), found.ndim, len(found)) == ((6, 2, 2), 3, 3, 6)
-    disk.reads.clear()
-    view = rows_taken(found[1:5], torch.tensor([3, 0]))
-    assert isinstance(view, StoredFeatures) and list(view.ids) == ["e", "b"] and not disk.reads
-    assert torch.equal(view.read(), x[[4, 1]]) and disk.reads == [4, 1]
-    assert torch.equal(found[torch.tensor([5, 2])], x[[5, 2]]) and torch.equal(found[-1], x[5])
-    assert torch.equal(found[torch.tensor([True, False] * 3)], x[::2])
-    assert [len(part) for part in found.split(4)] == [4, 2] and len(list(found)) == 6
-    both = joined([found[:2], view])
-    assert isinstance(both, StoredFeatures) and torch.equal(both.read(), x[[0, 1, 4, 1]])
-    assert torch.equal(outputs(nn.Flatten(), found), x.flatten(1))
-    assert torch.equal(outputs(Network(nn.Flatten(), found), found[:0]), torch.empty(0, 4))
 
 
 def test_refits_predictions_and_held_out_labels_read_the_same_rows(

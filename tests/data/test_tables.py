@@ -1,7 +1,5 @@
 """Wide tables, matrices and dictionaries say the same as rows."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +14,6 @@ from crowdppl.errors import DataError
 
 ROWS = [("i", "ann", 1), ("i", "bob", 0), ("k", "ann", 0)]
 WIDE = pd.DataFrame({"ann": [1.0, np.nan, 0.0], "bob": [0.0, np.nan, np.nan]}, index=["i", "j", "k"])
-
-
-pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
 
 
 def rows(data: Annotations) -> list[tuple[Any, ...]]:
@@ -41,21 +36,6 @@ def test_wide_tables(frame: pd.DataFrame) -> None:
     assert rows(data) == ROWS
     assert [type(label) for label in data.classes.tolist()] == [int, int]
     assert (list(data.items), list(data.annotators)) == (["i", "j", "k"], ["ann", "bob"])
-
-
-def test_categories_of_wide_tables_and_matrices_stay() -> None:
-    grades = pd.CategoricalDtype(["low", "mid", "high"], ordered=True)
-    words = WIDE.replace({0.0: "low", 1.0: "high"})
-    same, apart = words.astype(grades), words.astype("category")
-    assert list(Annotations.from_frame(same, wide=True, kind="ordinal").classes) == ["low", "mid", "high"]
-    assert list(Annotations.from_frame(apart, wide=True).classes) == ["high", "low"]
-    assert list(Annotations.from_matrix(same, missing=np.nan).classes) == ["low", "mid", "high"]
-    assert list(Annotations.from_matrix(same, missing=pd.NA).classes) == ["low", "mid", "high"]
-    assert list(Annotations.from_matrix(same.fillna("mid"), missing="mid").classes) == ["low", "high"]
-    coded = WIDE.fillna(-1).astype(int).astype(pd.CategoricalDtype([-1, 0, 1, 2]))
-    assert list(Annotations.from_matrix(coded).classes) == [0, 1, 2]
-    assert list(Annotations.from_frame(apart.iloc[1:], wide=True).classes) == ["high", "low"]
-    assert rows(Annotations.from_frame(WIDE.astype("category"), wide=True)) == ROWS
 
 
 @pytest.mark.parametrize(
@@ -102,23 +82,7 @@ def test_dictionaries() -> None:
         Annotations.from_dicts({})
 
 
-MASKED = np.ma.masked_array([[0, 1, 0], [1, 1, 1], [0, 0, 0]], mask=[[0, 0, 1], [0, 0, 0], [0, 1, 0]])
 ITEMS, PEOPLE, LABELS = [1, 1, 2, 2], list("abab"), [0, 1, 1, 0]
-
-
-@pytest.mark.parametrize("matrix", [MASKED, MASKED.astype(float), MASKED.astype(object)], ids=["i", "f", "O"])
-def test_what_a_matrix_masks_is_no_label(matrix: Any) -> None:
-    data = Annotations.from_matrix(matrix)
-    pairs = set(data.frame()[["item", "annotator"]].itertuples(index=False, name=None))
-    assert pairs == {(0, 0), (0, 1), (1, 0), (1, 1), (1, 2), (2, 0), (2, 2)}
-
-
-def test_tensors_that_numpy_cannot_hold_as_they_are() -> None:
-    short = torch.tensor(LABELS, dtype=torch.bfloat16)
-    assert Annotations.from_arrays(ITEMS, PEOPLE, short).classes.tolist() == [0, 1]
-    assert Annotations.from_matrix(short.reshape(2, 2)).frame()["label"].tolist() == LABELS
-    assert Annotations.from_matrix([[0, 1], [1, 0]], items=torch.tensor([5, 6])).items.tolist() == [5, 6]
-    assert Annotations.from_arrays(ITEMS, PEOPLE, LABELS, classes=torch.tensor([1, 0])).classes.tolist() == [1, 0]
 
 
 @pytest.mark.parametrize(
@@ -156,7 +120,6 @@ EXTRAS = {
 
 @pytest.mark.parametrize("name", EXTRAS)
 def test_columns_of_wide_tables_that_are_no_annotators(name: str, tmp_path: Path) -> None:
-    """They would be one more annotator: gold would vote."""
     frame = VOTES.assign(**{name: EXTRAS[name]})
     frame.to_csv(tmp_path / "wide.csv", index=False)
     for read in (
@@ -190,27 +153,6 @@ def test_wide_tables_of_numbers() -> None:
     grades = (frame // 40).clip(0, 2).astype(int)
     with pytest.raises(DataError, match="'share'"):
         Annotations.from_frame(grades.assign(share=np.linspace(0.1, 0.9, 30)), wide=True)
-
-
-def test_a_wide_table_with_gold_and_annotators_that_are_named() -> None:
-    frame = VOTES.assign(truth=["a", "b", None, "b"], words=[12, 7, 3, 9])
-    data = Annotations.from_frame(frame, wide=True, gold_column="truth", annotators=["r3", "r1"])
-    assert data.gold is not None and data.gold.to_dict() == {1: "a", 2: "b", 4: "b"}
-    assert (data.n_labels, data.annotators.tolist()) == (8, ["r1", "r3"])
-    assert data.summary()["columns"] == {"item": "item", "annotator": "r3, r1", "gold": "truth"}
-    with pytest.raises(DataError, match="'r9'"):
-        Annotations.from_frame(frame, wide=True, annotators=["r1", "r9"])
-
-
-@pytest.mark.parametrize("change", ["sorted", "filtered", "turned"])
-def test_an_item_column_is_none_of_the_annotators_in_whatever_order(change: str) -> None:
-    frame = pd.DataFrame({"item": [3, 1, 2, 4], "ann": [1, 2, 1, 2], "bob": [2, 2, 1, 1]})
-    changed = {"sorted": frame.sort_values("ann"), "filtered": frame[frame["bob"] > 0], "turned": frame[::-1]}
-    data = Annotations.from_frame(changed[change], wide=True)
-    assert (data.items.tolist(), data.annotators.tolist()) == ([1, 2, 3, 4], ["ann", "bob"])
-    people = frame.drop(columns="item")
-    named = Annotations.from_frame(people.set_axis([7, 8, 9, 10]).rename_axis("which"), wide=True)
-    assert named.items.tolist() == [7, 8, 9, 10]
 
 
 @pytest.mark.parametrize(
@@ -253,12 +195,6 @@ def test_an_empty_text_is_no_label_where_a_cell_may_be_empty_and_refused_elsewhe
     if empty is not None:
         assert Annotations.from_frame(long, abstentions=[empty]).answers.tolist() == ["x", "y", empty]
         assert Annotations.from_frame(long, classes=["x", "y", empty]).classes.tolist() == ["x", "y", empty]
-
-
-def test_numbers_beside_empty_texts_stay_numbers() -> None:
-    frame = pd.DataFrame({"ann": [1.0, 2.0], "bob": [2.0, ""]}, index=["i", "j"])
-    assert Annotations.from_frame(frame, wide=True).classes.tolist() == [1, 2]
-    assert Annotations.from_matrix(frame).frame()["label"].tolist() == [1, 2, 2]
 
 
 @pytest.mark.parametrize("item", [1, np.array(1), torch.tensor(1), torch.eye(2).to_sparse(), "abcd"])

@@ -1,7 +1,5 @@
 """Tagged text: CoNLL columns and character spans are read, written, and refused with their place."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -42,7 +40,6 @@ def lines(rows: list[dict[str, Any]]) -> str:
 def test_columns_come_back_as_they_were(tmp_path: Path) -> None:
     data = read(tmp_path / "a.conll", CONLL)
     assert data.frame().value_counts().sum() == 7 and [*data.annotators] == ["ann", "bob"]
-    assert data.item_covariates is not None
     assert data.item_covariates.loc["first | 1", ["position", "token"]].tolist() == [1, "York"]
     crowdppl.write_conll(data, tmp_path / "b.conll")
     assert (tmp_path / "b.conll").read_text() == CONLL
@@ -53,7 +50,6 @@ def test_columns_come_back_as_they_were(tmp_path: Path) -> None:
 
 def test_spans_come_back_as_they_were(tmp_path: Path) -> None:
     data = read(tmp_path / "a.jsonl", lines(SPANS))
-    assert data.item_covariates is not None
     assert data.item_covariates["token"].tolist() == ["An", "n", "Lee", "sang", "in", "Rio", "."]  # cut by bob
     frame = data.frame()
     tags = frame["label"].groupby(frame["annotator"]).agg(" ".join)
@@ -140,12 +136,6 @@ def test_most_probable_labels_are_written(tmp_path: Path) -> None:
 def test_spans_that_are_none_are_refused(tmp_path: Path, wrong: dict[str, Any], said: str) -> None:
     with pytest.raises(DataError, match=said):
         read(tmp_path / "a.jsonl", lines([*SPANS[:2], {**SPANS[0], **wrong}]))
-
-
-def test_comments_are_no_tokens(tmp_path: Path) -> None:
-    plain = read(tmp_path / "a.conll", CONLL)
-    more = CONLL.replace("# sent_id = first", "# newdoc id\n# sent_id = first\n# text = New York .")
-    pd.testing.assert_frame_equal(read(tmp_path / "b.conll", more).frame(), plain.frame())
 
 
 def test_columns_that_are_none_are_refused(tmp_path: Path) -> None:

@@ -1,7 +1,5 @@
 """Options of annotations of odd types and with duplicates are refused by name, whatever their type."""
 
-from __future__ import annotations
-
 from decimal import Decimal
 from typing import Any
 
@@ -11,9 +9,7 @@ import pytest
 import torch
 
 from crowdppl.data.annotations import Annotations, Options
-from crowdppl.errors import CrowdpplError, DataError
-
-pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
+from crowdppl.errors import CrowdpplError
 
 ROWS = ([0, 0, 1, 1, 2, 3], [0, 1, 0, 1, 0, 1], [0, 1, 1, 0, 0, 1])
 ODD: tuple[Any, ...] = (
@@ -35,20 +31,3 @@ def test_an_odd_value_is_taken_or_refused_by_name(name: Any, recwarn: pytest.War
         except CrowdpplError:
             refused += 1
     assert refused > len(ODD) // 4
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"abstentions": ["x", "x"]},
-        {"abstentions": np.array([9, 9])},
-        {"classes": [0, 1, 1]},
-        {"label_covariates": ["x", "x"]},
-    ],
-    ids=str,
-)
-@pytest.mark.parametrize("spelled", [int, str])
-def test_a_name_is_listed_once(options: Any, spelled: type, recwarn: pytest.WarningsRecorder) -> None:
-    item, annotator, label = ROWS
-    with pytest.raises(DataError, match="more than once"):
-        Annotations.from_arrays(item, annotator, [*map(spelled, label)], **options)
