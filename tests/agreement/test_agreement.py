@@ -1,7 +1,5 @@
 """Agreement of annotators: published and hand-computed values, other packages, definitions taken literally."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import krippendorff
@@ -13,8 +11,6 @@ from statsmodels.stats.inter_rater import cohens_kappa, fleiss_kappa
 from crowdppl.agreement.coefficients import agreement_pairs, agreement_table
 from crowdppl.data.annotations import Annotations
 from tests.ratings import ABSTRACTORS, NO, UNITS, graded, literal, random_labels, rows_of, two, values
-
-pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
 
 
 def test_published_values_with_missing_labels() -> None:

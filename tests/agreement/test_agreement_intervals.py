@@ -1,7 +1,5 @@
 """Intervals of agreement: resamples of items, and how often the intervals hold the truth."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -18,8 +16,6 @@ from crowdppl.agreement.votes import DeduplicatedVotes, bootstrap_counts
 from crowdppl.data.annotations import Annotations
 from crowdppl.datasets import anaesthetists
 from tests.ratings import BEYOND_CHANCE, NO, graded, random_labels, values
-
-pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
 
 
 def test_resamples_are_the_items_drawn_again() -> None:
@@ -84,7 +80,6 @@ def population() -> dict[str, float]:
 
 
 def coverage(level: float, n: int) -> pd.Series:
-    """Share of simulated data sets whose interval holds the population's value."""
     truth = pd.Series(population())
     held = []
     for seed in range(n):

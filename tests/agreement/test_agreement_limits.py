@@ -1,7 +1,5 @@
 """Agreement at the limits of data: one class, few shared items, many annotators, real annotations."""
 
-from __future__ import annotations
-
 import tracemalloc
 import warnings
 from pathlib import Path
@@ -17,11 +15,8 @@ from crowdppl.datasets import anaesthetists
 from crowdppl.errors import CrowdpplWarning, DataError, MethodError, SparseDataWarning
 from tests.ratings import random_labels, values
 
-pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
-
 
 def test_one_class_only() -> None:
-    """Agreement is certain, and so is chance agreement; AC1's chance is then zero."""
     data = Annotations.from_matrix(np.zeros((5, 3), int), classes=[0, 1], kind="ordinal")
     with pytest.warns(CrowdpplWarning, match="cohen_kappa, fleiss_kappa, krippendorff_nominal"):
         table = agreement_table(data, bootstrap=20)

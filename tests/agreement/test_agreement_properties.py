@@ -1,7 +1,5 @@
 """Agreement of annotators: what has to change a coefficient, and what must not."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -12,8 +10,6 @@ from crowdppl.agreement.coefficients import agreement_pairs, agreement_table
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import MethodError
 from tests.ratings import BEYOND_CHANCE, NO, graded, random_labels, rows_of, values
-
-pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
 
 
 def test_perfect_agreement_is_one() -> None:

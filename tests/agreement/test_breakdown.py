@@ -1,7 +1,5 @@
 """Agreement by class and by item, against loops over pairs and the table of labels made of two classes."""
 
-from __future__ import annotations
-
 import warnings
 from itertools import permutations
 
@@ -15,8 +13,6 @@ from crowdppl.data.annotations import Annotations
 from crowdppl.errors import CrowdpplWarning, DataError, SparseDataWarning
 from tests.ratings import graded, random_labels, rows_of, values
 
-quiet = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
-
 
 def ragged(seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Item, annotator and label, some missing, some given twice."""
@@ -29,7 +25,6 @@ def ragged(seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     )
 
 
-@quiet
 @pytest.mark.parametrize("seed", [0, 1])
 def test_the_kappa_of_a_class_is_that_of_it_against_all_others(seed: int) -> None:
     item, annotator, label = ragged(seed)
@@ -41,7 +36,6 @@ def test_the_kappa_of_a_class_is_that_of_it_against_all_others(seed: int) -> Non
         assert found.loc[k, ["kappa", "kappa_low", "kappa_high"]].tolist() == pytest.approx(wanted)
 
 
-@quiet
 @pytest.mark.parametrize("seed", [0, 1])
 def test_loops_over_pairs_of_annotators(seed: int) -> None:
     item, annotator, label = ragged(seed)
@@ -67,7 +61,6 @@ def test_loops_over_pairs_of_annotators(seed: int) -> None:
     assert items["agreement"].mean() == pytest.approx(values(data)["percent_agreement"])
 
 
-@quiet
 def test_classes_and_items_without_votes() -> None:
     data = Annotations.from_arrays([1, 1, 2], list("aba"), ["x", "x", "?"], classes=["x", "y"], abstentions=["?"])
     found = agreement_classes(data, seed=0)

@@ -1,7 +1,5 @@
 """Groups are found where annotators err together, and nowhere else."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -27,7 +25,6 @@ def rows(share: float, n: int, k: int, rng: np.random.Generator) -> np.ndarray:
 
 
 def draw(table: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """One draw from each row of (..., K)."""
     return (rng.random((*table.shape[:-1], 1)) > table.cumsum(-1)[..., :-1]).sum(-1)
 
 

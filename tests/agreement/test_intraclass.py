@@ -1,7 +1,5 @@
 """Intraclass correlations against pingouin 0.7.0 on its own example, and what they cannot compare."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -12,7 +10,6 @@ import crowdppl
 from crowdppl import Annotations
 from crowdppl.errors import DataError, SparseDataWarning
 
-pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
 WINES = [
     [1, 2, 0, 1],
     [1, 3, 3, 2],

@@ -1,7 +1,5 @@
 """Agreement of sets: Krippendorff's alpha with the MASI distance."""
 
-from __future__ import annotations
-
 from itertools import permutations, product
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Collapse: classes that fell together, wandered off or traded places are said; auto leaves such members out."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -15,8 +13,6 @@ from crowdppl.posterior import Posterior
 from tests.class_result import changed
 from tests.crowd import annotations, crowd
 from tests.doubtful import kinds, simulated
-
-pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
 
 
 def with_truth(posterior: Posterior, p: np.ndarray) -> Posterior:

@@ -1,7 +1,5 @@
 """Posterior predictive checks: statistics by hand, an exact level, power against what a model leaves out."""
 
-from __future__ import annotations
-
 from itertools import combinations
 
 import matplotlib.pyplot as plt
@@ -16,8 +14,6 @@ from crowdppl.errors import DataError, MethodError
 from crowdppl.fitting import fit
 from crowdppl.inference.predict.update import draw_labels
 from tests.crowd import annotations, crowd, split
-
-pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
 
 LABELS = [(0, 0, 0), (0, 1, 0), (1, 0, 1), (1, 1, 0), (1, 2, 1), (2, 0, 2), (3, 0, 0), (3, 1, 0), (3, 2, 2)]
 LEVEL = 0.05
@@ -47,7 +43,6 @@ def check(kind: str, seed: int) -> Check:
 
 
 def given(data: Annotations, answers: np.ndarray) -> Check:
-    """The check with these replicates."""
     posterior = fit("one_coin", data, inference="em", seed=0)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(checks, "draw_labels", lambda *_: answers)

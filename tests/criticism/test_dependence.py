@@ -1,7 +1,5 @@
 """Copiers and colluders are reported unless the fit has explained them; hard items are not taken for either."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 
@@ -13,7 +11,7 @@ import crowdppl
 from crowdppl.criticism import collusion
 from crowdppl.criticism import doubts as module
 from crowdppl.criticism.checks import Design
-from crowdppl.criticism.collusion import EVEN, excess_agreement, expected_by_model, independent, shares_more
+from crowdppl.criticism.collusion import EVEN, excess_agreement, expected_by_model, independent
 from crowdppl.criticism.doubts import dependence, doubts
 from crowdppl.data.annotations import Annotations
 from crowdppl.fitting import fit
@@ -21,8 +19,6 @@ from crowdppl.inference.result import SiteResult
 from crowdppl.posterior import Posterior
 from tests.crowd import annotations, crowd
 from tests.doubtful import kinds, simulated
-
-pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
 
 
 def test_copiers_and_groups_are_told_apart() -> None:
@@ -80,18 +76,9 @@ def cliques(seed: int, *members: tuple[int, ...]) -> Annotations:
 
 
 def told(posterior: Posterior) -> set[int]:
-    """The annotators that doubts of dependence name."""
     texts = [doubt.text for doubt in doubts(posterior) if doubt.kind in ("copying", "colluding")]
     ids = [found for text in texts for found in re.findall(r"(?:^annotators|expects:) ([0-9, ]+)", text)]
     return {int(n) for n in ", ".join(ids).split(", ") if n}
-
-
-def test_which_stories_are_asked() -> None:
-    asked = ("dependent_clusters", "ebcc", "item_difficulty", "glad", "mixed_membership")
-    others = ("dawid_skene", "one_coin", "mace", "community", "hierarchical_dawid_skene")
-    assert all(shares_more(crowdppl.method(name)) for name in asked)
-    assert not any(shares_more(crowdppl.method(name)) for name in others)
-    assert shares_more(object())
 
 
 @pytest.mark.parametrize("informative", [True, False])
@@ -110,7 +97,7 @@ def test_the_agreement_of_who_name_a_class_against_a_sum_over_answers(informativ
     mixed = np.concatenate([mixed, table[..., 3:]], -1)
     whole, design = Design.of(data), Design.of(data, named=True)
     at = np.flatnonzero(whole.answer < 3)
-    gold = data.gold_codes[data.order]  # type: ignore[index]
+    gold = data.gold_codes[data.order]
     ((one, other, _),) = design.meetings()
 
     def expected(p: np.ndarray, a: int, b: int) -> tuple[np.ndarray, np.ndarray]:

@@ -1,7 +1,5 @@
 """Doubts: each fires where it should, by hand and by simulation, and sound fits raise none."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass, replace
 from typing import Any
@@ -17,8 +15,6 @@ from crowdppl.results.correction import Correction
 from tests.class_result import changed
 from tests.crowd import annotations
 from tests.doubtful import handmade, kinds, simulated
-
-pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
 
 
 @pytest.mark.parametrize(("method", "n_classes"), [("dawid_skene", 3), ("one_coin", 4), ("majority_vote", 3)])

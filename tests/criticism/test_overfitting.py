@@ -1,7 +1,5 @@
 """The doubt of overfitting: by hand, beside refits, and where it does not apply."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -11,8 +9,6 @@ from crowdppl.criticism.overfitting import log_p_by_vote, log_p_without_label
 from crowdppl.fitting import fit
 from tests.crowd import annotations
 from tests.doubtful import simulated
-
-pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
 
 
 def test_a_label_out_of_its_row_by_hand() -> None:

@@ -1,7 +1,5 @@
 """Tails of sums of independent terms: against enumeration, binomials, and draws far out; degenerate sums."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.optimize import brentq

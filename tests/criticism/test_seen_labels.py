@@ -1,7 +1,5 @@
 """Doubts beside methods whose labels depend on what networks see: none of honest crowds, and those of copiers."""
 
-from __future__ import annotations
-
 import functools
 from typing import Any
 
@@ -13,7 +11,7 @@ import crowdppl
 from crowdppl.criticism.doubts import Doubt
 from crowdppl.posterior import Posterior
 
-pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")]
+pytestmark = pytest.mark.slow
 
 COPIERS = crowdppl.simulation.annotator_kind("copying_group", copiers=5)
 

@@ -1,7 +1,5 @@
 """Too few labels an annotator: by hand, and on simulated crowds by engines that make too much of them or do not."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -18,8 +16,6 @@ from crowdppl.posterior import Posterior
 from crowdppl.simulation.from_model import Simulation
 from tests.crowd import annotations, crowd
 from tests.doubtful import CONFUSION, handmade, kinds, simulated, site
-
-pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
 
 
 def test_free_parameters_by_hand() -> None:
@@ -73,15 +69,6 @@ def test_thin_tells_methods_apart() -> None:
     assert kinds(fit("bayesian_dawid_skene", data, inference="vb")) == ["thin"]
     assert kinds(fit("one_coin", data, inference="em")) == []
     assert kinds(fit("majority_vote", data, inference="em")) == []
-
-
-@pytest.mark.parametrize(
-    ("method", "fewer"), [("one_coin", "majority_vote,"), ("dawid_skene", "majority_vote or one_coin,")]
-)
-def test_the_method_in_use_is_not_advised(method: str, fewer: str) -> None:
-    data = simulated(0, 12, 20, 3, 4)  # 2 labels an annotator
-    (doubt,) = [x for x in doubts(fit(method, data, inference="em")) if x.kind == "thin"]
-    assert f"with fewer, such as {fewer}" in doubt.text
 
 
 @pytest.mark.slow

@@ -1,7 +1,5 @@
 """Annotators to look at: information by hand, copiers found and honest ones not, groups ranked first."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -19,8 +17,6 @@ from crowdppl.posterior import Posterior
 from crowdppl.results.tables import information
 from crowdppl.simulation import annotator_kind
 from tests.crowd import annotations, crowd
-
-pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
 
 
 def simulated(

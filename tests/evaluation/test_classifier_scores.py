@@ -1,7 +1,5 @@
 """Scores of classifiers on items left out: by hand, against known classifiers, and blind to what it should be."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -13,8 +11,6 @@ from crowdppl.data.annotations import Annotations
 from crowdppl.data.split import item_folds, keep
 from crowdppl.errors import DataError, MethodError
 from crowdppl.evaluation.heldout import _judged
-
-pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
 
 SHORT = {"training": {"epochs": 5}}
 
@@ -115,11 +111,3 @@ def test_what_is_refused(both: tuple[Annotations, pd.Series]) -> None:
     )
     with pytest.raises(DataError, match="raykar"):
         score.ahead_of(fewer)
-
-
-def test_ctrl_c_gives_no_score(both: tuple[Annotations, pd.Series]) -> None:
-    def stop(iteration: int, objective: float) -> None:
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        crowdppl.classifier_score("raykar", both[0], folds=2, inference="em", settings=SHORT, callback=stop)

@@ -1,7 +1,5 @@
 """Methods side by side: differences, their errors, and stacking weights."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -85,11 +83,6 @@ def test_what_cannot_be_compared_is_refused_before_anything_is_fitted(
     )
     with pytest.raises(MethodError, match=name):
         compare(models, crowd(), **more)
-
-
-def test_what_a_method_refuses_bears_its_name() -> None:
-    with pytest.raises(MethodError, match="bayesian_dawid_skene: em"):
-        compare(["majority_vote", "bayesian_dawid_skene"], crowd(20, 5, 3, 4), inference="em")
 
 
 def test_whole_items_left_out_are_compared_item_by_item() -> None:

@@ -1,9 +1,6 @@
 """Known truths that only score have no way into what is said without them."""
 
-from __future__ import annotations
-
 import shutil
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +9,6 @@ import pandas as pd
 import pytest
 
 import crowdppl
-from crowdppl.errors import CrowdpplWarning
 from tests.benchmarks.test_accuracy import read
 from tests.benchmarks.test_automatic import automatic
 
@@ -21,12 +17,11 @@ pytestmark = pytest.mark.slow
 
 def said(folder: Path, name: str) -> tuple[dict[str, bytes], float]:
     """What is found without known truths, to the last bit, and the accuracy that they say it has."""
-    with warnings.catch_warnings(action="ignore", category=CrowdpplWarning):
-        data, gold = read(folder, name)
-        auto, _, _ = automatic(data)
-        compared = crowdppl.compare(["majority_vote", "one_coin", "dawid_skene"], data, inference="em")
-        corrected = crowdppl.fit("bayesian_dawid_skene", data, inference="vb", calibrate=True)
-        checked = crowdppl.predictive_check(corrected.uncorrected(), draws=20)
+    data, gold = read(folder, name)
+    auto, _, _ = automatic(data)
+    compared = crowdppl.compare(["majority_vote", "one_coin", "dawid_skene"], data, inference="em")
+    corrected = crowdppl.fit("bayesian_dawid_skene", data, inference="vb", calibrate=True)
+    checked = crowdppl.predictive_check(corrected.uncorrected(), draws=20)
     found: dict[str, Any] = {
         "auto": auto.probabilities(),
         "compare": compared.table.drop(columns="seconds"),

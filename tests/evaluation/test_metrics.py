@@ -1,7 +1,5 @@
 """Scores against known truths, each computed by hand."""
 
-from __future__ import annotations
-
 import warnings
 from math import log
 from pathlib import Path
@@ -243,7 +241,6 @@ def test_annotators_are_compared_with_gold() -> None:
     draws = np.array([0.9, 0.7, 0.5, 0.5]) + np.linspace(-0.05, 0.05, 101)[:, None]
     found = evaluate(posterior(data, coins(draws), True), gold, level=0.9)
     table = found.annotators
-    assert table is not None
     assert table["on_gold"].tolist() == [19, 19, 19, 19]
     assert table["gold_accuracy"].tolist() == pytest.approx([17 / 19, 16 / 19, 10 / 19, 12 / 19])
     assert table["accuracy"].tolist() == pytest.approx([0.9, 0.7, 0.5, 0.5])

@@ -1,7 +1,5 @@
 """Scores of probabilities, by hand, by brute force, and against other implementations."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from itertools import permutations
 from math import sqrt

@@ -1,7 +1,5 @@
 """The bias that "auto" assumes annotators to share: its size, what it does to probabilities, where it is said."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from itertools import combinations
@@ -17,7 +15,6 @@ from crowdppl.posterior import Posterior
 from crowdppl.results.correction import corrected, softened
 from tests.crowd import crowd
 
-pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
 METHODS = ("hierarchical_dawid_skene", "one_coin")
 
 

@@ -1,7 +1,5 @@
 """Fits averaged by the weights of a comparison, by hand and beside the fits themselves."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -16,8 +14,6 @@ from crowdppl.posterior import Posterior
 from crowdppl.results.correction import Correction
 from tests.class_result import changed
 from tests.crowd import annotations, crowd
-
-pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
 
 DATA = annotations([(0, 0, 0), (0, 1, 1), (1, 0, 1), (1, 1, 1)], 2)
 FIRST, SECOND, THIRD = ([[0.8, 0.2], [0.5, 0.5]], [[0.4, 0.6], [0.1, 0.9]], [[0.0, 1.0], [1.0, 0.0]])

@@ -1,9 +1,6 @@
 """What a label is expected to teach: by hand, and against refitting with every answer and sums over all states."""
 
-from __future__ import annotations
-
 import tracemalloc
-import warnings
 from dataclasses import replace
 from typing import Any
 
@@ -27,11 +24,8 @@ from tests.brute import Tiny, joint
 from tests.class_result import changed
 from tests.crowd import annotations, crowd
 
-pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
-
 
 def bits(p: np.ndarray) -> float:
-    """Entropy in bits, with 0 log 0 = 0."""
     return float(-sum(x * np.log2(x) for x in np.ravel(p) if x > 0))
 
 
@@ -255,8 +249,7 @@ def test_nobody_is_asked_more_than_they_may_and_the_best_come_first(
             of_item[i] += 1
             of_annotator[a] += 1
     given = {"per_item": per_item, "per_annotator": per_annotator, "exclude_answered": False}
-    with warnings.catch_warnings(action="ignore"):
-        found = suggest_labels(posterior, n, **given)
+    found = suggest_labels(posterior, n, **given)
     assert list(zip(found["item"], found["annotator"], strict=True)) == expected
     alone = suggest_labels(posterior, n, per_item=per_item, exclude_answered=False)
     assert alone["annotator"].value_counts().max() > per_annotator, "without a limit, one is asked more"

@@ -1,7 +1,5 @@
 """Several methods behind one posterior: what they say together of new items and after more labels, by hand."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +17,6 @@ from crowdppl.results.correction import apply_map, averaged, design_effect, memb
 from crowdppl.results.updating import OLDER
 from crowdppl.simulation.from_model import Simulation
 from tests.crowd import crowd
-
-pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
 
 NAMES = ("bayesian_dawid_skene", "one_coin")
 HALF = CalibrationMap(0.5, np.array([0.3, 0.0, -0.3]), np.array([2.0]), np.array([1.0]), np.full((1, 3, 3), 1 / 3))
@@ -90,7 +86,7 @@ def test_items_that_come_again_are_discounted_by_all_their_labels(data: Annotati
     labels = data.frame().groupby("item").size().reindex(found.data.items).to_numpy()
     assert labels.max() > found.data.votes().sum(1).max()
     np.testing.assert_allclose(found.probabilities(), mixed(own, labels), atol=1e-12)
-    assert found.correction is not None and found.correction.weights == posterior.correction.weights  # type: ignore[union-attr]
+    assert found.correction is not None and found.correction.weights == posterior.correction.weights
     np.testing.assert_allclose(found.uncorrected().probabilities(), own["one_coin"])
     assert found.correction is not None and found.correction.notes == (OLDER,)
 
@@ -106,7 +102,6 @@ def test_so_they_are_where_they_stayed_away_from_an_update(data: Annotations, tm
     )
     twice.save(tmp_path)
     for found in (twice, crowdppl.load(tmp_path)):
-        assert found.memory is not None
         given = found.memory.votes + found.data.votes().sum(1)
         np.testing.assert_array_equal(given, table.groupby("item").size().reindex(found.data.items))
         own = {name: fit.probabilities().to_numpy() for name, fit in found.members().items()}
@@ -122,21 +117,6 @@ def test_without_an_annotator_an_update_keeps_its_weights(data: Annotations, pos
     np.testing.assert_allclose(found.probabilities(), mixed(own, np.array([1, 1])), atol=1e-12)
     with pytest.raises(MethodError, match="before an update"):
         posterior.update(new).without([1])
-
-
-def test_ctrl_c_in_an_update_is_meant_for_all_methods(posterior: Posterior) -> None:
-    """One of the fits would be unfinished, and diagnostics are those of the other, which is not."""
-    new = pd.DataFrame({"item": ["x", "x"], "annotator": [0, 1], "label": [0, 1]})
-    calls: list[int] = []
-
-    def interrupt(iteration: int, objective: float) -> None:
-        calls.append(iteration)
-        if len(calls) == 3:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        posterior.update(new, callback=interrupt)
-    assert len(calls) == 3
 
 
 def test_what_is_warned_of_in_an_update_bears_the_names_of_methods(posterior: Posterior) -> None:

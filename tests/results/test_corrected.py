@@ -1,7 +1,5 @@
 """What corrected probabilities know of themselves: entropies, known truths, what was counted, what is warned of."""
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import replace
 from types import SimpleNamespace
@@ -24,7 +22,6 @@ from crowdppl.results.correction import Correction, corrected, design_effect, la
 from tests.crowd import annotations, crowd
 from tests.three_items import posterior, result
 
-pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
 MEMBERS = (*automatic.ROWS, *automatic.COIN)
 QUICK: dict[str, Any] = {"max_iterations": 2}
 

@@ -1,11 +1,8 @@
 """Discounts and maps of probabilities, against hand-computed cases, limits and simulation."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
-from crowdppl.inference.result import CalibrationMap, Correction
 from crowdppl.results import correction
 from crowdppl.results.correction import apply_map, design_effect, fit_map, fit_scale, softmax
 
@@ -100,16 +97,6 @@ def test_the_order_of_classes_has_no_say_and_maps_are_monotone() -> None:
     mapped = apply_scale(p, scale, shift)
     odds, before = np.log(mapped[:, 0] / mapped[:, 1]), np.log(p[:, 0] / p[:, 1])
     assert (np.diff(odds[np.argsort(before)]) >= -1e-9).all()
-
-
-def test_a_correction_says_what_it_is() -> None:
-    found_map = CalibrationMap(0.6, np.zeros(2), np.array([1.0]), np.array([1.0]), np.eye(2)[None])
-    rates = {"a": 0.0, "b": 0.3}
-    found = Correction(np.ones((1, 2)), {"a": 0.25, "b": 0.75}, rates, {}, gold=12, truth_map=found_map)
-    assert str(found) == (
-        "probabilities are averaged: 0.25 a + 0.75 b (labels correlated by 0.3), then mapped to 12 known truths "
-        "(scale 0.60)"
-    )
 
 
 def test_of_two_classes_the_likelier_stays_the_likelier() -> None:

@@ -1,7 +1,5 @@
 """What to decide about items, against sums by hand and against refitting with every answer that could come."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 
@@ -16,8 +14,6 @@ from crowdppl.posterior import Posterior
 from crowdppl.results.decisions import ASK, decide
 from tests.class_result import changed
 from tests.crowd import crowd
-
-pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
 
 NAMES = ["cat", "dog", "fox"]
 LABELS = [(0, "a", "cat"), (0, "b", "dog"), (1, "a", "dog"), (2, "b", "fox"), (3, "a", "dog"), (3, "b", "fox")]
@@ -183,7 +179,7 @@ def test_a_mapping_says_the_same_as_a_table() -> None:
     turned = {truth: dict(row) for truth, row in reversed(list(cost.iterrows()))}
     pd.testing.assert_frame_equal(decide(held(), turned), decide(held(), cost))
     with pytest.raises(DataError, match="mapping"):
-        decide(held(), {"cat": 1, "dog": 2, "fox": 3})  # type: ignore[dict-item]
+        decide(held(), {"cat": 1, "dog": 2, "fox": 3})
     with pytest.raises(DataError, match="truth 'dog', decision 'expert'"):
         decide(held(), {**turned, "dog": {"cat": 1, "dog": 0}})
 

@@ -1,7 +1,5 @@
 """Filling: which labels are added, by hand; what was given stays; whom it is refused to."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -20,8 +18,6 @@ from tests.crowd import crowd
 from tests.networks.test_mmlc import QUICK
 from tests.networks.test_networks import clouds
 
-pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
-
 
 @pytest.fixture(scope="module")
 def labels_alone() -> Posterior:
@@ -34,7 +30,6 @@ def neural() -> Posterior:
 
 
 def matrix(data: Annotations) -> np.ndarray:
-    """Label codes (N, A), -1 where there is none."""
     rows = data.frame()
     out = np.full((data.n_items, data.n_annotators), -1)
     at = data.items.get_indexer(rows["item"]), data.annotators.get_indexer(rows["annotator"])
@@ -79,9 +74,8 @@ def test_draws_are_averaged_over() -> None:
 def test_a_mixture_of_experts_fills_what_each_gate_sees(neural: Posterior) -> None:
     data, model = neural.data, neural.model
     features = feature_tensor(data)
-    assert features is not None
     gates = torch.from_numpy(neural.result.sites["gate"].mean)
-    experts: Any = model.experts  # type: ignore[attr-defined]
+    experts: Any = model.experts
     p = np.stack([log_shares(GatedClassifier(experts, gate), features).exp().numpy() for gate in gates], 1)
     found, given = fill(neural, least=0), matrix(data)
     now = matrix(found)
@@ -118,7 +112,7 @@ def test_abstentions_stay_and_are_never_filled() -> None:
 def test_other_items_of_the_same_annotators(neural: Posterior) -> None:
     rows = neural.data.frame()
     some = rows[rows["item"].isin(neural.data.items[:10])]
-    features = neural.data.features.iloc[:10]  # type: ignore[union-attr]
+    features = neural.data.features.iloc[:10]
     fewer = Annotations.from_frame(
         some, features=features, annotators=list(neural.data.annotators), classes=range(3), items=features.index
     )

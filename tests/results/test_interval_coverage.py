@@ -7,8 +7,6 @@ its interval, or of its three classes whose prevalence does. These shares have s
 .09 less. The ends are quantiles of the 200 draws that a result keeps, which in itself costs .009 of the coverage.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -69,7 +67,6 @@ def test_intervals_under_gibbs_hold_what_they_should() -> None:
         assert (abs(np.mean(each) - LEVEL) <= MARGIN) == (factor == 1.0), (name, factor, np.mean(each))
 
 
-@pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")  # 2 draws a chain are few
 def test_the_intervals_are_those_that_users_get() -> None:
     data = simulate(STORY, DESIGN, 3).data
     posterior = crowdppl.fit(STORY, data, inference="gibbs", seed=3, **CHAINS)

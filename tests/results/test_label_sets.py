@@ -1,7 +1,5 @@
 """Sets that hold the truth: by hand, and their coverage over many splits into gold and other items."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from math import ceil
 from typing import Any, ClassVar
@@ -17,8 +15,6 @@ from crowdppl.primitives.model import Card
 from crowdppl.results.decisions import label_sets
 from tests.class_result import class_result
 
-pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
-
 
 class Handmade:
     card: ClassVar[Card] = Card("Handmade", "nobody")
@@ -27,7 +23,6 @@ class Handmade:
 
 
 def held(p: Any, classes: list[Any] | None = None, labels: Any = ((0, 0),), **options: Any) -> Posterior:
-    """A posterior with these probabilities, of labels (item, class)."""
     p = np.asarray(p, float)
     k = p.shape[1]
     names = list(range(k)) if classes is None else classes

@@ -1,8 +1,5 @@
 """What a posterior says, against results made by hand and against closed forms."""
 
-from __future__ import annotations
-
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,15 +8,12 @@ import pytest
 from scipy.stats import beta
 
 from crowdppl.data.annotations import Annotations
-from crowdppl.data.tables import arrow_table
-from crowdppl.errors import MethodError, ResultError
+from crowdppl.errors import MethodError
 from crowdppl.inference.result import FitResult, OnDemand, SiteResult, TableDraws, TruthSpread
 from crowdppl.posterior import Posterior
 from crowdppl.results import choices, intervals
 from tests.class_result import changed
 from tests.three_items import ANNOTATORS, ITEMS, LABELS, Handmade, posterior, result
-
-pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
 
 
 def test_probabilities_have_items_and_classes_for_names() -> None:
@@ -51,16 +45,6 @@ def test_the_table_of_arrow_is_labels_and_probabilities() -> None:
     assert table.to_pandas().equals(labels.join(p).reset_index())
     polars = pytest.importorskip("polars")
     assert polars.DataFrame(table)["label"].to_list() == labels["label"].tolist()
-
-
-def test_ids_of_several_types_are_text_for_arrow() -> None:
-    frame = pd.DataFrame({"label": [1, "a", None], "huge": [2**70, 1, 2]}, index=pd.Index([1, 2, 3], name="item"))
-    found = arrow_table(frame).to_pydict()
-    assert (
-        found["item"] == [1, 2, 3]
-        and found["label"] == ["1", "a", None]
-        and found["huge"] == [str(2**70), "1", "2"]
-    )
 
 
 def test_ties_go_to_votes_then_to_all_votes_then_to_neither_end() -> None:
@@ -260,9 +244,3 @@ def test_summary_and_diagnostics() -> None:
     copy = posterior().diagnostics()
     copy["converged"] = None
     assert posterior().diagnostics()["converged"] is True
-
-
-def test_a_posterior_is_saved_to_a_folder(tmp_path: Path) -> None:
-    (tmp_path / "taken").write_text("by a file")
-    with pytest.raises(ResultError, match="taken"):
-        posterior().save(tmp_path / "taken")

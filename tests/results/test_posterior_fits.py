@@ -1,7 +1,5 @@
 """What a posterior exports, keeps and is asked again, on fits and on engines that only pretend."""
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import replace
 from pathlib import Path
@@ -22,8 +20,6 @@ from crowdppl.results.correction import Correction
 from crowdppl.results.leave_one_out import DRAWS, given_the_rest
 from crowdppl.simulation.from_model import random_design
 from tests.crowd import crowd
-
-pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
 
 
 def test_new_data_get_the_codes_of_the_old(fits: dict[str, Posterior]) -> None:
@@ -53,7 +49,6 @@ def test_drawn_labels_stand_as_the_rows_of_the_data(fits: dict[str, Posterior]) 
 
 @pytest.fixture(scope="module")
 def fits() -> dict[str, Posterior]:
-    """Dawid & Skene's anaesthetists by an engine of each sort."""
     patients = anaesthetists()
     how = {
         "em": ("dawid_skene", {}),
@@ -66,7 +61,6 @@ def fits() -> dict[str, Posterior]:
 
 
 def group(exported: Any, name: str) -> Any:
-    """A group of either generation of ArviZ."""
     return exported[name].dataset if hasattr(exported[name], "dataset") else exported[name]
 
 

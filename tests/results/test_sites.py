@@ -1,7 +1,5 @@
 """Sites of a fit by name: means and draws, their dimensions, and what is refused."""
 
-from __future__ import annotations
-
 from functools import cache
 
 import numpy as np
@@ -9,8 +7,6 @@ import pytest
 
 import crowdppl
 from crowdppl.errors import MethodError
-
-pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
 
 
 @cache
@@ -62,7 +58,6 @@ def test_what_is_not_there_is_refused() -> None:
 
 
 def test_a_mean_field_is_narrower() -> None:
-    """Draws of both are as wide as their Dirichlets say; few labels an item make the difference large."""
     model = crowdppl.method("bayesian_dawid_skene", prior_strength=10.0, prior_accuracy=0.7)
     design = crowdppl.random_design(100, 5, 3, classes=["no", "yes"], seed=0)
     posterior = crowdppl.fit(model, crowdppl.simulate(model, design, seed=2).data, inference="vb")

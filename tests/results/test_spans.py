@@ -1,7 +1,5 @@
 """Spans of BIO tags: their probabilities against all paths of a chain, and their scores by hand."""
 
-from __future__ import annotations
-
 from itertools import pairwise, product
 from typing import Any
 
@@ -53,7 +51,6 @@ def spans_by_hand(tags: list[str]) -> set[tuple[int, int, str]]:
 @pytest.mark.parametrize("length", [1, 4])
 def test_tags_are_decoded_as_by_hand(length: int) -> None:
     tags = Tags.of(BIO)
-    assert tags is not None
     starts = np.arange(length) == 0
     for path in product(range(5), repeat=length):
         ends = tags.ends(np.array(path), starts)

@@ -1,23 +1,16 @@
 """Fits whose features are a dataset: killed and resumed, saved without what the dataset holds, loaded with it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
 import pytest
-from torch import Tensor, nn
 
 import crowdppl
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import DataError, ResultError
-from crowdppl.networks import classifier as networks
-from crowdppl.plots.model_graph import graph_of
 from tests.data.test_stored_features import Disk, again
 from tests.inference.test_checkpoints import Killed, kill
 from tests.networks.test_networks import clouds
-
-pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
 
 SETTINGS = {"training": {"epochs": 6, "batch_size": 16}}
 
@@ -68,33 +61,3 @@ def test_features_that_were_saved_are_not_handed_over(data: Annotations, tmp_pat
     crowdppl.fit("one_coin", data, inference="em").save(tmp_path)
     with pytest.raises(ResultError, match="leave features= out"):
         crowdppl.load(tmp_path, features=Disk(np.asarray(data.features)))
-
-
-def test_a_model_on_stored_features_has_the_same_graph(data: Annotations) -> None:
-    stored = again(data, Disk(np.asarray(data.features)))
-    model = crowdppl.method("raykar")
-    assert graph_of(model, stored).parents == graph_of(model, data).parents
-    assert networks.feature_tensor(stored) is stored.features
-
-
-class Contrast(nn.Module):
-    """Standardises each row, of which nothing finite comes where a row is all the same."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.last = nn.Linear(4, 3)
-
-    def forward(self, x: Tensor) -> Tensor:
-        out: Tensor = self.last((x - x.mean(1, keepdim=True)) / x.std(1, keepdim=True))
-        return out
-
-
-def test_a_loaded_fit_tells_what_needs_no_row(data: Annotations, tmp_path: Path) -> None:
-    stored = again(data, Disk(np.asarray(data.features)[:, :, None, None]))
-    body = nn.Sequential(nn.Flatten(), Contrast())
-    how = {"inference": "em", "seed": 0, "settings": {**SETTINGS, "network": body}}
-    found = crowdppl.fit("raykar", stored, **how)
-    found.save(tmp_path)
-    bare = crowdppl.load(tmp_path, model=crowdppl.method("raykar", network=body))
-    assert "thin" in [doubt.kind for doubt in found.doubts()]
-    assert bare.doubts() == found.doubts() and bare.summary() == found.summary()

@@ -1,13 +1,10 @@
 """Weights of networks on disk: the first ones too, from which a fit without some annotators begins."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from torch import nn
 
 import crowdppl
@@ -15,7 +12,6 @@ from crowdppl.results.archive import network_states
 from tests.networks.test_networks import clouds
 
 pytestmark = [
-    pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning"),
     pytest.mark.filterwarnings("ignore:.*was not registered in the param store"),
 ]
 
@@ -37,21 +33,4 @@ def test_a_loaded_fit_begins_again_with_the_first_weights_of_a_network_of_ones_o
     np.testing.assert_array_equal(loaded.without(who).probabilities(), found.without(who).probabilities())
     kept: Any = network_states(found.model)
     assert sorted(kept["network"]["first"]) == ["2.bias", "2.weight"]  # what never moved is not kept twice
-    assert kept["network"]["own"]
-
-
-def test_default_networks_keep_no_first_weights() -> None:
-    found = crowdppl.fit("raykar", clouds(90, 60)[0], inference="em", settings={"training": {"epochs": 1}})
-    kept: Any = network_states(found.model)
-    assert not kept["network"]["own"] and not kept["network"]["first"]
-
-
-def test_a_network_without_parameters_is_ones_own_too() -> None:
-    class Cut(nn.Module):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return x[:, :3]
-
-    model = crowdppl.method("raykar", network=Cut(), training={"epochs": 1})
-    found = crowdppl.fit(model, clouds(90, 60)[0], inference="em", seed=0)
-    kept: Any = network_states(found.model)
     assert kept["network"]["own"]
