@@ -1,7 +1,5 @@
 """Models that are right for one value of a site and not for several are refused, with the line to write."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 
@@ -15,8 +13,6 @@ import crowdppl
 import crowdppl.primitives as cp
 from crowdppl.errors import MethodError
 from tests.crowd import crowd
-
-pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
 
 FITS: dict[str, dict[str, Any]] = {
     "vb": {"max_iterations": 5},

@@ -1,8 +1,5 @@
 """A fit that was killed goes on from its checkpoint, to the bits that it would have had."""
 
-from __future__ import annotations
-
-import json
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -11,7 +8,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import nn
 
@@ -20,8 +16,6 @@ from crowdppl.data.annotations import Annotations
 from crowdppl.errors import CrowdpplWarning, MethodError, ResultError
 from tests.crowd import crowd
 from tests.networks.test_networks import clouds
-
-pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
 
 TRAINING = {"epochs": 7, "learning_rate": 5e-3}
 
@@ -59,14 +53,6 @@ def test_a_killed_fit_goes_on_to_the_bits_of_one_that_keeps_none(name: str, engi
         assert again.diagnostics()["objectives"] == whole.diagnostics()["objectives"]
 
 
-def rewritten(path: Path, without: str) -> None:
-    """The same file less some tensors."""
-    with safe_open(path, "pt") as file:
-        names = [name for name in file.keys() if not name.startswith(without)]  # noqa: SIM118
-        arrays, about = {name: file.get_tensor(name) for name in names}, json.loads(file.metadata()["about"])
-    save_file(arrays, path, {"about": json.dumps(about)})
-
-
 def test_another_network_dtype_guide_or_history_is_another_fit(tmp_path: Path) -> None:
     data, _ = clouds(60, 40)
     torch.manual_seed(0)
@@ -93,49 +79,6 @@ def test_another_network_dtype_guide_or_history_is_another_fit(tmp_path: Path) -
         crowdppl.fit("bayes_dgc", data, settings=settings, guide="point", **more)
     with pytest.raises(ResultError, match="another fit"):
         crowdppl.fit("bayes_dgc", taught, settings=settings, **more)
-
-
-def test_a_file_that_lost_tensors_is_refused(tmp_path: Path) -> None:
-    data, _ = clouds(120, 90)
-    path = tmp_path / "file"
-    with pytest.raises(Killed):
-        fitted("raykar", "em", data, checkpoint=path, checkpoint_every=1, callback=kill)
-    whole = path.read_bytes()
-    rewritten(path, "optimiser")
-    with pytest.raises(ResultError, match="damaged"):
-        fitted("raykar", "em", data, checkpoint=path)
-    for at in (len(whole) - 2, len(whole) // 2, 200):
-        path.write_bytes(whole[:at] + bytes([whole[at] ^ 64]) + whole[at + 1 :])
-        with pytest.raises(ResultError, match="damaged"):
-            fitted("raykar", "em", data, checkpoint=path)
-
-
-class Counting(nn.Module):
-    """Moves a buffer while it learns that it does not save."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.body = nn.Linear(4, 3)
-        self.register_buffer("seen", torch.zeros(()), persistent=False)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        if self.training:
-            self.seen += 1
-        return self.body(x) + 0.1 * torch.sin(self.seen)
-
-
-def test_what_a_network_saves_nowhere_is_kept_too(tmp_path: Path) -> None:
-    name, engine = "ccem", "svi"
-    data, _ = clouds(60, 40)
-    torch.manual_seed(0)
-    settings = {"training": TRAINING, "network": Counting()}
-    more: dict[str, Any] = {"inference": engine, "seed": 1, "settings": settings}
-    whole = crowdppl.fit(name, data, **more)
-    kept: dict[str, Any] = {"checkpoint": tmp_path / "file", "checkpoint_every": 2}
-    with pytest.raises(Killed):
-        crowdppl.fit(name, data, **more, **kept, callback=kill)
-    again = crowdppl.fit(name, data, **more, **kept)
-    pd.testing.assert_frame_equal(again.probabilities(), whole.probabilities(), check_exact=True)
 
 
 def test_a_network_that_learned_beforehand_takes_no_checkpoint(tmp_path: Path) -> None:

@@ -1,7 +1,5 @@
 """Torch's default precision, which users set for their own work, changes no result."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pandas as pd
@@ -18,7 +16,6 @@ FITS: dict[str, Any] = {
 }
 
 
-@pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
 @pytest.mark.parametrize("method", FITS)
 def test_results_are_those_of_single_precision(method: str) -> None:
     data = crowdppl.digits(seed=0).data if "settings" in FITS[method] else crowdppl.anaesthetists()

@@ -1,7 +1,5 @@
 """Families of conjugate priors: closed forms against other implementations, and no name outside their file."""
 
-from __future__ import annotations
-
 import ast
 from pathlib import Path
 from typing import Any
@@ -43,7 +41,7 @@ def events(family: Family) -> int:
 
 @pytest.fixture(params=FAMILIES.values(), ids=FAMILIES)
 def family(request: pytest.FixtureRequest) -> Family:
-    return request.param  # type: ignore[no-any-return]
+    return request.param
 
 
 def test_only_their_own_file_names_families() -> None:

@@ -1,7 +1,5 @@
 """The door: what fit refuses, and what its settings do."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -86,7 +84,7 @@ def test_what_is_no_method_or_no_data_is_refused(data: Annotations) -> None:
     with pytest.raises(MethodError, match="dawid_skene"):
         fit("dawid_sken", data)
     with pytest.raises(DataError, match="DataFrame"):
-        fit("one_coin", data.frame())  # type: ignore[arg-type]
+        fit("one_coin", data.frame())
     with pytest.raises(NumericalError, match="'ability'"):
         fit("glad", data, inference="em", start={"ability": torch.full((data.n_annotators,), torch.nan)})
     told = Annotations.from_arrays([0, 0, 1, 1], [0, 1, 0, 1], list("xyyx"), history={0: np.eye(2)})
@@ -241,7 +239,7 @@ def test_predicting_the_training_items_gives_their_probabilities(data: Annotatio
     pd.testing.assert_frame_equal(again, posterior.probabilities().loc[again.index], atol=1e-8)
 
 
-@pytest.mark.parametrize("name", ["community", "glad", "hierarchical_dawid_skene", "mixed_membership", "ordinal"])
+@pytest.mark.parametrize("name", ["community", "hierarchical_dawid_skene"])
 def test_methods_of_vb_can_be_updated(name: str) -> None:
     first, more = crowd(n_items=12), crowd(n_items=12, seed=1)
     with warnings.catch_warnings(action="ignore"):
@@ -323,7 +321,7 @@ def test_fits_in_several_threads_wait_for_each_other() -> None:
     data = crowd(n_items=15)
 
     def work(seed: int) -> tuple[np.ndarray, np.ndarray]:
-        posterior = fit("bayesian_dawid_skene", data, inference="vb", seed=3)
+        posterior = fit("bayesian_dawid_skene", data, inference="vb", seed=3, tolerance=1e-3)
         drawn = simulate(posterior.model, data, seed).data.frame()["label"].to_numpy()
         return posterior.probabilities().to_numpy(), drawn
 

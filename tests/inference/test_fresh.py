@@ -1,7 +1,5 @@
 """What is said of annotators is averaged over the items that there may be."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

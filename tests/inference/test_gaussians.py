@@ -1,7 +1,5 @@
 """Base draws of Gaussian fits: their moments, whatever the order of coordinates, and what is left to the seed."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -14,8 +12,6 @@ import crowdppl
 from crowdppl.inference.gaussians import FEW, MANY, decorrelated, enough_draws, stratified
 from crowdppl.inference.vb import fit
 from tests.networks.test_networks import clouds
-
-pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
 
 
 def drawn(draws: int, coordinates: int) -> Tensor:

@@ -1,8 +1,5 @@
 """Every method that svi treats, in either precision, with abstentions and with a truth for each label."""
 
-from __future__ import annotations
-
-import warnings
 from typing import Any
 
 import numpy as np
@@ -25,8 +22,7 @@ LOOKING = [n for n in TREATED if "features" in card_of(crowdppl.method(n)).uses]
 
 def fitted(name: str, data: Annotations, settings: dict[str, Any] | None = None, **options: Any) -> Posterior:
     known = {**SETTINGS.get(name, {}), **(settings or {})}
-    with warnings.catch_warnings(action="ignore"):
-        return crowdppl.fit(name, data, inference="svi", seed=0, settings=known, **options)
+    return crowdppl.fit(name, data, inference="svi", seed=0, settings=known, **options)
 
 
 def looking(data: Annotations, name: str, settings: Any = None, **options: Any) -> Posterior:

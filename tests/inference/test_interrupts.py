@@ -1,11 +1,7 @@
 """Ctrl-C: within iterations a fit returns what there is, elsewhere it raises; Pyro goes on as before."""
 
-from __future__ import annotations
-
 import signal
-import warnings
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,12 +9,8 @@ import pytest
 from pyro.poutine.indep_messenger import IndepMessenger
 
 import crowdppl
-from crowdppl.cli import outputs
-from crowdppl.cli.commands import main
 from crowdppl.data.annotations import Annotations
-from crowdppl.errors import CrowdpplWarning
 from crowdppl.inference import assembly, engines
-from crowdppl.inference.marginal import Marginal
 from crowdppl.posterior import Posterior
 from tests.crowd import crowd
 
@@ -39,8 +31,7 @@ def data() -> Annotations:
 @pytest.fixture(autouse=True)
 def _handler() -> Iterator[None]:
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # processes in the background ignore it
-    with warnings.catch_warnings(action="ignore", category=CrowdpplWarning):
-        yield
+    yield
     assert signal.signal(signal.SIGINT, before) is signal.default_int_handler
 
 
@@ -109,25 +100,3 @@ def test_of_several_starts_those_that_are_there_count(data: Annotations) -> None
     assert len(calls) == end + 1 and said["iterations"] == end
     assert said["interrupted"] is True and said["converged"] is False
     np.testing.assert_array_equal(found.probabilities(), first.probabilities())
-
-
-def test_the_command_writes_what_there_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], data: Annotations
-) -> None:
-    answers = tmp_path / "answers.csv"
-    data.frame().to_csv(answers, index=False)
-    real, calls = Marginal.__call__, [0]
-
-    def pressed(self: Any, at: Any) -> Any:
-        calls[0] += 1
-        if calls[0] == 30:
-            ctrl_c()
-        return real(self, at)
-
-    monkeypatch.setattr(Marginal, "__call__", pressed)
-    with pytest.raises(SystemExit) as ended:
-        main(["fit", str(answers), "--model", "class_coin", "--inference", "nuts", "--out", str(tmp_path / "out")])
-    assert not ended.value.code
-    assert "warm-up" in capsys.readouterr().err
-    said = outputs.run_record(tmp_path / "out")
-    assert said["crowdppl"] and crowdppl.load(tmp_path / "out").diagnostics()["interrupted"] is True

@@ -1,12 +1,9 @@
 """Tables of annotators whose labels depend on item covariates are averages over the items."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pyro
 import pyro.distributions as dist
-import pytest
 
 import crowdppl
 import crowdppl.primitives as cp
@@ -29,7 +26,6 @@ class BySubject:
             cp.annotate(data, cp.each_label(own.gather(-3, at).squeeze(-3)), cp.truth(data, log_p))
 
 
-@pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
 def test_a_table_is_the_mean_over_the_subjects_of_the_items() -> None:
     rng = np.random.default_rng(0)
     n, right = 600, np.array([[0.95, 0.9, 0.85], [0.5, 0.6, 0.55], [0.9, 0.8, 0.95]])  # [subject, annotator]

@@ -1,7 +1,5 @@
 """Laplace's approximation: exact where the posterior is Gaussian, near it with much data, else refused."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,8 +17,6 @@ from crowdppl.inference.marginal import Marginal
 from crowdppl.primitives import annotate, confusion_prior, plates, prevalence, truth
 from tests.crowd import annotations, crowd, double, posed
 from tests.networks.test_networks import clouds
-
-pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
 
 
 @pytest.fixture(autouse=True)

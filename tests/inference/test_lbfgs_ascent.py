@@ -1,20 +1,14 @@
 """The search of gradient blocks never ends lower than it began, and looks no more often than it must."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
-import crowdppl
 from crowdppl.errors import NumericalError
-from crowdppl.inference.optimisers import LOOKS, PRIOR_LOOKS, LBFGSAscent
-from crowdppl.inference.vb.coordinate_ascent import VB
-from crowdppl.inference.vb.fit import run_starts
-from tests.crowd import crowd, double, posed
+from crowdppl.inference.optimisers import LBFGSAscent
+from tests.crowd import double
 
 
 @pytest.fixture(autouse=True)
@@ -53,26 +47,6 @@ def test_it_climbs_to_the_top_and_returns_the_value_where_it_stands() -> None:
     torch.testing.assert_close(valley.leaf.detach(), torch.ones(2), atol=1e-5, rtol=0)
 
 
-def test_the_place_where_it_ends_is_not_looked_at_again() -> None:
-    valley, looked = Valley(), []
-    search = LBFGSAscent([valley.leaf], 4, 4)
-    for _ in range(20):
-        before = valley.looks
-        search(valley)
-        looked.append(valley.looks - before)
-    plain = Valley()
-    torchs = torch.optim.LBFGS([plain.leaf], max_iter=3, max_eval=4, history_size=20, line_search_fn="strong_wolfe")
-
-    def closure() -> float:
-        value, (gradient,) = plain()
-        plain.leaf.grad = -gradient
-        return -value
-
-    torchs.step(closure)
-    assert looked[0] == plain.looks  # as many as torch's own search, which a last look would exceed
-    assert sum(n <= 4 for n in looked) >= 15  # others end in the middle of a line search
-
-
 def test_a_first_call_takes_more_steps_than_later_ones() -> None:
     valley = Valley()
     search = LBFGSAscent([valley.leaf], 12, 3)
@@ -84,24 +58,6 @@ def test_a_first_call_takes_more_steps_than_later_ones() -> None:
     before = valley.looks
     search(valley)
     assert valley.looks - before >= 12  # what has no memory is a first call again
-
-
-@pytest.mark.parametrize(
-    ("name", "looks"), [("hierarchical_dawid_skene", PRIOR_LOOKS), ("glad", LOOKS), ("item_difficulty", LOOKS)]
-)
-def test_only_parameters_of_priors_are_searched_for_shortly(
-    name: str, looks: tuple[int, int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    problem = posed(crowdppl.method(name), crowd(20, 4, 2, 3), max_iterations=2, tolerance=0.0)
-    taken, made = [], LBFGSAscent.__init__
-
-    def noted(self: LBFGSAscent, leaves: Any, *how: Any) -> None:
-        taken.append(how[:2])
-        made(self, leaves, *how)
-
-    monkeypatch.setattr(LBFGSAscent, "__init__", noted)
-    (run,) = run_starts(problem, VB)
-    assert taken == [looks] * run.progress.iterations
 
 
 def test_where_every_step_goes_too_far_it_stays() -> None:

@@ -1,7 +1,5 @@
 """Many classes: truths that no label names are summed out together, and tables of coins are not formed."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,8 +13,11 @@ from crowdppl.inference.coin_tables import CoinTables
 
 K = 7
 pytestmark = pytest.mark.filterwarnings("ignore")
-COINS = [("one_coin", "uniform"), ("one_coin", "learned"), ("mace", "learned"), ("majority_vote", "learned")]
-GRADIENTS = [("glad", "learned")]
+SOME = [("one_coin", "learned"), ("mace", "learned")]
+GLAD = ("glad", "learned")
+MORE = [
+    pytest.param(*case, marks=pytest.mark.slow) for case in (("one_coin", "uniform"), ("majority_vote", "learned"))
+]
 
 
 def crowd(abstentions: bool = False) -> Annotations:
@@ -36,9 +37,9 @@ def fitted(method: str, prevalence: str, data: Annotations, inference: str = "vb
     return crowdppl.fit(method, data, inference=inference, settings=settings, seed=0, max_iterations=6)
 
 
-@pytest.mark.parametrize("inference", ["em", "vb"])
+@pytest.mark.parametrize("inference", ["vb", pytest.param("em", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("abstentions", [False, True])
-@pytest.mark.parametrize(("method", "prevalence"), COINS + GRADIENTS)
+@pytest.mark.parametrize(("method", "prevalence"), [*SOME, GLAD, *MORE])
 def test_classes_that_no_label_names_may_be_summed_out_together(
     method: str, prevalence: str, abstentions: bool, inference: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -70,7 +71,8 @@ def test_blocks_of_items_may_differ_in_how_many_classes_are_named(monkeypatch: p
 
 @pytest.mark.parametrize("abstentions", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
-    ("method", "prevalence"), [*COINS, *(pytest.param(*case, marks=pytest.mark.slow) for case in GRADIENTS)]
+    ("method", "prevalence"),
+    [SOME[0], *(pytest.param(*case, marks=pytest.mark.slow) for case in (SOME[1], GLAD)), *MORE],
 )
 def test_coins_are_the_tables_that_they_stand_for(
     method: str, prevalence: str, abstentions: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path

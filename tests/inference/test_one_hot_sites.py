@@ -1,7 +1,5 @@
 """Several one-hot latents of an annotator that enter one table: each is updated, or drawn, given the others."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Networks in bfloat16: near to what float32 gives, nothing else touched, and only where it is asked for."""
 
-from __future__ import annotations
-
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,8 +15,6 @@ from crowdppl.errors import MethodError
 from crowdppl.networks.training import training_of
 from crowdppl.posterior import Posterior
 from tests.networks.test_networks import clouds
-
-pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
 
 NEAR = 0.03
 """Largest difference of a probability on these data; two or three digits of each logit, grown by ten epochs."""
@@ -57,7 +53,6 @@ class Spy(nn.Module):
     seen: ClassVar[set[torch.dtype]] = set()
 
     def forward(self, x: Tensor) -> Tensor:
-        """The same."""
         self.seen.add(x.dtype)
         return x
 
@@ -70,7 +65,7 @@ def test_layers_compute_in_bfloat16_and_all_else_does_not(data: Annotations) -> 
         model = crowdppl.method(name, network=body, training={"epochs": 2, "precision": how})
         found = crowdppl.fit(model, data, inference=engine, seed=0)
         assert Spy.seen == {inner}
-        network: Any = found.model.network  # type: ignore[attr-defined]
+        network: Any = found.model.network
         assert {x.dtype for x in network.parameters()} == {torch.float32}
         assert network(torch.zeros(2, 4)).dtype == torch.float32
 
@@ -83,7 +78,6 @@ class Bare:
         self.training = {"epochs": 1, "precision": "mixed"}
 
     def model(self, data: Any) -> None:
-        """Dawid-Skene with a classifier for a prior."""
         with crowdppl.primitives.plates.annotators(data):
             confusion = pyro.sample("confusion", dist.Dirichlet(crowdppl.primitives.diagonal_prior(3)).to_event(1))
         log_p = crowdppl.networks.class_logits(data, self.network)

@@ -1,7 +1,5 @@
 """Models that are put together wrongly are refused by name before a fit, and none is fitted to what it ignores."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pandas as pd
@@ -31,16 +29,12 @@ def confusion(data: Block) -> Tensor:
 
 
 class Silent:
-    """Draws truths and no labels."""
-
     def model(self, data: Block) -> None:
         with plates.items(data):
             truth(data, prevalence(data))
 
 
 class Twice:
-    """Scores every label two times."""
-
     def model(self, data: Block) -> None:
         table, log_p = confusion(data), prevalence(data)
         with plates.items(data):
@@ -50,15 +44,11 @@ class Twice:
 
 
 class Outside:
-    """Forgets the plate of items."""
-
     def model(self, data: Block) -> None:
         annotate(data, confusion(data), truth(data, prevalence(data)))
 
 
 class Noisy:
-    """A number for each label."""
-
     def model(self, data: Block) -> None:
         log_p = prevalence(data)
         with plates.labels(data):
@@ -69,8 +59,6 @@ class Noisy:
 
 
 class Kinds:
-    """A kind of annotator that is to be summed out, though it touches many items."""
-
     def model(self, data: Block) -> None:
         k, log_p = data.n_classes, prevalence(data)
         with plates.annotators(data):
@@ -81,8 +69,6 @@ class Kinds:
 
 
 class Deaf:
-    """Draws its truth by Pyro alone, which nobody can tell what is known."""
-
     def model(self, data: Block) -> None:
         table, log_p = confusion(data), prevalence(data)
         with plates.items(data):
@@ -90,8 +76,6 @@ class Deaf:
 
 
 class Second:
-    """Draws a kind of item before the truth, and has no card that says which is which."""
-
     def __init__(self, name: str = "truth", kinds: int = 2) -> None:
         self.name, self.kinds = name, kinds
 
@@ -164,8 +148,6 @@ def test_weights_of_communities_are_prior_parameters() -> None:
 
 
 class Declining:
-    """Extends its table in a plate."""
-
     def __init__(self, inside: str) -> None:
         self.inside = inside
 

@@ -1,7 +1,5 @@
 """Functions written down as operations: what is repeated, what is left alone, and what is noticed."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -53,7 +51,6 @@ def written_out(at: Mapping[str, Tensor]) -> dict[str, Tensor]:
 @pytest.mark.filterwarnings("ignore:Sparse")
 def test_operations_repeat_a_function_elsewhere(function: Function) -> None:
     first, program = recorded(function, HERE)
-    assert program is not None
     for at in (HERE, THERE, HERE):
         for name, x in function(at).items():
             assert torch.equal(program(*at.values())[name], x), name
@@ -90,7 +87,6 @@ def test_draws_are_repeated_from_a_stream_among_the_inputs() -> None:
         return {"x": HERE["x"] + seed, **streams}
 
     program = recorded(drawn, inputs(0))[1]
-    assert program is not None
     for seed in (3, 1, 3):
         for name, x in drawn(inputs(seed)).items():
             assert torch.equal(program(*inputs(seed).values())[name], x), name
@@ -110,8 +106,6 @@ def test_writing_to_what_was_there_before_has_no_program() -> None:
 
 
 class Counting:
-    """A function that knows how often it was called."""
-
     def __init__(self, function: Function) -> None:
         self.function, self.calls = function, 0
 
@@ -191,7 +185,6 @@ def test_numbers_that_are_not_finite_are_the_functions_to_explain() -> None:
         ("one_coin", "nuts"),
     ],
 )
-@pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
 def test_a_fit_is_the_same_to_the_last_bit(method: str, engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
     how: dict[str, Any] = {"chains": 1, "draws": 5, "warmup": 5} if engine in ("nuts", "gibbs") else {}
     monkeypatch.setattr(replay, "FIRST", 3)  # some of these settle soon

@@ -1,7 +1,5 @@
 """Items with the same labels are evaluated once, and nothing of a result shows it."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -9,8 +7,6 @@ import pytest
 import crowdppl
 from crowdppl.data.annotations import Annotations
 from tests.crowd import crowd
-
-pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
 
 
 @pytest.fixture(scope="module")

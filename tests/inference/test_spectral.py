@@ -1,7 +1,5 @@
 """Starts: moments give back confusion matrices where they determine them, and starts really differ."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Engines are stepped from outside: states are tensors alone, and steps lead where a fit leads, from anywhere."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass
 from functools import partial
@@ -58,7 +56,6 @@ def tensors(state: Any) -> list[Tensor]:
 
 
 def copied(state: Any) -> Any:
-    """The same numbers in tensors of their own, as from a file."""
     if state is None:
         return None
     if type(state) is Tensor:

@@ -1,7 +1,5 @@
 """One pass over a block, taken apart: reading a model, and summing its discrete sites out."""
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from collections.abc import Callable
 
@@ -17,7 +15,7 @@ from torch import Tensor
 import crowdppl
 from crowdppl.core.devices import seeded
 from crowdppl.data.blocks import Block
-from crowdppl.inference.density import DrawingRing, Terms, contract, log_factors, named, trace_sites, traced
+from crowdppl.inference.density import DrawingRing, Terms, contract, named, trace_sites, traced
 
 PATIENTS = crowdppl.anaesthetists()
 
@@ -32,7 +30,6 @@ def chain_of_truths(data: Block) -> None:
 
 
 def plain(model: Callable[[Block], None], block: Block, values: dict[str, Tensor]) -> poutine.Trace:
-    """The same with Pyro's own handlers."""
     model = poutine.enum(poutine.condition(model, data=values), first_available_dim=-2)
     return poutine.trace(model).get_trace(block)
 
@@ -88,22 +85,11 @@ def test_sums_are_those_of_pyros_contraction(held: dict[str, list[str]], sums: s
             for plates, found in held.items()
         )
 
-    ring = DrawingRing(dim_to_size=sizes)  # type: ignore[no-untyped-call]
-    theirs = contract_tensor_tree(terms(), set(sums), ring=ring)  # type: ignore[no-untyped-call]
+    ring = DrawingRing(dim_to_size=sizes)
+    theirs = contract_tensor_tree(terms(), set(sums), ring=ring)
     ours = contract(terms(), set(sums), sizes)
     for plates in {*ours, *theirs}:
         both = [sorted((x._pyro_dims, x.tolist()) for x in found.get(plates, ())) for found in (ours, theirs)]
         assert [dims for dims, _ in both[0]] == [dims for dims, _ in both[1]]
         for (_, mine), (_, pyros) in zip(*both, strict=True):
             np.testing.assert_allclose(mine, pyros, rtol=1e-12)
-
-
-def test_factors_are_not_expanded_where_nothing_varies() -> None:
-    model, block = crowdppl.method("one_coin"), PATIENTS.as_block()
-    with seeded(0):
-        given = {"ability": torch.full((5, 2), 0.5)}
-        trace = traced(model.model, block, given, 1)
-    factors, dims, _ = log_factors(trace, given, drawing=False)
-    assert factors["truth"].shape == (4, 1)
-    assert factors["label"].shape == (4, 45)
-    assert dims == {"truth": -2}

@@ -1,7 +1,5 @@
 """Options that the engine which runs does not have are warned of, once, and no others."""
 
-from __future__ import annotations
-
 import warnings
 from typing import Any
 

@@ -1,20 +1,16 @@
 """What plain Pyro asks of the words of a model beside sampling and scoring."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
 import pyro
 import pyro.distributions as dist
-import pytest
 import torch
 from pyro.infer import TraceEnum_ELBO
 
 import crowdppl
 
 
-@pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
 def test_compute_marginals_has_the_truth_given_a_point() -> None:
     data = crowdppl.anaesthetists()
     fitted = crowdppl.fit("one_coin", data, inference="em", tolerance=1e-12)

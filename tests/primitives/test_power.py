@@ -1,7 +1,5 @@
 """Labels that count for less: the likelihood to a power, by hand, and what a fit makes of it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,8 +11,6 @@ from torch import nn
 import crowdppl
 from tests.inference.neural.test_trained import LABELS, objective, prepared, rows, shares, tiny
 from tests.networks.test_networks import clouds
-
-pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
 
 JOINT = {
     "bayes_dgc": {"recipe": "plain"},

@@ -1,7 +1,5 @@
 """Priors of confusion rows and of the prevalence."""
 
-from __future__ import annotations
-
 import numpy as np
 import pyro
 import pyro.distributions as dist
@@ -31,7 +29,6 @@ def test_the_mode_under_em_has_the_pseudo_counts() -> None:
     found = crowdppl.fit(Rows(True), data, inference="em", seed=0).result.sites["confusion"].mean
     counts = np.tile(3.0 * np.array([[0.8, 0.2], [0.2, 0.8]]), (3, 1, 1))
     item, annotator, answer = data.label_codes()
-    assert data.gold_codes is not None
     np.add.at(counts, (annotator, data.gold_codes[item], answer), 1)
     np.testing.assert_allclose(found, counts / counts.sum(-1, keepdims=True), atol=1e-6)
     with pytest.raises(MethodError, match="at least 1"):

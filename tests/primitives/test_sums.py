@@ -1,7 +1,5 @@
 """Sums over classes that draw: the right counts on average, whole, replayable, and refused where meaningless."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np
@@ -24,7 +22,6 @@ def logits(*shape: int, seed: int = 0) -> Tensor:
 
 
 def drawn(f: Callable[[Tensor], Tensor], x: Tensor, how: Summing) -> Tensor:
-    """The gradient of f at x under a way of summing."""
     with summing(how):
         value = f(x)
     return torch.autograd.grad(value, x)[0]
@@ -149,13 +146,11 @@ def test_a_named_sum_tells_the_share_of_each_alternative() -> None:
         with summing(how):
             value = logsumexp(x, name="knows").sum()
         probe = how.probes["knows"]
-        assert probe is not None
         at_x, share = torch.autograd.grad(value, [x, probe])
         assert torch.equal(at_x, share)
 
 
 def coefficients(n: int = 3, seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
-    """c, h and P > 0 of n integrals."""
     c, h, p = torch.randn(3, n, generator=stream(seed), dtype=torch.float64)
     return c.requires_grad_(), h.requires_grad_(), (p.exp() + 0.2).requires_grad_()
 

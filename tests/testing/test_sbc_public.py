@@ -1,7 +1,5 @@
 """Simulation-based calibration as users call it: what is ranked, what is found out, what is refused."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any

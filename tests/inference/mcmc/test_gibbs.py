@@ -1,7 +1,5 @@
 """Gibbs against posteriors that are known exactly, chain by chain."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import replace
@@ -97,7 +95,6 @@ def test_each_chain_has_the_exact_posterior(name: str) -> None:
 
 
 def _together(a: int, b: int) -> np.ndarray:
-    """Exact probability that two annotators share a community: invariant to the communities' names."""
     logs, same = [], []
     for members, (_, rows, _) in zip(_members(), community(LABELS, 2), strict=True):
         logs.append(sum(float((beta(c + n) - beta(c)).sum()) for c, n in rows.values()))
@@ -186,11 +183,6 @@ def test_gold_leaves_only_what_it_allows() -> None:
     draws = run("bayesian_dawid_skene", data, SETTINGS["bayesian_dawid_skene"], draws=150, warmup=30)
     agree(draws["confusion"], wanted.mean["confusion"])
     agree(draws["prevalence"], wanted.mean["prevalence"])
-
-
-@pytest.mark.filterwarnings("error::UserWarning", "ignore::crowdppl.errors.CrowdpplWarning")
-def test_more_chains_than_draws_are_no_mistake() -> None:
-    crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="gibbs", chains=12, draws=10, warmup=2)
 
 
 def test_blocks_visited_in_another_order_draw_the_same() -> None:

@@ -1,7 +1,5 @@
 """NUTS: the density that it follows is Pyro's own, its means are the exact ones, and divergences are told."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Permuted chains are found, whatever the sizes of classes, and relabelled in warm-up alone."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import permutations as orders

@@ -9,8 +9,6 @@ five standard deviations. The quantities do not change when classes trade names,
 enough to keep chains from trading them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any

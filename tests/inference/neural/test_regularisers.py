@@ -1,7 +1,5 @@
 """Mixup, balance and volume where networks learn by gradients: by hand, and what they make of a fit."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 
@@ -22,8 +20,6 @@ from crowdppl.inference.problem import build_problem
 from crowdppl.networks.training import Training, training_of
 from tests.networks.test_networks import clouds
 
-pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
-
 HOUSE = {
     "epochs": 15,
     "learning_rate": 5e-3,
@@ -42,7 +38,7 @@ def both() -> tuple[Annotations, pd.Series]:
 
 def regularised(data: Annotations, network: Any = None, **training: Any) -> tuple[RegularisedLoss, Block, Any]:
     """A model's regularisers, and a block of its items with their features."""
-    model: Any = crowdppl.method("ccem", network=network, training=training).setup(data)  # type: ignore[attr-defined]
+    model: Any = crowdppl.method("ccem", network=network, training=training).setup(data)
     problem = build_problem(model, data, Options())
     block = replace(problem.whole(), features=torch.from_numpy(np.array(data.features, np.float32)))
     return RegularisedLoss(problem, training_of(training)), block, model.network
@@ -58,7 +54,7 @@ def test_a_blend_is_asked_for_the_labels_of_both() -> None:
     def loss(batch: Block) -> Tensor:
         seen.append(batch.features)
         assert batch.bags is block.bags, "labels stay with their items"
-        return (label * batch.features.sum(1)).sum()  # type: ignore[union-attr]
+        return (label * batch.features.sum(1)).sum()
 
     torch.manual_seed(3)
     total, _ = house(loss, block)
@@ -91,7 +87,7 @@ def test_balance_and_volume_are_of_what_the_classifier_makes_of_the_batch() -> N
     mean = p.mean(0)
     by_hand = 2 * (mean * (mean * 3).log()).sum() - 0.1 * torch.logdet(p.T @ p + 1e-6 * torch.eye(3))
     torch.testing.assert_close(terms, by_hand)
-    torch.testing.assert_close(terms, regularisation(p, Training(**training), torch.full((3,), 1 / 3)))  # type: ignore[arg-type]
+    torch.testing.assert_close(terms, regularisation(p, Training(**training), torch.full((3,), 1 / 3)))
     assert not network._forward_hooks, "the fit's network is handed back as it was"
 
 

@@ -1,7 +1,5 @@
 """Networks of all kinds learn from batches of all sizes, stand still where nothing is to learn, or are refused."""
 
-from __future__ import annotations
-
 import warnings
 from typing import Any
 
@@ -14,11 +12,8 @@ from torch import Tensor, nn
 import crowdppl
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import MethodError
-from crowdppl.inference.neural.learner import batch_sizes
 from crowdppl.posterior import Posterior
 from tests.networks.test_networks import clouds
-
-pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
 
 BOTH = [("raykar", "em"), ("conal", "svi")]
 
@@ -33,46 +28,10 @@ def normed() -> nn.Module:
     return nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 3))
 
 
-def test_a_last_item_alone_joins_the_batch_before() -> None:
-    assert batch_sizes(65, 64) == [65]
-    assert batch_sizes(33, 16) == [16, 17]
-    assert batch_sizes(34, 16) == [16, 16, 2]
-    assert batch_sizes(32, 16) == [16, 16]
-    assert batch_sizes(5, 16) == [5]
-    assert batch_sizes(1, 16) == [1]
-    assert batch_sizes(3, 1) == [1, 1, 1]
-
-
 @pytest.mark.parametrize(("name", "engine"), BOTH)
 def test_batch_norm_learns_whatever_the_number_of_items(name: str, engine: str) -> None:
     found = fitted(name, engine, clouds(33, 33)[0], normed())
     assert np.isfinite(found.probabilities().to_numpy()).all()
-
-
-class TwoVoiced(nn.Module):
-    """Says more while it learns, as networks with an auxiliary head do."""
-
-    def __init__(self, extra: str) -> None:
-        super().__init__()
-        self.layer, self.extra = nn.Linear(4, 3), extra
-
-    def forward(self, x: Tensor) -> Any:
-        """Logits, and something beside them while it learns."""
-        found = self.layer(x)
-        if not self.training:
-            return found
-        return (found, found) if self.extra == "tuple" else torch.cat([found, found], -1)
-
-
-@pytest.mark.parametrize(("name", "engine"), BOTH)
-def test_a_network_that_cannot_learn_is_refused_by_name(name: str, engine: str) -> None:
-    data = clouds(40, 40)[0]
-    with pytest.raises(MethodError, match="returns tuple"):
-        fitted(name, engine, data, TwoVoiced("tuple"))
-    with pytest.raises(MethodError, match=r"\(8, 6\)"):
-        fitted(name, engine, data, TwoVoiced("wide"))
-    with pytest.raises(MethodError, match="batch of 1"):
-        fitted(name, engine, data, normed(), training={"epochs": 2, "batch_size": 1})
 
 
 class Cut(nn.Module):
@@ -83,7 +42,6 @@ class Cut(nn.Module):
         self.layer, self.how = nn.Linear(4, 3), how
 
     def forward(self, x: Tensor) -> Any:
-        """Logits, or something else."""
         found = self.layer(x)
         known: dict[str, Any] = {"detached": found.detach(), "whole": found.long(), "pair": (found, x)}
         return known[self.how]
@@ -107,10 +65,7 @@ def test_a_network_that_no_gradient_reaches_is_refused_and_so_is_one_that_return
 
 
 class Fixed(nn.Module):
-    """Logits without any weights."""
-
     def forward(self, x: Tensor) -> Tensor:
-        """The first features."""
         return x[:, :3]
 
 
@@ -164,7 +119,7 @@ def test_items_that_everybody_declined_teach_a_network_as_little_as_items_that_n
     known: Any = {"classes": range(3), "features": features, "annotators": range(12)}
     network = "default" if name == "majority_vote" else None
     found, without = (
-        fitted(name, engine, Annotations.from_frame(rows, abstentions=["?"], **known), network)  # type: ignore[arg-type]
+        fitted(name, engine, Annotations.from_frame(rows, abstentions=["?"], **known), network)
         for rows in (frame, frame[frame["label"] != "?"])
     )
     np.testing.assert_allclose(found.classify(features), without.classify(features), atol=1e-6)

@@ -1,7 +1,5 @@
 """Training stops where labels that were left out say so; known truths have no voice in it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -20,8 +18,6 @@ from crowdppl.inference.vb.coordinate_ascent import EM
 from crowdppl.inference.vb.fit import epochs
 from crowdppl.networks.training import training_of
 from tests.networks.test_networks import clouds
-
-pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
 
 WILD = {"epochs": 40, "learning_rate": 3e-2, "hidden": 256, "dropout": 0.0, "weight_decay": 0.0, "patience": 5}
 """A network that soon knows the annotators' errors by heart."""
@@ -44,14 +40,13 @@ def test_the_score_is_that_of_the_labels_left_out() -> None:
     """By hand: classifier and confusion matrices after an epoch, on kept labels and on all; gold is no part."""
     plain, truth = clouds(60, 50, 3)
     data = plain.with_gold(truth.iloc[:10])
-    model: Any = crowdppl.method("raykar", training={"epochs": 1, "warm_up": 0}).setup(data)  # type: ignore[attr-defined]
+    model: Any = crowdppl.method("raykar", training={"epochs": 1, "warm_up": 0}).setup(data)
     out = label_folds(data, 10, 0) == 0
     with without_validation("cpu"):
         problem = build_problem(model, keep(data, ~out), Options())
         (density, values) = next(epochs(EM, problem))
         got = _score(problem, density, values, data.on("cpu", problem.blocks[0].dtype))
         table, seen = values["confusion"].exp().numpy(), problem.blocks[0].seen
-    assert seen is not None
     f = np.empty((data.n_items, 3))
     f[data.order] = seen["network"].softmax(-1).numpy()
     rows, want = data.frame(), 0.0
@@ -97,7 +92,6 @@ class Stopped(nn.Module):
         self.register_buffer("steps", torch.zeros(()))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits."""
         if self.training == self.mode and torch.is_grad_enabled():
             self.steps += 1
             if self.steps == self.at:

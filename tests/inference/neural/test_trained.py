@@ -1,7 +1,5 @@
 """Networks and annotators that learn together by gradients: their likelihoods by hand, and what a fit promises."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -20,8 +18,6 @@ from crowdppl.errors import MethodError, NumericalError
 from crowdppl.evaluation.metrics import evaluate
 from crowdppl.networks.training import log_volume
 from tests.networks.test_networks import clouds
-
-pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
 
 LABELS = [(0, 0, 0), (0, 1, 1), (0, 2, 0), (1, 0, 1), (1, 2, 2), (2, 1, 2), (3, 0, 0), (3, 1, 0)]
 

@@ -1,7 +1,5 @@
 """Updates by labels of items that come again: each item counts once, and what earlier labels taught is not lost."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +15,8 @@ from crowdppl import fit
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import MethodError
 from crowdppl.posterior import Posterior
-from crowdppl.primitives import annotate, plates, prevalence, truth
+from crowdppl.primitives import annotate, plates, truth
 from crowdppl.primitives.likelihood import coin_table
-
-pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
 
 LEARNED = {"prevalence": "learned"}
 
@@ -31,7 +27,6 @@ def data() -> Annotations:
 
 
 def of(data: Annotations, annotators: list[str], items: int = 45) -> Annotations:
-    """The labels of some annotators on the first items."""
     rows = data.frame()
     return Annotations.from_frame(rows[rows["annotator"].isin(annotators) & (rows["item"] <= items)], like=data)
 
@@ -176,33 +171,3 @@ def test_history_with_new_labels_is_refused(data: Annotations) -> None:
     with pytest.raises(MethodError, match="of new labels"):
         found.update(new)
     assert found.update(told).memory is not None  # the same history as that of the fit, which knows it
-
-
-class Skilled:
-    """A skill under any prior."""
-
-    def __init__(self, prior: Any) -> None:
-        self.prior = prior
-
-    def model(self, data: Any) -> None:
-        k = data.n_classes
-        share = prevalence(data)
-        with plates.annotators(data):
-            skill = pyro.sample("skill", self.prior)
-        table = (skill[..., None, None] * torch.eye(k)).log_softmax(-1)
-        with plates.items(data):
-            annotate(data, table, truth(data, share))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "prior",
-    [dist.HalfCauchy(1.0), dist.Uniform(0.0, 4.0), dist.Pareto(1.0, 0.8)],
-    ids=lambda prior: type(prior).__name__,
-)
-def test_sites_of_any_space_can_be_updated_again_and_again(prior: Any, data: Annotations) -> None:
-    found = fit(Skilled(prior), of(data, ["1", "2", "3"]), inference="vb", tolerance=1e-4)
-    for who in "45":
-        found = found.update(of(data, [who]))
-    whole = fit(Skilled(prior), data, inference="vb", tolerance=1e-4)
-    assert np.abs(found.probabilities() - whole.probabilities()).to_numpy().mean() < 0.05

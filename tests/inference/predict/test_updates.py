@@ -1,7 +1,5 @@
 """More labels after a fit with a network: it stands still, and has its say once."""
 
-from __future__ import annotations
-
 import warnings
 from typing import Any
 
@@ -13,11 +11,9 @@ from scipy.special import digamma
 import crowdppl
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.split import keep
-from crowdppl.errors import DataError, MethodError
+from crowdppl.errors import DataError
 from crowdppl.posterior import Posterior
 from tests.networks.test_networks import Frozen, clouds
-
-pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
 
 EXACT = {"tolerance": 1e-13}
 QUICK = {"training": {"epochs": 40}}
@@ -100,11 +96,6 @@ def test_items_that_nobody_labelled_before_are_looked_at(data: Annotations) -> N
     np.testing.assert_allclose(found, same.loc[rest], atol=1e-6)
     with pytest.raises(DataError, match="give features="):
         old.update(Annotations.from_frame(frame.assign(**strange), like=data))
-
-
-def test_a_checkpoint_is_refused(data: Annotations, halves: tuple[np.ndarray, Posterior]) -> None:
-    with pytest.raises(MethodError, match="leave it out of an update"):
-        halves[1].update(data, checkpoint="here")
 
 
 @pytest.mark.parametrize("informative", [True, False])

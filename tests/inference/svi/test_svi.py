@@ -1,13 +1,8 @@
 """svi is plain Pyro with the method's guide: near vb's labels, a point for maximum likelihood, no half guides."""
 
-from __future__ import annotations
-
-import warnings
-from copy import deepcopy
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pyro
 import pyro.distributions as dist
 import pytest
@@ -21,8 +16,7 @@ from crowdppl.inference.engines import fit_model
 from crowdppl.inference.options import Options
 from crowdppl.inference.result import FitResult
 from crowdppl.inference.svi import svi
-from crowdppl.networks import class_logits
-from crowdppl.primitives import annotate, diagonal_prior, plates, prevalence, truth
+from crowdppl.primitives import annotate, plates, prevalence, truth
 from tests.crowd import crowd
 
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -34,8 +28,7 @@ KINDS = ["mace", "dependent_clusters", "coin_net", "glad"]
 
 
 def fitted(model: Any, data: Annotations, engine: str, **options: Any) -> FitResult:
-    with warnings.catch_warnings(action="ignore"):
-        return fit_model(model, "model", data, engine, Options(**options)).result
+    return fit_model(model, "model", data, engine, Options(**options)).result
 
 
 def last(result: FitResult) -> float:
@@ -139,63 +132,12 @@ def test_a_start_is_where_the_guide_begins_and_arrays_are_taken() -> None:
     data, model = crowd(40, 5, 3, 4), crowdppl.method("dawid_skene")
     rolled = np.roll(data.votes()[data.order], 1, axis=1) + 0.01
     shares = rolled / rolled.sum(1, keepdims=True)
-    with warnings.catch_warnings(action="ignore"):
-        found = fit_model(model, "model", data, "svi", Options(max_iterations=2), {"truth": shares}).result
+    found = fit_model(model, "model", data, "svi", Options(max_iterations=2), {"truth": shares}).result
     agree = found.probabilities.argmax(1) == np.roll(data.votes(), 1, axis=1).argmax(1)
     assert agree.mean() > 0.8
-
-
-class Stubborn(HalfGuided):
-    def guide(self, data: Block) -> None:
-        super().guide(data)
-        with plates.annotators(data):
-            rows = torch.ones(data.n_classes, data.n_classes) + 2 * torch.eye(data.n_classes)
-            pyro.sample("confusion", dist.Dirichlet(rows).to_event(1))
-
-
-def test_a_guide_that_cannot_follow_a_start_is_refused() -> None:
-    data, theta = crowd(20, 4, 3, 3), torch.full((3,), 1 / 3)
-    with pytest.raises(MethodError, match="the guide of Stubborn .* start of prevalence"):
-        fit_model(Stubborn(), "stubborn", data, "svi", Options(max_iterations=3), {"prevalence": theta})
-    with pytest.raises(MethodError, match="the guide of Stubborn .* restarts=2"):
-        fitted(Stubborn(), data, "svi", max_iterations=3, restarts=2)
 
 
 def test_of_several_starts_the_best_is_kept() -> None:
     data = crowd(20, 6, 3, 3, seed=4)
     one, best = (fitted(crowdppl.method("dawid_skene"), data, "svi", restarts=n, max_iterations=30) for n in (1, 4))
     assert last(best) > last(one)
-
-
-class Standing:
-    """A classifier that was trained elsewhere tells how likely each class is."""
-
-    def __init__(self, network: torch.nn.Module) -> None:
-        self.standing = {"network": network}
-
-    def model(self, data: Block) -> None:
-        with plates.annotators(data):
-            rows = dist.Dirichlet(diagonal_prior(data.n_classes, 12.0)).to_event(1)
-            confusion = pyro.sample("confusion", rows).log()
-        with plates.items(data):
-            annotate(data, confusion, truth(data, class_logits(data, self.standing["network"])))
-
-
-def seen_items() -> Annotations:
-    data = crowd(30, 4, 2, 3, seed=1)
-    features = np.random.default_rng(0).normal(size=(30, 3))
-    return Annotations.from_frame(data.frame(), features=pd.DataFrame(features, index=data.items))
-
-
-@pytest.mark.slow
-def test_a_standing_network_is_left_as_it_is_and_leaves_the_options_of_other_fits() -> None:
-    data, network = seen_items(), torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.Dropout(0.5))
-    before = deepcopy(network.state_dict())
-    options: dict[str, Any] = {"max_iterations": 150, "batch_size": 10, "restarts": 2, "learning_rate": 0.05}
-    found = crowdppl.fit(Standing(network), data, inference="svi", seed=0, **options)
-    assert all(torch.equal(x, before[name]) for name, x in network.state_dict().items())
-    assert len(found.diagnostics()["objectives"]) == 150
-    near = crowdppl.fit(Standing(network), data, inference="vb", seed=0)
-    assert np.abs(found.probabilities().to_numpy() - near.probabilities().to_numpy()).max() < 0.15
-    with pytest.raises(MethodError, match="fits in which a network learns"):
-        crowdppl.fit(Standing(network), data, inference="svi", checkpoint="run.ckpt")

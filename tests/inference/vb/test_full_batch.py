@@ -1,7 +1,5 @@
 """Networks that learn from all items at once: an objective that never falls, and where it ends."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +18,6 @@ from tests.networks.test_networks import clouds
 
 DECAY = 0.02
 
-pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
 
 CASES = {
     "default": ("bayes_dgc", "vb", {}),
@@ -55,14 +52,14 @@ def test_the_objective_never_falls(data: Annotations, case: str) -> None:
 def test_items_without_labels_do_not_drown_the_others() -> None:
     data, truth = clouds(n=1000, labelled=60)
     posterior = fitted(data, "raykar", "em", {}, weight_decay=0.05)
-    assert evaluate(posterior.classify(data.features), truth).accuracy > 0.85  # type: ignore[arg-type]
+    assert evaluate(posterior.classify(data.features), truth).accuracy > 0.85
 
 
 def test_a_frozen_network_has_its_say_and_stands_still(data: Annotations) -> None:
     network = nn.Linear(4, 3).requires_grad_(False)
     for full in (True, False):
         posterior = fitted(data, "raykar", "em", {"network": network}, full_batch=full)
-        mine: Any = posterior.model.network  # type: ignore[attr-defined]
+        mine: Any = posterior.model.network
         torch.testing.assert_close(mine.body.weight, network.weight, rtol=0, atol=0)
         assert steps(posterior)[3:].min() > -1e-9  # in minibatches it has no say at first
 
@@ -84,12 +81,11 @@ def linear(data: Annotations) -> Posterior:
 
 
 def test_raykars_classifier_is_the_logistic_regression_on_the_truth(data: Annotations, linear: Posterior) -> None:
-    network: Any = linear.model.network  # type: ignore[attr-defined]
+    network: Any = linear.model.network
     features = feature_tensor(data)
-    assert features is not None
     x, p = network.first(features).double().numpy(), linear.probabilities().to_numpy()
     n_told = int((data.votes().sum(1) > 0).sum())
-    off = p - linear.classify(data.features).to_numpy()  # type: ignore[arg-type]
+    off = p - linear.classify(data.features).to_numpy()
     weight, bias = (part.detach().double().numpy() for part in network.body.parameters())
     np.testing.assert_allclose(off.T @ x / n_told, DECAY * weight, atol=1e-3)
     np.testing.assert_allclose(off.sum(0) / n_told, DECAY * bias, atol=1e-3)
@@ -97,12 +93,11 @@ def test_raykars_classifier_is_the_logistic_regression_on_the_truth(data: Annota
 
 
 def test_the_objective_is_the_likelihood_less_the_decay(data: Annotations, linear: Posterior) -> None:
-    network: Any = linear.model.network  # type: ignore[attr-defined]
+    network: Any = linear.model.network
     frame, confusion = data.frame(), linear.result.sites["confusion"].mean
     item, who = data.items.get_indexer(frame["item"]), data.annotators.get_indexer(frame["annotator"])
     label = data.classes.get_indexer(frame["label"])
     features = feature_tensor(data)
-    assert features is not None
     log_p = log_shares(network, features).double().numpy()
     np.add.at(log_p, item, np.log(confusion[who, :, label].clip(1e-300)))
     likelihood = np.logaddexp.reduce(log_p, axis=1).sum()
