@@ -1,7 +1,5 @@
 """Outliers: labels of an urn sum to one, are drawn as they are scored, and planted ones are found."""
 
-from __future__ import annotations
-
 import math
 import warnings
 from dataclasses import replace
@@ -31,8 +29,6 @@ from tests.brute import PLAIN, Tiny, joint
 from tests.crowd import annotations, crowd, double
 from tests.inference.neural.test_trained import LABELS, objective, prepared, rows, shares, tiny
 from tests.networks.test_networks import clouds
-
-pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
 
 
 def every_labelling(n_answers: int) -> Block:
@@ -245,7 +241,7 @@ def test_with_features_it_learns_the_truth_and_survives_the_disk(form: str, engi
 def test_pyros_predictive_draws_labels_where_departures_send_them() -> None:
     """The guide is points: with departures beyond 1 a label of a design is the class that its departure names."""
     data, _ = clouds(30, 20)
-    model: Any = crowdppl.method("coin_net", form="penalised").setup(data)  # type: ignore[attr-defined]
+    model: Any = crowdppl.method("coin_net", form="penalised").setup(data)
     wanted = torch.arange(data.n_labels) % data.n_classes
     with pyro.get_param_store().scope():
         model.guide(data.as_block())
@@ -275,6 +271,5 @@ def test_a_minibatch_knows_where_its_labels_stood() -> None:
     part = whole.subset(np.array([2, 3, 7, 10]), 3.0)
     again = part.subset(np.array([1, 3]), 6.0)
     for block in (part, again):
-        assert block.entries is not None
         assert torch.equal(whole.bags.cells[block.entries], block.bags.cells)
     assert again.entries is not None and set(whole.item[again.entries].tolist()) == {3, 10}

@@ -17,7 +17,6 @@ import crowdppl.primitives as cp
 from crowdppl import Annotations
 from crowdppl.errors import DataError, MethodError
 
-pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
 EXACTLY: dict[str, Any] = {"inference": "em", "tolerance": 1e-15, "max_iterations": 5000, "seed": 0}
 FEW = [
     ("a", "b", "x", "left"),
@@ -57,7 +56,7 @@ def scores(posterior: crowdppl.Posterior) -> pd.Series[Any]:
 
 def luce(data: Annotations, shape: float) -> np.ndarray:
     """Log-skills by minorise-maximise steps with a Gamma prior (Hunter 2004; Caron & Doucet 2012)."""
-    rows = data.frame().join(data.item_covariates, on="item")  # type: ignore[arg-type]
+    rows = data.frame().join(data.item_covariates, on="item")
     left, right = rows["left"].cat.codes.to_numpy(), rows["right"].cat.codes.to_numpy()
     size = len(rows["left"].cat.categories)
     wins = np.bincount(np.where(rows["label"] == "left", left, right), minlength=size)
@@ -206,20 +205,6 @@ def test_the_next_question_is_about_the_least_known_order() -> None:
     assert [*found["item"]] == ["c | d", "a | b"] and (found["information"] > 0.001).all()
 
 
-@pytest.mark.slow
-def test_what_other_parts_say() -> None:
-    data = compared(60)
-    posterior = crowdppl.fit("crowd_bt", data, inference="vb", seed=0)
-    coin = posterior.site("reliability")
-    np.testing.assert_allclose(posterior.confusion()[:, 0, 0], coin[:, 0], atol=0.02)
-    assert "object" in posterior.to_arviz().posterior["skill"].dims
-    assert len(posterior.draw_labels(2, seed=0)) == 2 * data.n_labels
-    checked = crowdppl.compare(
-        {"pairs": "crowd_bt", "coins": "one_coin"}, data, inference="vb", folds=2, seed=0
-    ).scores
-    assert np.isfinite(checked["pairs"].labels["log_p"]).all()
-
-
 def test_columns_of_other_categories_are_no_groups_of_one_kind() -> None:
     table = pd.DataFrame({"one": ["x", "y"], "other": ["y", "z"]}, index=["i", "j"])
     labels = {"u": {"i": 0, "j": 1}}
@@ -243,7 +228,7 @@ def test_intervals_and_orders_are_right_as_often_as_they_say() -> None:
     for seed in range(6):
         drawn = crowdppl.simulate("crowd_bt", frame, seed=seed)
         found = crowdppl.fit("crowd_bt", drawn.data, inference="gibbs", seed=0, chains=4, draws=100, warmup=30)
-        objects = drawn.data.item_covariates["left"].cat.categories  # type: ignore[index]
+        objects = drawn.data.item_covariates["left"].cat.categories
         true = pd.Series(np.log(drawn.parameters["skill"]), objects)
         true -= true.mean()
         table, before = found.ranking(0.9), found.order_probabilities()
@@ -266,7 +251,7 @@ def test_intervals_of_ranks_hold_the_whole_order() -> None:
     for seed in range(24):
         drawn = crowdppl.simulate("bradley_terry", frame, seed=seed)
         table = crowdppl.fit("bradley_terry", drawn.data, inference="vb", seed=0).ranking(0.9)
-        objects = drawn.data.item_covariates["left"].cat.categories  # type: ignore[index]
+        objects = drawn.data.item_covariates["left"].cat.categories
         true = pd.Series(drawn.parameters["skill"], objects).rank(ascending=False)[table.index]
         whole.append(true.between(table["rank_low"], table["rank_high"]).all())
         assert (table["rank_low"] <= table["rank"]).all() and (table["rank"] <= table["rank_high"]).all()

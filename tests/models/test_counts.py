@@ -1,7 +1,5 @@
 """A kind of label of one's own: counts, whose truths are rates, under a Gamma-Poisson model."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,8 +21,6 @@ from crowdppl.errors import DataError, MethodError
 from crowdppl.inference.vb.coordinate_ascent import EM, VB
 from crowdppl.inference.vb.fit import run_starts
 from tests.crowd import double, posed
-
-pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
 
 
 @pytest.fixture(autouse=True)

@@ -1,7 +1,5 @@
 """Rater facets: integrals, the many-facet Rasch model, anchors, groups of items, and fair averages."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -15,7 +13,6 @@ from crowdppl import Annotations
 from crowdppl.errors import DataError, MethodError
 from crowdppl.inference.density import Density
 
-pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
 RASCH: dict[str, Any] = {"slopes": 0, "centrality": 0, "consistency": 0}
 
 

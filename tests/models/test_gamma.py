@@ -1,11 +1,7 @@
 """Gamma weights whose shares are labels' probabilities: by every engine what Dirichlet rows are."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyro
@@ -16,7 +12,6 @@ import torch
 import crowdppl
 from crowdppl.data.blocks import Block
 from crowdppl.errors import MethodError
-from crowdppl.inference.engines import used_by
 from crowdppl.inference.mcmc import gibbs
 from crowdppl.inference.vb.coordinate_ascent import EM, VB
 from crowdppl.inference.vb.fit import run_starts
@@ -24,7 +19,6 @@ from crowdppl.primitives import annotate, natural, neg_log, plates, prevalence, 
 from tests.crowd import annotations, crowd, double, posed
 from tests.evidence import STATES, exact, leaning
 
-pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
 LABELS = [(0, 0, 0), (0, 1, 0), (1, 0, 1), (1, 0, 0), (1, 2, 1), (2, 1, 1), (2, 2, 1), (3, 1, 0), (3, 2, 1)]
 
 
@@ -113,22 +107,3 @@ def test_em_has_the_mode_of_dirichlet_rows() -> None:
     torch.testing.assert_close(rows, wanted.state.parameters["confusion"].exp(), atol=1e-4, rtol=1e-4)
     with pytest.raises(MethodError, match="0.351"):
         EM.start(posed(Luce(), data))
-
-
-@pytest.mark.parametrize(
-    "engine", ["em", "vb", "gibbs", pytest.param("nuts", marks=pytest.mark.slow), "laplace", "svi"]
-)
-def test_every_engine_fits_it_and_results_can_be_asked_saved_and_exported(engine: str, tmp_path: Path) -> None:
-    short: dict[str, Any] = {"chains": 2, "draws": 4, "warmup": 1, "max_iterations": 30}
-    options = used_by(engine, short)
-    data = crowd(20, 4, 3, 4, seed=1)
-    found = crowdppl.fit(Luce(6.0, 0.5), data, inference=engine, seed=0, **options)
-    found.save(tmp_path / "luce")
-    again = crowdppl.load(tmp_path / "luce", model=Luce(6.0, 0.5))
-    assert again.probabilities().equals(found.probabilities())
-    assert found.annotators()["accuracy"].between(0, 1).all()
-    assert np.allclose(found.predict(data).sum(axis=1), 1)
-    site = found.result.sites["weight"]
-    assert site.mean.shape == (4, 3, 3) and (site.mean > 0).all()
-    if engine not in ("em",):
-        assert set(found.to_arviz().posterior["weight"].dims) >= {"chain", "draw"}

@@ -1,7 +1,5 @@
 """A latent of groups of items: the shares of classes in each document, read by its items."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
@@ -20,8 +18,6 @@ import crowdppl.primitives as cp
 from crowdppl.data import blocks
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import DataError
-
-pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
 
 ROWS = np.array([[0.8, 0.2], [0.3, 0.7]])
 
@@ -145,7 +141,6 @@ def test_after_known_truths_an_update_is_a_fit_to_all() -> None:
     document, gold = ["x", "x", "y", "y", "y", "z"], {"a": 0, "b": 0, "c": 1, "d": 1}
     rows = of(labels, document)
     table = rows.item_covariates
-    assert table is not None
     old, new = (rows.frame()[rows.frame()["item"].isin([*few])] for few in ("abcd", "ef"))
     exactly: dict[str, Any] = {"inference": "vb", "tolerance": 1e-13}
     parts = [

@@ -25,8 +25,6 @@ from crowdppl.errors import DataError, MethodError
 from crowdppl.inference.density import Density
 from tests.crowd import double
 
-pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
-
 SITES = {"prevalence": "K", "confusion": "A X K K", "abstention": "A D W", "truth": "N"}
 
 
@@ -331,7 +329,6 @@ def values(data: Annotations) -> pd.DataFrame:
     """What a model reads: item, annotator, label and covariates of each label, sorted."""
     block = data.as_block()
     held = block.label_covariates
-    assert held is not None
     item, annotator, answer = (x.numpy() for x in (block.item, block.annotator, block.answer))
     found: dict[Any, Any] = {"item": data.items[data.order[item]], "annotator": data.annotators[annotator]}
     found |= {"label": data.answers[answer]} | dict(zip(held.names, held.values.T.numpy(), strict=True))
@@ -358,7 +355,6 @@ def test_covariates_stay_with_their_labels(tmp_path: Path) -> None:
         again = crowdppl.read_annotations(tmp_path / name, **options)
         assert values(again).assign(label=values(again)["label"].astype(int)).equals(wanted(rows))
     block = data.as_block()
-    assert block.label_covariates is not None
     part = block.subset(np.array([3, 8, 20]), 2.0)
     assert part.label_covariates is not None and part.entries is not None
     assert torch.equal(part.label_covariates.values, block.label_covariates.values[part.entries])
@@ -450,18 +446,6 @@ def test_contexts_choose_from_tables() -> None:
         cp.annotate(data, torch.zeros(5, 2, 3, 3), torch.zeros(4).long(), context=context[1:])
 
 
-def test_the_command_reads_columns_of_numbers(tmp_path: Path, capsys: Any) -> None:
-    from crowdppl.cli.commands import main
-
-    crowd(30).to_csv(tmp_path / "x.csv", index=False)
-    reading = ["--label-covariate", "context", "--label-covariate", "weight"]
-    with pytest.raises(SystemExit, match="0"):
-        main(["fit", str(tmp_path / "x.csv"), "--model", "dawid_skene", "--out", str(tmp_path / "out"), *reading])
-    assert crowdppl.load(tmp_path / "out").data.label_names == ("context", "weight")
-    told = capsys.readouterr().err
-    assert "label_covariates" in told and "context, weight" in told  # dawid_skene reads neither
-
-
 CONTRACT: list[tuple[Any, dict[str, list[float]]]] = [
     (InHaste(), {"context": [1, 0]}),
     (Hasty(), {"seconds": [0.5, 3, 12]}),
@@ -497,4 +481,4 @@ def test_an_annotator_without_labels_labels_like_all() -> None:
         posterior.confusion(at={"weight": 1})
     for at in ({"context": float("nan")}, {"context": "late"}, ["context"]):
         with pytest.raises(MethodError, match="finite numbers"):
-            posterior.confusion(at=at)  # type: ignore[arg-type]
+            posterior.confusion(at=at)

@@ -1,7 +1,5 @@
 """Models whose labels depend on other labels: a leader who is copied, and one's own last label."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,8 +15,6 @@ import crowdppl.primitives as cp
 from crowdppl.data import blocks
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import DataError, MethodError
-
-pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
 
 K = 3
 

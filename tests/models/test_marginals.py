@@ -1,7 +1,5 @@
 """Every model's density against plain loops: value, counts, posteriors and chains."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,51 +15,29 @@ from crowdppl.inference.families import FAMILIES, Family, family_of
 from crowdppl.primitives.model import plates_of
 from tests.brute import ABSTAINING, PLAIN, TELLING, Tiny, joint
 
-MODELS: list[tuple[str, dict[str, Any]]] = [
-    ("majority_vote", {}),
-    ("multinomial", {}),
-    ("one_coin", {}),
-    ("class_coin", {}),
-    ("dawid_skene", {}),
-    ("dawid_skene", {"prevalence": "uniform"}),
-    ("bayesian_dawid_skene", {}),
-    ("hierarchical_dawid_skene", {}),
-    ("mace", {}),
-    ("meta_em", {"coins": False, "likelihood_power": 1.0}),
-    ("meta_em", {"coins": False, "likelihood_power": 1.0, "prevalence": "uniform", "prior_accuracy": 0.4}),
-    ("glad", {}),
-    ("item_difficulty", {}),
-    ("minimax_entropy", {}),
-    ("minimax_entropy", {"items": False, "prevalence": "learned"}),
-    ("community", {"communities": 2}),
-    ("community", {"communities": 2, "own": True}),
-    ("ordinal", {}),
-    ("ordinal", {"tail": "laplace", "bias": True, "cutpoints": True}),
-    ("dependent_clusters", {"groups": [0, 1, 0, 2, 1]}),
-    ("dependent_clusters", {"groups": [0, 0, 0, 1, 1]}),
-    ("dependent_clusters", {"groups": [4, 3, 2, 1, 0]}),
-    ("ebcc", {"subtypes": 2}),
-    ("ebcc", {"subtypes": 3, "prevalence": "uniform"}),
-    ("mixed_membership", {}),
-    ("hierarchical_mixed_membership", {}),
-    ("bayes_dgc", {}),
-    ("raykar", {}),
-    ("ccem", {}),
-    ("coin_net", {"spread": 0.7}),
-    ("coin_net", {"form": "penalised"}),
-    ("geo_crowdnet", {}),
-    ("trace_reg", {}),
-    ("instance_trace", {}),
-    ("madl", {"width": 2}),
-    ("conal", {}),
-    ("global_noise", {}),
-    ("crowd_layer", {"form": "MW"}),
-    ("crowd_layer", {"form": "VW"}),
-    ("crowd_layer", {"form": "VB"}),
-    ("crowd_layer", {"form": "VW+B"}),
-    ("mmlc", {"n_experts": 3}),
-    ("mmlc", {"n_experts": 3, "oracle": "centre"}),
+PLAINLY = [
+    *("majority_vote", "multinomial", "one_coin", "class_coin", "dawid_skene", "bayesian_dawid_skene"),
+    *("hierarchical_dawid_skene", "mace", "glad", "item_difficulty", "minimax_entropy", "ordinal"),
+    *("mixed_membership", "hierarchical_mixed_membership", "bayes_dgc", "raykar", "ccem", "geo_crowdnet"),
+    *("trace_reg", "instance_trace", "conal", "global_noise"),
 ]
+SETTINGS: dict[str, list[dict[str, Any]]] = {
+    "dawid_skene": [{"prevalence": "uniform"}],
+    "meta_em": [
+        {"coins": False, "likelihood_power": 1.0},
+        {"coins": False, "likelihood_power": 1.0, "prevalence": "uniform", "prior_accuracy": 0.4},
+    ],
+    "minimax_entropy": [{"items": False, "prevalence": "learned"}],
+    "community": [{"communities": 2}, {"communities": 2, "own": True}],
+    "ordinal": [{"tail": "laplace", "bias": True, "cutpoints": True}],
+    "dependent_clusters": [{"groups": [0, 1, 0, 2, 1]}, {"groups": [0, 0, 0, 1, 1]}, {"groups": [4, 3, 2, 1, 0]}],
+    "ebcc": [{"subtypes": 2}, {"subtypes": 3, "prevalence": "uniform"}],
+    "coin_net": [{"spread": 0.7}, {"form": "penalised"}],
+    "madl": [{"width": 2}],
+    "crowd_layer": [{"form": "MW"}, {"form": "VW"}, {"form": "VB"}, {"form": "VW+B"}],
+    "mmlc": [{"n_experts": 3}, {"n_experts": 3, "oracle": "centre"}],
+}
+MODELS = [(name, {}) for name in PLAINLY] + [(name, x) for name, more in SETTINGS.items() for x in more]
 NAMES = [name + "".join(f" {k}={v}" for k, v in settings.items()) for name, settings in MODELS]
 every_model = pytest.mark.parametrize(("name", "settings"), MODELS, ids=NAMES)
 ALPHABETS = {"classes": PLAIN, "abstentions": ABSTAINING, "telling": TELLING}

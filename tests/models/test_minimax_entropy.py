@@ -1,7 +1,5 @@
 """Minimax entropy: its penalty leaves potentials to annotators with few labels a class."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -10,8 +8,6 @@ import pytest
 import crowdppl
 from tests.crowd import annotations, crowd
 
-pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
-
 
 def test_the_penalty_is_the_published_one_unless_labels_are_few() -> None:
     """Two classes, 80 labels an annotator: .25; three classes, 15 labels, 5/3 a cell: a precision as large."""
@@ -19,7 +15,7 @@ def test_the_penalty_is_the_published_one_unless_labels_are_few() -> None:
         model: Any = crowdppl.method("minimax_entropy")
         ready = model.setup(crowd(n_items, 5, n_classes, labels_each=4 if n_classes == 2 else 3))
         assert ready.penalty == pytest.approx(wanted)
-    assert crowdppl.method("minimax_entropy", penalty=3.0).setup(crowd()).penalty == 3.0  # type: ignore[attr-defined]
+    assert crowdppl.method("minimax_entropy", penalty=3.0).setup(crowd()).penalty == 3.0
 
 
 def test_many_classes_and_few_labels_do_not_fall_together() -> None:

@@ -1,7 +1,5 @@
 """Mixed membership: honest about items that lie between classes, where Dawid-Skene is not."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -5,8 +5,6 @@ truth[i]        ~ Normal(mu, 1 / lambda)                    (N)
 label[i, a]     ~ Normal(w[a]'(truth[i], 1), 1 / tau[a])        gain 1 where only the bias is free
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,7 +13,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
-import pyro
 import pytest
 import torch
 from scipy import optimize, stats
@@ -27,7 +24,6 @@ from crowdppl import Annotations
 from crowdppl.data.blocks import Block
 from crowdppl.errors import MethodError
 from crowdppl.inference.engines import used_by
-from crowdppl.inference.families import FAMILIES
 from crowdppl.inference.marginal import Marginal
 from crowdppl.inference.mcmc import gibbs
 from crowdppl.inference.vb.coordinate_ascent import EM, VB
@@ -35,7 +31,6 @@ from crowdppl.inference.vb.fit import run_starts
 from tests.crowd import annotations, double, posed, split
 from tests.models.test_gamma import LABELS, Luce
 
-pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
 LOG_2_PI = math.log(2 * math.pi)
 RATINGS = [(0, 0, 0.3), (0, 1, 1.1), (1, 0, -0.8), (1, 1, 0.2), (2, 1, 1.9), (2, 0, 1.0), (3, 0, 0.1)]
 
@@ -69,8 +64,6 @@ class Ratings(cp.NumberLabels):
 
 @dataclass(frozen=True)
 class Biased:
-    """True values are standard normal, and every annotator adds a bias."""
-
     card: ClassVar[cp.Card] = cp.Card("Bias", "nobody", kind="real", sites={"truth": "N", "annotator": "A D"})
     concentration: float = 3.0
     rate: float = 1.0
@@ -88,8 +81,6 @@ class Biased:
 
 @dataclass(frozen=True)
 class Gained:
-    """Annotators stretch true values, too, whose mean and precision are learned."""
-
     card: ClassVar[cp.Card] = cp.Card("Gain", "nobody", kind="real", sites={"truth": "N", "annotator": "A D"})
     strength: float = 2.0
 
@@ -107,12 +98,10 @@ class Gained:
 
 
 def rated(rows: list[tuple[int, int, float]] = RATINGS) -> Annotations:
-    """Labels that are numbers."""
     return Annotations.from_frame(pd.DataFrame(rows, columns=["item", "annotator", "label"]), kind="real")
 
 
 def simulated(n_items: int, n_annotators: int, seed: int = 0) -> Any:
-    """Labels of three annotators an item, drawn from the model."""
     rng = np.random.default_rng(seed)
     who = np.stack([rng.choice(n_annotators, 3, replace=False) for _ in range(n_items)]).ravel()
     design = Annotations.design(np.repeat(np.arange(n_items), 3), who, kind="real")
@@ -125,7 +114,6 @@ class Oracle:
     def __init__(self, data: Annotations, strength: float) -> None:
         (block,) = data.blocks
         self.item, self.who = block.item.numpy(), block.annotator.numpy()
-        assert block.numbers is not None
         self.y = block.numbers.numpy()
         self.strength, same = strength, self.item[:, None] == self.item
         self.same_item, self.same_annotator = same.astype(float), self.who[:, None] == self.who
@@ -257,22 +245,6 @@ def test_priors_without_a_mode_are_refused_by_name() -> None:
         posed(Biased(rate=0.0), rated())
 
 
-class Known(Gained):
-    """Of whom all is known but the bias and the precision."""
-
-    def model(self, data: Block) -> None:
-        with pyro.condition(data={"values": torch.tensor([0.0, 1.0])}):
-            super().model(data)
-
-
-def test_annotators_of_a_known_gain_are_those_without() -> None:
-    data, how = simulated(20, 4).data, {"tolerance": 1e-12, "max_iterations": 300}
-    runs = [run_starts(posed(model, data, **how), VB)[0] for model in (Known(strength=1e9), Biased())]
-    gained, biased = (run.state.parameters["annotator"] for run in runs)
-    family = FAMILIES["normal_gamma"]
-    torch.testing.assert_close(family.mean_value(gained)[:, 1:], family.mean_value(biased), rtol=1e-5, atol=1e-5)
-
-
 @pytest.mark.parametrize(("model", "data"), [(Gained(), rated()), (Luce(), annotations(LABELS, 2))])
 def test_the_slopes_along_which_nuts_moves_are_the_densitys(model: Any, data: Annotations) -> None:
     problem = posed(model, data)
@@ -294,7 +266,7 @@ def test_blocks_of_items_add_up() -> None:
 
 
 @pytest.mark.parametrize(
-    "engine", ["em", "vb", "gibbs", pytest.param("nuts", marks=pytest.mark.slow), "laplace", "svi"]
+    "engine", ["em", "vb", "gibbs", "laplace", *(pytest.param(x, marks=pytest.mark.slow) for x in ("nuts", "svi"))]
 )
 def test_every_engine_fits_it_and_results_can_be_asked_saved_and_exported(engine: str, tmp_path: Path) -> None:
     short: dict[str, Any] = {"chains": 2, "draws": 50, "warmup": 30, "max_iterations": 100}

@@ -1,7 +1,5 @@
 """The methods for labels that are numbers, against integrals, optimisers and each other."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +17,6 @@ from crowdppl.inference.vb.coordinate_ascent import EM, VB
 from crowdppl.inference.vb.fit import run_starts
 from tests.crowd import double, posed
 
-pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
 ROWS = [
     ("x", "ann", 1.3),
     ("x", "bob", 2.1),
@@ -267,7 +264,6 @@ def test_what_has_no_meaning_yet_is_refused_by_name() -> None:
 
 
 def known(part: str) -> tuple[pd.DataFrame, dict[str, float]]:
-    """Labels of 20 items of a name by 3 annotators, and the items' numbers."""
     rng = np.random.default_rng(len(part))
     truth = {f"{part} {i}": float(x) for i, x in enumerate(rng.normal(5, 2, 20))}
     rows = [(i, a, x + 0.3 * a + 0.5 * rng.normal()) for i, x in truth.items() for a in range(3)]

@@ -8,9 +8,6 @@ heard[i]        ~ Categorical(drift[source[i]])         (N)
 said[i, a]      ~ Categorical(habit[a, heard[i]])
 """
 
-from __future__ import annotations
-
-import warnings
 from collections.abc import Iterator
 from itertools import product
 from typing import Any
@@ -203,8 +200,7 @@ def test_nuts_follows_pyros_own_density() -> None:
 
 
 def fitted(engine: str, **options: int) -> FitResult:
-    with warnings.catch_warnings(action="ignore"):
-        return fit_model(Rumour(), "rumour", crowd(60, 6, 3, 5, seed=2), engine, Options(**options)).result
+    return fit_model(Rumour(), "rumour", crowd(60, 6, 3, 5, seed=2), engine, Options(**options)).result
 
 
 # Points, samples and mean fields differ, most where 30 draws or 400 steps have to do.

@@ -1,7 +1,5 @@
 """What priors say of a fit: conjugate sites that move with the parameters of their priors."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -12,8 +10,6 @@ from torch import Tensor
 import crowdppl
 from crowdppl.inference.vb.coordinate_ascent import VB, Evaluated
 from tests.crowd import crowd, posed
-
-pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
 
 
 def begun(name: str = "hierarchical_dawid_skene", **settings: float) -> Evaluated:

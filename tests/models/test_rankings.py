@@ -1,7 +1,5 @@
 """Rankings: Plackett-Luce against enumerated orders, Luce's fixed point, pairs and importance sampling."""
 
-from __future__ import annotations
-
 from itertools import permutations
 from pathlib import Path
 from typing import Any
@@ -18,7 +16,6 @@ from crowdppl import Annotations
 from crowdppl.errors import DataError, MethodError
 from crowdppl.inference.density import Density
 
-pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
 EXACTLY: dict[str, Any] = {"inference": "em", "tolerance": 1e-15, "max_iterations": 5000, "seed": 0}
 ALWAYS: dict[str, Any] = {"right": 1e12, "wrong": 1.0}
 FEW = [("x", "a > b > c"), ("y", "b > a = c"), ("z", "a > c"), ("w", "c > a > b")]
@@ -45,7 +42,6 @@ def chance(text: str, skill: Any, reliable: float, first: str = "best") -> float
 
 
 def stages(order: Any, skill: Any) -> float:
-    """Plackett-Luce's probability of an order of objects, by its definition."""
     left, p = [skill["abc".index(x)] for x in order], 1.0
     while len(left) > 1:
         p *= left[0] / sum(left)

@@ -15,7 +15,6 @@ import crowdppl
 from crowdppl import Annotations
 from crowdppl.errors import DataError, MethodError
 
-pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
 COLUMNS = ["left", "right", "annotator", "winner"]
 SURE = {"right": 1e12, "wrong": 1.0}
 TRAINING = {"full_batch": True, "weight_decay": 0.0, "epochs": 60}
@@ -41,7 +40,6 @@ def drawn(
     ties: float = 0.0,
     wrong: float = 0.0,
 ) -> tuple[pd.DataFrame, pd.DataFrame, np.ndarray]:
-    """Labels by three annotators of whom the last errs, features of the objects, and their true log-skills."""
     rng = np.random.default_rng(seed)
     looks = pd.DataFrame(rng.normal(size=(objects, 3)), index=[f"o{n}" for n in range(objects)])
     skill = looks.to_numpy() @ np.array([1.5, 0.5, -1.0]) * spread

@@ -1,7 +1,5 @@
 """Robust annotators of numbers: integrals, outliers, scales that end, and known truths."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -15,7 +13,6 @@ from crowdppl import Annotations
 from crowdppl.errors import MethodError
 from crowdppl.inference.density import Density
 
-pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
 UNITS = (1.0, 2.0, -6.0, 8.0)
 
 

@@ -1,7 +1,5 @@
 """Sequences: chains summed out exactly, and the limits in which their methods are others."""
 
-from __future__ import annotations
-
 from itertools import pairwise, product
 from typing import Any
 
@@ -153,7 +151,6 @@ def test_paths_are_drawn_by_their_joint_law() -> None:
 
 
 def crowd(lengths: list[int], classes: list[str], seed: int = 0, annotators: int = 4) -> Annotations:
-    """Labels of sequences by annotators who are right in four cases of five."""
     rng, rows = np.random.default_rng(seed), []
     for s, length in enumerate(lengths):
         truth = rng.integers(len(classes), size=length)
@@ -201,7 +198,7 @@ def test_rules_of_tags_hold_by_em(method: str) -> None:
     settings = {"prior_strength": 10.0} | ({"crowd_prior_strength": 0} if method == "sequence_crowd" else {})
     data = crowd([6] * 6, BIO, seed=1)
     posterior = crowdppl.fit(method, data, inference="em", settings=settings, seed=0, max_iterations=20)
-    after = np.array(posterior.model.after)  # type: ignore[attr-defined]
+    after = np.array(posterior.model.after)
     transition = np.asarray(posterior.site("transition"))
     assert transition[~after[1:]].max() < 1e-12
     np.testing.assert_allclose(transition.sum(1), 1, atol=1e-9)
@@ -281,7 +278,6 @@ def test_sequences_are_asked_for() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
 def test_auto_knows_what_follows_what() -> None:
     drawn = crowdppl.simulate("hmm_crowd", crowd([8] * 40, BIO, annotators=3), seed=1)
     auto = crowdppl.fit("auto", drawn.data, seed=0)

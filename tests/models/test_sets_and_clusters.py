@@ -1,7 +1,5 @@
 """Sets of classes below clusters of items, and clusters of objects by the similarity of pairs."""
 
-from __future__ import annotations
-
 from itertools import product
 from typing import Any
 
@@ -16,7 +14,6 @@ from crowdppl.errors import DataError, MethodError
 from crowdppl.inference.density import Density
 from crowdppl.results.grouping import _expected
 
-pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
 RNG = np.random.default_rng(0)
 
 
@@ -52,7 +49,6 @@ def test_given_its_cluster_an_item_has_independent_classes() -> None:
     data = crowdppl.datasets.example("set")
     model: Any = crowdppl.method("set_clusters", clusters=2)
     covariates = data.item_covariates
-    assert covariates is not None
     group, of_class = covariates["item"].cat.codes.to_numpy(), covariates["class"].cat.codes.to_numpy()
     cluster = RNG.integers(2, size=6)
     rate, confusion = RNG.dirichlet([2, 2], (3, 2)), RNG.dirichlet([3, 1], (3, 2))
@@ -125,7 +121,6 @@ def test_two_clusters_by_hand() -> None:
     data, _ = pairs(6, 2, 12, 3, 1)
     model: Any = crowdppl.method("crowd_clustering", clusters=2)
     covariates = data.item_covariates
-    assert covariates is not None
     left, right = (covariates[side].cat.codes.to_numpy() for side in ("left", "right"))
     f, confusion = RNG.dirichlet([1, 1], 6), RNG.dirichlet([3, 1], (3, 2))
     at = {"membership": torch.from_numpy(f), "confusion": torch.from_numpy(confusion)}
@@ -144,7 +139,6 @@ def test_gibbs_is_the_posterior_of_draws_from_the_prior() -> None:
     data, _ = pairs(4, 2, 6, 2, 1)
     item, annotator, answer = data.label_codes()
     covariates = data.item_covariates
-    assert covariates is not None
     left, right = (covariates[side].cat.codes.to_numpy()[item] for side in ("left", "right"))
     rng, n = np.random.default_rng(0), 200_000
     f = rng.dirichlet([0.5, 0.5], (n, 4))

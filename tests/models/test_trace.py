@@ -1,7 +1,5 @@
 """Trace regularisation where most labels are right and where they are not: what a fit finds and warns of."""
 
-from __future__ import annotations
-
 import warnings
 from typing import Any
 
@@ -13,7 +11,7 @@ from crowdppl.errors import DoubtWarning
 from crowdppl.evaluation.metrics import evaluate
 from crowdppl.posterior import Posterior
 from crowdppl.simulation.crowd import SimulatedCrowd
-from tests.benchmarks.test_trace import confusion_error, is_dominant, paired
+from tests.benchmarks.test_trace import confusion_error, is_dominant
 
 TRAINING = {"epochs": 20, "learning_rate": 0.01, "batch_size": 50}
 METHODS: list[tuple[str, str, dict[str, Any]]] = [
@@ -38,7 +36,6 @@ def flippers(p: float) -> SimulatedCrowd:
 
 
 def fitted(crowd: SimulatedCrowd, name: str, engine: str, settings: dict[str, Any]) -> tuple[Posterior, str]:
-    """A fit, and what it warns of."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         posterior = crowdppl.fit(
@@ -79,14 +76,3 @@ def test_error_and_dominance_by_hand() -> None:
     assert confusion_error(true, true) == 0
     assert not is_dominant(true)  # the mean row of class 0 is even
     assert is_dominant(true[:1]) and not is_dominant(true[:1, :, ::-1])
-
-
-def test_rows_are_compared_seed_by_seed() -> None:
-    accuracies = {
-        "base": [90.0, 80.0, 70.0],
-        "lower": [89.0, 79.4, 68.6],
-        "doubtful": [89.0, 81.0, 69.5],
-        "higher": [90.2, 80.2, 70.4],
-    }
-    runs = {row: [(accuracy, 0.1) for accuracy in some] for row, some in accuracies.items()}
-    assert paired(runs, "lower", "base") == pytest.approx((-1.0, 0.4 / 3**0.5))
