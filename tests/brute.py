@@ -3,8 +3,6 @@
 Nothing here is shared with the library but the names of the sites.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property

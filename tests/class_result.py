@@ -1,7 +1,5 @@
 """Results of classes made by hand, and changed."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from crowdppl.inference.result import ClassProbabilities, FitResult, Tables

@@ -1,7 +1,5 @@
 """What all tests share: one thread a process, real data where there are any, a clean Pyro."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Iterator
@@ -28,7 +26,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def root() -> Path:
-    """The checkout."""
     return Path(__file__).resolve().parent.parent
 
 

@@ -1,8 +1,5 @@
 """Small simulated crowds, and models posed on them as engines see them."""
 
-from __future__ import annotations
-
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -33,10 +30,8 @@ def double() -> Iterator[None]:
 
 
 def annotations(labels: list[tuple[int, int, int]], n_classes: int, **options: Any) -> Annotations:
-    """Labels as (item, annotator, class)."""
     item, annotator, answer = (np.array(x) for x in zip(*labels, strict=True))
-    with warnings.catch_warnings(action="ignore"):
-        return Annotations.from_arrays(item, annotator, answer, classes=list(range(n_classes)), **options)
+    return Annotations.from_arrays(item, annotator, answer, classes=list(range(n_classes)), **options)
 
 
 def crowd(
@@ -55,7 +50,6 @@ def crowd(
 
 
 def split(data: Annotations, n_blocks: int) -> Annotations:
-    """The same annotations in several blocks of items."""
     (block,) = data.blocks
     edges = np.linspace(0, block.n_items, n_blocks + 1).astype(int)
     parts = [replace(block.subset(np.arange(a, b), 1.0), offset=int(a), entries=None) for a, b in pairwise(edges)]
@@ -63,6 +57,5 @@ def split(data: Annotations, n_blocks: int) -> Annotations:
 
 
 def posed(model: Any, data: Annotations, **options: Any) -> Problem:
-    """A model and data, ready for an engine."""
     setup = getattr(model, "setup", None)
     return build_problem(model if setup is None else setup(data), data, Options(**options))

@@ -1,7 +1,5 @@
 """Crowds with spammers and copiers, and results made by hand, about which there may be doubts."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -3,8 +3,6 @@
 Nothing here is shared with the library but the names of the sites and of the settings.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import product
@@ -66,7 +64,6 @@ def _prevalence(truth: tuple[int, ...], k: int) -> tuple[np.ndarray, np.ndarray]
 
 
 def bayesian_dawid_skene(labels: list[Label], k: int) -> Iterator[State]:
-    """All truths."""
     n_items, n_annotators = _sizes(labels)
     prior = np.broadcast_to(leaning(k), (n_annotators, k, k))
     for truth in product(range(k), repeat=n_items):
@@ -77,7 +74,6 @@ def bayesian_dawid_skene(labels: list[Label], k: int) -> Iterator[State]:
 
 
 def mace(labels: list[Label], k: int) -> Iterator[State]:
-    """All truths, and for each label whether its annotator knew."""
     n_items, n_annotators = _sizes(labels)
     for truth in product(range(k), repeat=n_items):
         choices = [(0, 1) if label == truth[i] else (1,) for i, _, label in labels]
@@ -95,7 +91,6 @@ def mace(labels: list[Label], k: int) -> Iterator[State]:
 
 
 def community(labels: list[Label], k: int, m: int = 2) -> Iterator[State]:
-    """All truths and memberships."""
     n_items, n_annotators = _sizes(labels)
     prior = np.broadcast_to(leaning(k), (m, k, k))
     for truth in product(range(k), repeat=n_items):

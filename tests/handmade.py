@@ -1,7 +1,5 @@
 """A made-up posterior for pictures, and what is written on axes."""
 
-from __future__ import annotations
-
 from typing import Any, ClassVar
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Published and random labels, and the coefficients of agreement by loops over pairs."""
 
-from __future__ import annotations
-
 from itertools import combinations, permutations
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The layers of the library, read from its imports: CONTRIBUTING.md describes them."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 from graphlib import TopologicalSorter

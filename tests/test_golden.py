@@ -1,7 +1,5 @@
 """No result moves: every method and engine, and what is asked of them, give the numbers that were stored."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

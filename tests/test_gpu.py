@@ -1,7 +1,5 @@
 """Every method under every engine on CUDA, against the same on CPU."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +21,7 @@ from tests.data.test_stored_features import Disk
 from tests.few_shot.test_meta_em import worlds
 from tests.networks.test_networks import clouds
 
-pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")]
+pytestmark = pytest.mark.gpu
 
 METHODS = registry.names_for("nominal")
 # majority_vote has a network only where it is given one.

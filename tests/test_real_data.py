@@ -6,7 +6,6 @@ known truths are used for scoring alone, and no setting was chosen on them.
 
 from __future__ import annotations
 
-import warnings
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,26 +18,14 @@ from sklearn.metrics import adjusted_rand_score
 import crowdppl
 from crowdppl import evaluate, fit, random_design, simulate
 from crowdppl.data.annotations import Annotations
-from crowdppl.errors import CrowdpplWarning
 from crowdppl.posterior import Posterior
 from tests.benchmarks.test_automatic import four_to_one
 
-pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")]
+pytestmark = pytest.mark.slow
 
 SETS = (
-    "bluebirds",
-    "dogs",
-    "rte",
-    "web",
-    "face",
-    "possent",
-    "product",
-    "labelme",
-    "music",
-    "sentiment_polarity",
-    "cifar10n",
-    "imagenet15n",
-    "trec2010_binary",
+    *("bluebirds", "dogs", "rte", "web", "face", "possent", "product", "labelme", "music", "sentiment_polarity"),
+    *("cifar10n", "imagenet15n", "trec2010_binary"),
 )
 # Accuracies of maximum likelihood by others, in per cent and in the order of SETS; None where nobody says. The
 # figures under a uniform prevalence are those after at most 50 iterations: on sparse data, the likelihood then
@@ -80,13 +67,11 @@ def read(folder: Path, name: str, kind: str = "nominal") -> tuple[Annotations, p
     answers = pd.read_csv(folder / name / "answers.csv").drop_duplicates()
     gold = pd.read_csv(folder / name / "truth.csv").set_index("item")["label"]
     classes = range(int(max(answers["label"].max(), gold.max())) + 1)
-    with warnings.catch_warnings(action="ignore", category=CrowdpplWarning):
-        data = Annotations.from_frame(answers, "item", "annotator", "label", classes=classes, kind=kind)
+    data = Annotations.from_frame(answers, "item", "annotator", "label", classes=classes, kind=kind)
     return data, gold[gold.index.isin(answers["item"])]
 
 
 def accuracy(posterior: Posterior, gold: pd.Series[Any], what: str) -> float:
-    """Per cent of right labels, which is also printed (see it with pytest -rP)."""
     scores = evaluate(posterior, gold)
     print(f"{what}: accuracy {100 * scores.accuracy:.2f}, log score {scores.log_score:.3f}, ece {scores.ece:.3f}")
     return 100 * scores.accuracy
@@ -116,7 +101,7 @@ def test_vb_under_the_prior_of_others_finds_what_they_find(real_data: Path, name
 def test_auto_is_no_less_right_than_ibcc_where_labels_mislead_it_most(real_data: Path) -> None:
     data, gold = read(real_data, "face")
     posterior = fit("auto", data, seed=0)
-    assert accuracy(posterior, gold, "auto on face") >= IBCC[SETS.index("face")] - 1.0  # type: ignore[operator]
+    assert accuracy(posterior, gold, "auto on face") >= IBCC[SETS.index("face")] - 1.0
 
 
 @pytest.mark.parametrize("method", ["bayesian_dawid_skene", "hierarchical_dawid_skene"])
@@ -176,7 +161,7 @@ def test_simulated_groups_are_found() -> None:
     )
     drawn = simulate(model, random_design(5000, 40, 10, 3, seed=1), seed=2)
     found = fit("dependent_clusters", drawn.data, inference="vb")
-    index = adjusted_rand_score(groups, np.asarray(found.model.groups))  # type: ignore[attr-defined]
+    index = adjusted_rand_score(groups, np.asarray(found.model.groups))
     alone = accuracy(fit("dawid_skene", drawn.data, inference="em"), drawn.truth, "dawid_skene on groups")
     grouped = accuracy(found, drawn.truth, f"dependent_clusters on groups, adjusted Rand index {index:.3f}")
     assert index >= 0.9

@@ -1,7 +1,5 @@
 """A posterior of three items and three annotators, made by hand."""
 
-from __future__ import annotations
-
 from typing import Any, ClassVar
 
 import numpy as np

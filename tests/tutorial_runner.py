@@ -9,8 +9,6 @@ last printed decimal. Pictures are only counted. Tags of a cell change this: ``t
 tolerance, ``timing`` compares only the words, and only a cell tagged ``warns`` may print to stderr.
 """
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import os

@@ -3,8 +3,6 @@
 `make bench ONLY="few_shot filling"` runs some, and replaces their sections.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from pathlib import Path

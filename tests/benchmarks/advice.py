@@ -1,7 +1,5 @@
 """Which method for which data: a table from the results."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

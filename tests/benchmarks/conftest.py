@@ -1,7 +1,5 @@
 """What benchmarks share: their mark, silence, and where their tables go."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Maximum-likelihood Dawid-Skene from integer arrays to label probabilities, by crowdppl and by crowd-kit."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -1,7 +1,5 @@
 """An epoch of a network beside annotators, and of the same network alone."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -32,7 +30,6 @@ class Size:
 
 
 def measured(size: Size, widths: tuple[int, ...], device: str, rounds: int = 3) -> tuple[float, float]:
-    """Seconds of an epoch of a fit, and of the network alone, on one thread and a device."""
     data, x = simulated(size)
     tasks: dict[str, Callable[[], object]] = {}
     for epochs in (SHORT, LONG):
@@ -44,7 +41,6 @@ def measured(size: Size, widths: tuple[int, ...], device: str, rounds: int = 3) 
 
 
 def simulated(size: Size) -> tuple[Annotations, np.ndarray]:
-    """Labels of simulated annotators, and features that are noise around the class."""
     drawn = draw(size.items, size.each, 100, size.classes, seed=3)
     rng = np.random.default_rng(3)
     x = rng.standard_normal((size.items, size.features), np.float32)
@@ -55,7 +51,6 @@ def simulated(size: Size) -> tuple[Annotations, np.ndarray]:
 
 
 def network(size: Size, widths: tuple[int, ...]) -> nn.Module:
-    """Rectified layers with dropout."""
     torch.manual_seed(0)
     parts: list[nn.Module] = []
     for before, after in zip((size.features, *widths), widths, strict=False):
@@ -64,14 +59,12 @@ def network(size: Size, widths: tuple[int, ...]) -> nn.Module:
 
 
 def fitted(data: Annotations, size: Size, widths: tuple[int, ...], epochs: int, device: str) -> None:
-    """A fit of so many epochs, as a user calls it."""
     training = {"epochs": epochs, "batch_size": size.batch}
     settings = {"network": network(size, widths), "recipe": "plain", "training": training}
     fit("bayes_dgc", data, inference="vb", seed=0, device=device, settings=settings)
 
 
 def alone(x: np.ndarray, size: Size, widths: tuple[int, ...], epochs: int, device: str) -> None:
-    """The network on soft labels, in plain torch."""
     net, features = network(size, widths).to(device), torch.from_numpy(x).to(device)
     targets = torch.full((len(x), size.classes), 1 / size.classes, device=device)
     optimiser = adamw(net.parameters(), lr=1e-3, weight_decay=1e-4)

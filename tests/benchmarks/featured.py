@@ -1,7 +1,5 @@
 """Real annotations with features: items that are trained on, and others whose truth scores the classifier."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

@@ -140,7 +140,7 @@ def _prototypes(
         return torch.where(there, cost, 0.0).sum() / there.sum()
 
     how = {"batch": 16, "learning_rate": RATE, "seed": seed}
-    meta_train(network, train, loss, iterations=iterations, **how)  # type: ignore[arg-type]
+    meta_train(network, train, loss, iterations=iterations, **how)
     return network, time.perf_counter() - began
 
 
@@ -247,7 +247,7 @@ class LabelMe:
         table = pd.DataFrame(self.features)
         kinds = {"expert": 0.5, "hammer": 0.4, "spammer": 0.1}
         how = {"ways": WAYS, "shots": SHOTS, "annotators": 8, "labels_per_item": 3, "kinds": kinds}
-        return EpisodeSampler(pd.Series(self.truth), table, classes=order[:4], **how), order[4:]  # type: ignore[arg-type]
+        return EpisodeSampler(pd.Series(self.truth), table, classes=order[:4], **how), order[4:]
 
     def tasks(self, classes: list[int], shots: int, number: int, seed: int) -> Tasks:
         """Tasks of these classes: items with labels of the crowd among them, and query items without any."""

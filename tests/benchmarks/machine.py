@@ -1,7 +1,5 @@
 """On what and with which versions a benchmark ran, in words."""
 
-from __future__ import annotations
-
 import os
 import platform
 from importlib.metadata import PackageNotFoundError, version
@@ -11,7 +9,6 @@ PACKAGES = ("crowdppl", "torch", "pyro-ppl", "numpy", "pandas", "crowd-kit", "nu
 
 
 def processor() -> str:
-    """The processor's name as the operating system gives it."""
     facts = Path("/proc/cpuinfo")
     if facts.exists():
         for line in facts.read_text().splitlines():
@@ -22,7 +19,6 @@ def processor() -> str:
 
 
 def memory() -> str:
-    """Main memory in whole GiB."""
     try:
         size = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):

@@ -1,7 +1,5 @@
 """Truth and classifier from labels and features: every method with a network, on test items and labelled ones."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,8 +20,6 @@ LONGER = {"training": {"epochs": 60}}
 
 @dataclass(frozen=True)
 class Row:
-    """A method with its settings."""
-
     title: str
     method: str
     engine: str
@@ -69,7 +65,6 @@ AIMS = {
 
 
 def section(folder: Path, name: str) -> str:
-    """All rows on a set, with what labels left out would choose."""
     found = read_featured(folder, name)
     lines, best = [], ("", -np.inf)
     for row in ROWS:

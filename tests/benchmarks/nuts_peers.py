@@ -4,8 +4,6 @@ Every item has equally many labels, in the order of items, so that the sum over 
 fastest form that either package has for it.
 """
 
-from __future__ import annotations
-
 import time
 from dataclasses import dataclass
 
@@ -32,12 +30,10 @@ class Setting:
 
     @property
     def n_annotators(self) -> int:
-        """A."""
         return int(self.data.annotator.max()) + 1
 
     @property
     def n_items(self) -> int:
-        """N."""
         return len(self.data.truth)
 
     @property
@@ -66,7 +62,7 @@ def by_numpyro(setting: Setting, chain_method: str = "vectorized") -> Sampled:
 
     k = len(setting.prior)
 
-    def model(annotator, label):  # type: ignore[no-untyped-def]
+    def model(annotator, label):
         prevalence = numpyro.sample("prevalence", dist.Dirichlet(jnp.ones(k)))
         with numpyro.plate("annotators", setting.n_annotators):
             confusion = numpyro.sample("confusion", dist.Dirichlet(jnp.asarray(setting.prior)).to_event(1))
@@ -105,7 +101,7 @@ def by_pyro(setting: Setting) -> Sampled:
     prior = torch.as_tensor(setting.prior, dtype=torch.float32)
     annotator, label = (torch.as_tensor(x) for x in (setting.data.annotator, setting.data.label))
 
-    def model():  # type: ignore[no-untyped-def]
+    def model():
         prevalence = pyro.sample("prevalence", dist.Dirichlet(torch.ones(k)))
         with pyro.plate("annotators", setting.n_annotators):
             confusion = pyro.sample("confusion", dist.Dirichlet(prior).to_event(1))

@@ -1,7 +1,5 @@
 """`python -m tests.benchmarks.peak crowdppl|crowdkit`: prints by how much a fit raises the resident set."""
 
-from __future__ import annotations
-
 import gc
 import json
 import re

@@ -1,7 +1,5 @@
 """Estimates without a model of labels, beside which methods for grades and numbers are measured."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np
@@ -37,7 +35,6 @@ def ghosh(rows: pd.DataFrame, classes: int) -> pd.Series:
 
 
 def median(rows: pd.DataFrame) -> pd.Series:
-    """The median of each item's labels."""
     return rows.groupby("item")["label"].median()
 
 

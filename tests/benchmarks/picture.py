@@ -1,7 +1,5 @@
 """`python -m tests.benchmarks.picture`: draws the picture of README: simulated annotators of built-in images."""
 
-from __future__ import annotations
-
 import warnings
 from pathlib import Path
 

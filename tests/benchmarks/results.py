@@ -1,7 +1,5 @@
 """The file of results: sections in Markdown, written by `make bench`."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -105,7 +103,6 @@ def amended(text: str, machine: str, found: Mapping[str, str]) -> str:
 
 
 def read() -> str:
-    """The recorded results."""
     return PATH.read_text(encoding="utf-8")
 
 

@@ -1,7 +1,5 @@
 """Labels drawn from the model of Dawid and Skene, as plain integer arrays."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Tables in Markdown."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -22,14 +20,12 @@ def markdown(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def seconds(value: float) -> str:
-    """A time with its unit and three significant digits."""
     if value < 1:
         return f"{1000 * value:.3g} ms"
     return f"{value:.3g} s"
 
 
 def times(ratio: float) -> str:
-    """How many times: 8.3x, 24x, 1,020x."""
     return f"{ratio:.1f}x" if ratio < 10 else f"{ratio:,.0f}x"
 
 

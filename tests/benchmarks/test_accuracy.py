@@ -1,7 +1,5 @@
 """Accuracy and probability scores of the zoo on real annotations, by default engines and settings."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
@@ -46,8 +44,6 @@ HEAVY = {"item_difficulty": 200_000, "mixed_membership": 600_000, "hierarchical_
 
 @dataclass(frozen=True)
 class Scored:
-    """One cell: the scores, the engine that ran and its seconds."""
-
     scores: Evaluation
     engine: str
     seconds: float
@@ -129,7 +125,6 @@ def accuracy_table(table: dict[str, dict[str, Scored]]) -> str:
 
 
 def shown(accuracy: float, best: bool) -> str:
-    """A cell in per cent, the best one in bold."""
     number = f"{100 * accuracy:.2f}"
     return f"**{number}**" if best else number
 

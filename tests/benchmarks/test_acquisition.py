@@ -1,7 +1,5 @@
 """Which label to ask for next, replayed on recorded labels; and how often label sets hold the truth."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 
@@ -76,28 +74,24 @@ def test_coverage_of_label_sets(recorder: Recorder, real_data: Path) -> None:
 
 
 def fitted(data: Annotations, seed: int) -> Posterior:
-    """The fit that is replayed and measured."""
     return fit(METHOD, data, inference="vb", seed=seed)
 
 
 def by_chance(
     posterior: Posterior, item: np.ndarray, annotator: np.ndarray, stream: np.random.Generator
 ) -> np.ndarray:
-    """Any label."""
     return stream.random(len(item))
 
 
 def by_entropy(
     posterior: Posterior, item: np.ndarray, annotator: np.ndarray, stream: np.random.Generator
 ) -> np.ndarray:
-    """Any label of an uncertain item."""
     return np.round(entropy(posterior.result.probabilities), 9)[item]
 
 
 def by_information(
     posterior: Posterior, item: np.ndarray, annotator: np.ndarray, stream: np.random.Generator
 ) -> np.ndarray:
-    """The label that is expected to teach most."""
     tables = AnswerTables(posterior, np.arange(posterior.data.n_annotators))
     every = np.arange(posterior.data.n_items)
     gain = information(posterior.result.probabilities, tables.at(every))
@@ -108,7 +102,6 @@ POLICIES: dict[str, Policy] = {"random": by_chance, "entropy": by_entropy, "info
 
 
 def replay(data: Annotations, gold: pd.Series, policy: str, seed: int) -> list[float]:
-    """Accuracy at each of the budgets."""
     rows, stream = data.frame(), np.random.default_rng(seed)
     item, annotator = data.items.get_indexer(rows["item"]), data.annotators.get_indexer(rows["annotator"])
     have = np.zeros(len(rows), bool)
@@ -130,7 +123,6 @@ def replay(data: Annotations, gold: pd.Series, policy: str, seed: int) -> list[f
 
 
 def some_of(rows: pd.DataFrame, data: Annotations) -> Annotations:
-    """Some labels of the same items, annotators and classes."""
     return Annotations.from_frame(rows, "item", "annotator", "label", like=data)
 
 
@@ -182,5 +174,4 @@ def held_and_size(sets: pd.DataFrame, gold: pd.Series) -> tuple[float, float]:
 
 
 def cell(pair: tuple[float, float] | np.ndarray) -> str:
-    """Per cent, and classes in a set."""
     return f"{100 * pair[0]:.1f} ({pair[1]:.2f})"

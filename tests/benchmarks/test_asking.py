@@ -1,7 +1,5 @@
 """Which label to ask for next, where items are many: seconds and memory of ranking five million pairs."""
 
-from __future__ import annotations
-
 import tracemalloc
 
 from crowdppl.data.annotations import Annotations

@@ -1,7 +1,5 @@
 """Probabilities of the method "auto" on real annotations, without known truths and with some, beside the aims."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -55,7 +53,6 @@ def test_auto_on_real_annotations(recorder: Recorder, real_data: Path) -> None:
     for name in NINE:
         data, gold = read(real_data, name)
         free, members, took[name] = automatic(data)
-        assert free.correction is not None
         done[SETS[name]] = free.correction
         for method, probabilities in rivals(data, free).items():
             blind[method][name] = scored(probabilities, gold)
@@ -109,7 +106,6 @@ def four_to_one(n_classes: int) -> dict[str, float]:
 
 
 def scored(probabilities: pd.DataFrame, gold: pd.Series) -> dict[str, float]:
-    """The scores that the tables show."""
     scores = evaluate(probabilities, gold)
     return {key: scores[key] for key in SCORES}
 
@@ -121,7 +117,6 @@ def over_splits(
 
     Weights do not depend on gold, so that they are taken from the fit without.
     """
-    assert free.correction is not None
     with_some, without, took = [], [], []
     for seed in range(SPLITS):
         known, rest = split(gold, seed)

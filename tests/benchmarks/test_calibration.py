@@ -1,7 +1,5 @@
 """Probabilities of the method "auto" on every set with known truths: as assumed of a shared bias, and without."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -47,11 +45,8 @@ def test_auto_with_a_shared_bias(recorder: Recorder, real_data: Path) -> None:
 
 
 def measured(data: Annotations, gold: pd.Series, name: str) -> dict[str, float]:
-    """The numbers of a row."""
     posterior, _, seconds = automatic(data)
-    assert posterior.correction is not None
     own, temperature = posterior.probabilities(), posterior.correction.temperature
-    assert temperature is not None
     before = own**temperature
     before = before.div(before.sum(axis=1), axis=0)
     votes = pd.DataFrame(data.votes() + 1.0, index=data.items, columns=data.classes)
@@ -84,7 +79,6 @@ def best_temperature(probabilities: pd.DataFrame, gold: pd.Series) -> float:
 
 
 def shown(name: str, row: Mapping[str, float]) -> list[str]:
-    """Cells of a row; means have no temperatures."""
     alone = name in (*NINE, *TEN, *MORE)
     pairs = {method: f"{row[f'{method} log']:.3f} / {row[f'{method} ece']:.3f}" for method in METHODS}
     sizes = [f"{row['annotators']:.0f}", f"{row['K']:.0f}"] if alone else ["", ""]

@@ -1,7 +1,5 @@
 """Which method with a network one would choose without gold, and how good that one is."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -51,7 +49,6 @@ def test_methods_chosen_without_gold(recorder: Recorder, real_data: Path) -> Non
 
 
 def scored(found: Featured, row: neural.Row) -> ClassifierScore:
-    """The score of a method."""
     how = {"inference": row.engine, "settings": row.settings}
     out = classifier_score(row.method, found.data, folds=FOLDS, seed=0, **how)
     print(row.title, out, f"{out.seconds:.0f} s", flush=True)
@@ -71,7 +68,6 @@ def order(scores: Mapping[str, ClassifierScore], right: Mapping[str, float]) -> 
 
 
 def cell(score: ClassifierScore, best: ClassifierScore) -> str:
-    """A score, and how far it is behind the best."""
     if score is best:
         return f"{score.per_item:.3f}"
     behind, error = best.ahead_of(score)
@@ -94,7 +90,6 @@ def choices(found: Featured, name: str, rows: list[neural.Row], best: str, caref
 
 
 def chosen(found: Featured, name: str, rows: list[neural.Row], title: str) -> str:
-    """How good a method is."""
     row = next(row for row in rows if row.title == title)
     test, truth = 100 * neural.measured(found, row)[0].mean(0)[:2]
     bars = BARS[name]

@@ -1,7 +1,5 @@
 """Probabilities of the truth from features and labels, as they are and corrected (``calibrate=True``)."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 from typing import Any
@@ -58,7 +56,6 @@ def settled(found: Featured, row: Row) -> Row:
 
 
 def measured(found: Featured, row: Row, seed: int) -> list[tuple[float, float]]:
-    """Log score and calibration error, as the columns of the table have them."""
     truth = found.truth[found.train]
     known, rest = split(truth, seed)
     corrected = quietly(found, row, seed, calibrate=True)
@@ -70,12 +67,10 @@ def measured(found: Featured, row: Row, seed: int) -> list[tuple[float, float]]:
 
 
 def pair(posterior: crowdppl.Posterior, gold: pd.Series) -> tuple[float, float]:
-    """Log score and calibration error on items with these truths."""
     found = evaluate(posterior.probabilities().loc[gold.index], gold)
     return found.log_score, found.ece
 
 
 def quietly(found: Featured, row: Row, seed: int, **how: Any) -> crowdppl.Posterior:
-    """A fit whose warnings are not shown."""
     given: Any = {"inference": row.engine, "seed": seed, "settings": row.settings, **how}
     return crowdppl.fit(row.method, found.data, **given)

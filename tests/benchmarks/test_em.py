@@ -1,7 +1,5 @@
 """Dawid-Skene by EM: time and memory side by side with crowd-kit, and the cost of many labels."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -105,7 +103,6 @@ def side_by_side(
 
 
 def row(name: str, what: str, took: tuple[float, ...]) -> list[str]:
-    """A line of the table: crowdppl on one and two threads, crowd-kit, and how they compare."""
     one, two, peer = took
     return [name, what, *(seconds(t) for t in (one, two, peer)), f"{times(peer / one)} / {times(peer / two)}"]
 
@@ -146,7 +143,6 @@ def whole_rows(name: str, data: Drawn, rounds: int) -> tuple[list[list[str]], st
 
 
 def real() -> list[tuple[str, Drawn, int]]:
-    """bluebirds and rte, where the folder of real data is there."""
     folder = os.environ.get("CROWDPPL_DATA")
     if not folder:
         return []

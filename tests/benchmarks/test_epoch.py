@@ -1,7 +1,5 @@
 """An epoch of a network beside annotators: what it costs beyond the network's own training."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Truth and classifier from labels and features: every method with a network, on three sets."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

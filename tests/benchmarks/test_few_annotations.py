@@ -85,19 +85,16 @@ def train_items(folder: Path, name: str) -> tuple[Annotations, pd.Series]:
 
 
 def kept(data: Annotations, share: float, seed: int) -> Annotations:
-    """A share of the labels, the same number at every seed."""
     order = np.random.default_rng(seed).permutation(data.n_labels)
     return keep(data, order < round(share * data.n_labels))
 
 
 def fitted(row: str, data: Annotations, seed: int) -> Posterior:
-    """The fit of one row."""
     method, engine, settings = ROWS[row]
     return fit(method, data, inference=engine, seed=seed, settings=settings)
 
 
 def scored(posterior: Posterior, gold: pd.Series, labelled: pd.Index[Any]) -> dict[str, float]:
-    """The scores in per cent."""
     every, some = evaluate(posterior, gold), evaluate(posterior, gold[gold.index.isin(labelled)])
     values = {"accuracy": every.accuracy, "f1": every.macro_f1, "labelled": some.accuracy}
     return {score: 100 * value for score, value in values.items()}
@@ -120,7 +117,6 @@ def tables(runs: Runs) -> str:
 
 
 def cell(runs: Runs, row: str, share: float, score: str) -> str:
-    """Mean and standard error, and the gain over the base."""
     own = f"{mean_and_error(np.array(runs[row][share][score]))}"
     return own if row == BASE else f"{own} ({mean_and_error(gain(runs, row, share, score), signed=True)})"
 

@@ -1,7 +1,5 @@
 """Few-shot tasks with annotators who err: meta_em beside prototypical networks, and without its parts."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from itertools import product
@@ -90,7 +88,6 @@ LEADS = (
 
 
 def keep(seconds: dict[str, list[float]], some: dict[str, Entrant]) -> None:
-    """Notes how long each was trained."""
     for name, entrant in some.items():
         seconds.setdefault(name, []).append(entrant.seconds)
 
@@ -163,10 +160,8 @@ def leads(sets: dict[str, Hits]) -> str:
 
 
 def with_error(x: np.ndarray) -> tuple[float, float]:
-    """Mean and standard error over splits."""
     return float(x.mean()), float(x.std(ddof=1) / x.size**0.5)
 
 
 def in_points(lead: tuple[float, float]) -> str:
-    """A lead and its standard error."""
     return "{:+.1f} ± {:.1f}".format(*lead)

@@ -1,7 +1,5 @@
 """What methods that read labels alone gain, or lose, by the labels that a mixture of experts fills in."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -110,7 +108,6 @@ def with_random(data: Annotations, seed: int = 0) -> Annotations:
 
 
 def mixture(data: Annotations, epochs: int) -> Posterior:
-    """The fit that fills."""
     return fit("mmlc", data, inference="svi", seed=0, settings={"training": {"epochs": epochs}})
 
 

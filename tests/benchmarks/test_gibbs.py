@@ -1,7 +1,5 @@
 """Effective draws a second of Bayesian Dawid-Skene: crowdppl's Gibbs beside the NUTS of NumPyro and of Pyro."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """A GPU beside the cores of its machine: whole fits, and an epoch of a network over a million items."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from functools import partial
@@ -72,7 +70,6 @@ def test_fits(recorder: Recorder, real_data: Path) -> None:
 
 
 def labels(n_items: int, n_annotators: int = 2_000) -> Annotations:
-    """Labels of simulated annotators, five an item."""
     drawn = draw(n_items, 5, n_annotators, 5, seed=0)
     return Annotations.from_arrays(drawn.item, drawn.annotator, drawn.label)
 

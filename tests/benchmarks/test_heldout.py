@@ -1,7 +1,5 @@
 """Scores on labels left out, which need no gold: five methods on real sets, and the seconds that takes."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 
@@ -40,7 +38,6 @@ def test_heldout_scores(recorder: Recorder, real_data: Path) -> None:
 
 
 def line(name: str, found: Comparison, took: float) -> list[str]:
-    """Cells of a set."""
     best = found.table.index[0]
     cells = [f"{row.log_p:.3f}" + ("" if m == best else f" ({row.difference_se:.3f})") for m, row in ranked(found)]
     bar = BAR.get(name)
@@ -48,10 +45,8 @@ def line(name: str, found: Comparison, took: float) -> list[str]:
 
 
 def ranked(found: Comparison) -> list[tuple[str, pd.Series]]:
-    """The table's rows in the order of the methods."""
     return [(method, found.table.loc[method]) for method in METHODS]
 
 
 def engines(found: Comparison) -> str:
-    """The engines that were chosen, but for maximum likelihood."""
     return " and ".join(sorted({row.inference for method, row in ranked(found) if method != "dawid_skene"}))

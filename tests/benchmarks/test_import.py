@@ -1,7 +1,5 @@
 """What `import crowdppl` adds to `import pyro`."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from itertools import pairwise
@@ -24,7 +22,6 @@ def test_import(recorder: Recorder) -> None:
 
 
 def measured() -> list[float]:
-    """Seconds of each step in a fresh process."""
     steps = "\n".join(f"{code}; ticks.append(time.perf_counter())" for code in WHAT.values())
     code = f"import time; ticks = [time.perf_counter()]\n{steps}\nprint(*ticks)"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)

@@ -1,7 +1,5 @@
 """The default recipe in the other methods of one truth an item: what labels left out, seeds and gold say of it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -60,7 +58,6 @@ class Gain:
 
     @property
     def cells(self) -> list[str]:
-        """Those of a line."""
         leads = ["-" if np.isnan(x) else f"{x:+.3f} ± {error:.3f}" for x, error in (self.items, self.labels)]
         return leads + [f"{x:.1f}" for x in (*self.tests, *self.truths, *self.spreads, *self.seconds)]
 
@@ -98,7 +95,6 @@ def test_the_recipe_in_other_joint_methods(recorder: Recorder, real_data: Path) 
 
 
 def section(found: Mapping[str, Mapping[str, Gain]]) -> str:
-    """Tables by set."""
     parts = [ABOUT]
     for name, gains in found.items():
         lines = [(method, *gain.cells) for method, gain in gains.items()]
@@ -107,7 +103,6 @@ def section(found: Mapping[str, Mapping[str, Gain]]) -> str:
 
 
 def rows(found: Featured, pair: Pair) -> tuple[neural.Row, neural.Row]:
-    """Plain, and by the recipe."""
     crowd_prior_strength: dict[str, Any] = {"crowd_prior_strength": 0.0} if pair.engine == "em" else {}
     recipe = crowdppl.default_recipe(found.data, training={"volume": VOLUME}, **crowd_prior_strength)
     both = {"plain": neural.LONGER, "recipe": {**recipe, **pair.off}}
@@ -118,7 +113,6 @@ def rows(found: Featured, pair: Pair) -> tuple[neural.Row, neural.Row]:
 
 
 def compared(found: Featured, pair: Pair) -> Gain:
-    """What the recipe changes on a set."""
     both = rows(found, pair)
     plain, recipe = (scored(found, row) for row in both)
     before, after = (labels_left_out(found, row) for row in both)
@@ -142,7 +136,6 @@ def labels_left_out(found: Featured, row: neural.Row) -> pd.DataFrame:
 
 
 def ahead(one: pd.DataFrame, other: pd.DataFrame) -> tuple[float, float]:
-    """How far items are ahead on average, and the standard error of that."""
     return mean_difference(
         one["log_p"].reindex(other.index).to_numpy(), other["log_p"].to_numpy(), other["unit"].to_numpy()
     )

@@ -1,7 +1,5 @@
 """Probabilities of the method "auto" for items that its fit did not have, beside those of a fit to all items."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 

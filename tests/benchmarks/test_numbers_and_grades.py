@@ -1,7 +1,5 @@
 """Numbers and grades on real annotations, beside estimates without a model of labels."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -51,7 +49,6 @@ def test_numbers_and_grades(recorder: Recorder, real_data: Path) -> None:
 
 
 def number_table(folder: Path) -> str:
-    """Errors and coverage of numbers by method and set."""
     found: dict[str, list[str]] = {}
     for name in NUMBERS:
         rows = pd.read_csv(folder / name / "answers.csv").drop_duplicates()
@@ -67,7 +64,6 @@ def number_table(folder: Path) -> str:
 
 
 def scored_numbers(rows: pd.DataFrame, gold: pd.Series) -> Iterator[tuple[str, list[str]]]:
-    """The cells of each method on one set."""
     for method, peer in PEERS.items():
         error = peer(rows)[gold.index] - gold
         yield method, [f"{error.abs().mean():.3f}", f"{np.sqrt((error**2).mean()):.3f}", "-"]
@@ -78,7 +74,6 @@ def scored_numbers(rows: pd.DataFrame, gold: pd.Series) -> Iterator[tuple[str, l
 
 
 def grade_table(folder: Path) -> str:
-    """Accuracy and distance of grades on web."""
     data, gold = read(folder, "web")
     rows = data.frame().astype({"label": int})
     found = {"Ghosh": peers.ghosh(rows, data.n_classes)}

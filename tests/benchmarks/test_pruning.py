@@ -1,7 +1,5 @@
 """Accuracy without the annotators who are found as spammers, beside the published figures."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Tanno's table on digits: a classifier and confusion matrices, with and without a penalty on their traces."""
 
-from __future__ import annotations
-
 import os
 import time
 from dataclasses import dataclass
@@ -42,8 +40,6 @@ Runs = dict[str, list[tuple[float, float]]]
 
 @dataclass(frozen=True)
 class Cell:
-    """One kind, skill and design."""
-
     kind: str
     skill: float
     design: str
@@ -81,7 +77,6 @@ def images_of(kind: str, skill: float, design: str, seed: int) -> SimulatedCrowd
 
 
 def name_of(weight: float) -> str:
-    """The row of a weight."""
     return f"trace, weight {weight:g}" if weight else "no trace"
 
 
@@ -114,7 +109,6 @@ EXPLAINED = (
 
 
 def measured(kind: str, skill: float, design: str) -> Cell:
-    """All rows on all seeds."""
     runs: Runs = {row: [] for row in ROWS}
     doubted, dominant = dict.fromkeys(ROWS, 0), 0
     for seed in range(SEEDS):
@@ -133,7 +127,6 @@ def scored(row: str, crowd: SimulatedCrowd, labels_per_image: int, seed: int) ->
     settings = settings_of(row, labels_per_image)
     posterior = fit(method, crowd.data, inference=engine, seed=seed, settings=settings)
     features = crowd.data.features
-    assert features is not None
     accuracy = evaluate(posterior.classify(features).loc[crowd.test], crowd.truth[crowd.test]).accuracy
     error = confusion_error(np.asarray(posterior.confusion()), crowd.confusion)
     return 100 * accuracy, error, any(doubt.kind == "diagonal" for doubt in posterior.doubts())
@@ -152,7 +145,6 @@ def is_dominant(confusion: np.ndarray) -> bool:
 
 
 def table(cells: list[Cell]) -> str:
-    """Rows x skills."""
     header = ("", *(f"p = {cell.skill:g}" for cell in cells))
     rows = [["dominant", *(f"{cell.dominant} of {SEEDS}" for cell in cells)]]
     rows += [[row, *(entry(cell.runs, row) for cell in cells)] for row in ROWS]

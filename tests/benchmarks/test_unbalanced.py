@@ -166,7 +166,6 @@ def counts(cases: list[Case]) -> str:
 
 
 def table(runs: Runs) -> str:
-    """Rows x scores."""
     rows = [
         [row, *(mean_and_error(np.array([run[score] for run in some]), digits(score)) for score in SCORES)]
         for row, some in runs.items()
@@ -191,5 +190,4 @@ def against_off(runs: Runs, row: str) -> str:
 
 
 def digits(score: str) -> int:
-    """After the point."""
     return 3 if "log" in score else 1

@@ -83,13 +83,11 @@ def measured(row: str, crowd: SimulatedCrowd, seed: int) -> list[float]:
 
 
 def three(p: pd.DataFrame, truth: pd.Series[Any]) -> list[float]:
-    """Accuracy in per cent, log score and ECE."""
     found = evaluate(p, truth)
     return [100 * found.accuracy, found.log_score, found.ece]
 
 
 def table(runs: Runs) -> str:
-    """Sets and rows x scores."""
     lines = [
         [f"{name.replace('_', ' ')}, {row}", *map(mean_and_error, np.array(found).T, SCORES.values())]
         for (name, row), found in runs.items()

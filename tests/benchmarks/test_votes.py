@@ -1,7 +1,5 @@
 """Majority vote side by side with crowd-kit."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """Seconds side by side: tasks take turns, and the least of several rounds counts."""
 
-from __future__ import annotations
-
 import gc
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -22,8 +20,6 @@ def threads(n: int) -> Iterator[None]:
 
 
 def on_threads(n: int, task: Callable[[], object]) -> Callable[[], object]:
-    """The task on n threads of torch."""
-
     def run() -> object:
         with threads(n):
             return task()

@@ -1,7 +1,5 @@
 """Built-in data: those of the paper, where maximum likelihood finds its numbers, and digits as they are."""
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np

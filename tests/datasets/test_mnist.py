@@ -1,7 +1,5 @@
 """MNIST from files that a user has, here of twelve tiny images made for the purpose."""
 
-from __future__ import annotations
-
 import gzip
 import struct
 from pathlib import Path
@@ -37,7 +35,6 @@ def test_images_classes_and_parts_are_those_of_the_files(folder: Path) -> None:
     assert (crowd.data.n_items, crowd.data.n_classes, crowd.data.n_labels) == (14, 3, 20)
     assert set(crowd.data.frame()["item"]) == set(range(10))
     pixels = [read_idx(folder, f"{part}-images-idx3-ubyte", 3).reshape(-1, 6) for part in SIZES]
-    assert crowd.data.features is not None
     np.testing.assert_array_equal(np.asarray(crowd.data.features), np.concatenate(pixels))
 
 

@@ -1,7 +1,5 @@
 """Public data sets, on small files of the same make and a server on this machine: fetched, checked, converted."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import threading
@@ -19,7 +17,7 @@ import pytest
 
 from crowdppl import datasets
 from crowdppl.datasets.formats import READERS
-from crowdppl.datasets.public import CACHE, OFFLINE, RECORD, SOURCES, cache_folder, described
+from crowdppl.datasets.public import CACHE, OFFLINE, RECORD, SOURCES, described
 from crowdppl.errors import ChecksumError, DataError, FetchError, UnverifiedWarning
 
 AUDIO = "id,f1,f2,class\n"
@@ -85,7 +83,6 @@ class Server(NamedTuple):
     asked: list[str]
 
     def put(self, name: str, files: dict[str, Any]) -> None:
-        """Writes the files of a data set where its source has them."""
         for what, content in files.items():
             path = self.root / SOURCES[name].repository / SOURCES[name].commit / SOURCES[name].files[what]
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -120,12 +117,9 @@ Load = Callable[..., datasets.Dataset]
 
 @pytest.fixture
 def load(server: Server, tmp_path: Path) -> Load:
-    """Loads a set from small files; what differs from the real sizes is not warned of here."""
-
     def fetched(name: str, **options: Any) -> datasets.Dataset:
         server.put(name, FILES[name])
-        with warnings.catch_warnings(action="ignore"):
-            return datasets.load(name, cache=tmp_path / "cache", mirror=server.url, **options)
+        return datasets.load(name, cache=tmp_path / "cache", mirror=server.url, **options)
 
     return fetched
 
@@ -286,24 +280,6 @@ def test_without_a_network(server: Server, tmp_path: Path, monkeypatch: pytest.M
     assert not [path for path in tmp_path.rglob("*") if path.is_file() and path.suffix == ".txt"]
 
 
-def test_where_files_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(CACHE, str(tmp_path / "named"))
-    assert cache_folder() == tmp_path / "named"
-    assert cache_folder(tmp_path / "given") == tmp_path / "given"
-    monkeypatch.delenv(CACHE)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "system"))
-    assert cache_folder().name == "crowdppl"
-    assert cache_folder("~/x") == Path.home() / "x"
-
-
-def test_options_reach_the_annotations(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(FILES, "face", {**HEADED, "labels": HEADED["labels"] + "7,ann,1\n"})
-    assert load("face").data.n_labels == 5
-    assert load("face", repeats="first").data.n_labels == 4
-    with pytest.raises(DataError, match="'ann'"):
-        load("face", repeats="error")
-
-
 BROKEN: list[tuple[str, str, str | np.ndarray, str]] = [
     ("web", "labels", "1 1\n", "columns|elements"),
     ("web", "labels", "1 1 1.5\n", "1.5"),
@@ -326,13 +302,6 @@ def test_files_that_are_not_as_expected(
     server.put(name, {**FILES[name], what: content})
     with warnings.catch_warnings(action="ignore"), pytest.raises(DataError, match=message):
         datasets.load(name, cache=tmp_path / "cache", mirror=server.url)
-
-
-def test_names_that_there_are_not() -> None:
-    with pytest.raises(DataError, match="'blue_birds'.*bluebirds"):
-        datasets.load("blue_birds")
-    with pytest.raises(DataError, match="'@'.*bluebirds, cf_amt"):
-        datasets.load("@")
 
 
 def test_every_source_is_of_a_fixed_commit_and_listed() -> None:

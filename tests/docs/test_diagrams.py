@@ -1,18 +1,12 @@
 """The plate diagrams show what models do, and can be read."""
 
-from __future__ import annotations
-
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from itertools import combinations
 
 import numpy as np
-import pyro
-import pyro.distributions as dist
 import pytest
-import torch
 
-import crowdppl.primitives as cp
 from crowdppl.plots import model_graph
 from docs.making import pages
 
@@ -22,73 +16,6 @@ def graph_of(name: str) -> model_graph.ModelGraph:
     return pages.graph(name)
 
 
-@pytest.mark.parametrize(
-    ("name", "parents", "plates"),
-    [
-        (
-            "glad",
-            {"ability": set(), "difficulty": set(), "truth": set(), "label": {"ability", "difficulty", "truth"}},
-            {"annotators": {"ability", "label"}, "items": {"difficulty", "truth", "label"}},
-        ),
-        (
-            "dependent_clusters",
-            {
-                "prevalence": set(),
-                "link": set(),
-                "confusion": set(),
-                "truth": {"prevalence"},
-                "opinion": {"link", "truth"},
-                "label": {"confusion", "opinion"},
-            },
-            {
-                "annotators": {"confusion", "label"},
-                "items": {"truth", "opinion", "label"},
-                "groups": {"opinion"},
-                "linked": {"link"},
-            },
-        ),
-        (
-            "raykar",
-            {"features": set(), "confusion": set(), "truth": {"features"}, "label": {"confusion", "truth"}},
-            {"annotators": {"confusion", "label"}, "items": {"features", "truth", "label"}},
-        ),
-    ],
-)
-def test_relations_are_those_of_the_model(
-    name: str, parents: dict[str, set[str]], plates: dict[str, set[str]]
-) -> None:
-    graph = graph_of(name)
-    assert {child: set(above) for child, above in graph.parents.items()} == parents
-    assert {plate: set(members) for plate, members in graph.plates.items()} == plates
-    assert graph.observed == {"label", "features"} & parents.keys()
-
-
-@dataclass(frozen=True)
-class Chain:
-    """Three variables in a row, one that nothing depends on, and no annotators."""
-
-    def model(self, data: cp.Block) -> None:
-        first = pyro.sample("first", dist.Normal(0.0, 1.0))
-        pyro.sample("idle", dist.Normal(0.0, 1.0))
-        second = pyro.sample("second", dist.Dirichlet(first.exp().expand(data.n_classes)))
-        with cp.plates.items(data):
-            rows = torch.zeros(data.n_annotators, data.n_classes, data.n_answers)
-            cp.annotate(data, rows, cp.truth(data, second.log()))
-
-
-def test_relations_of_a_model_that_has_others() -> None:
-    graph = model_graph.graph_of(Chain(), model_graph.a_few_labels())
-    assert graph.parents == {
-        "first": (),
-        "idle": (),
-        "second": ("first",),
-        "truth": ("second",),
-        "label": ("truth",),
-    }
-    assert graph.plates == {"items": ("truth", "label"), "annotators": ("label",)}
-    assert graph.children("second") == ("truth",)
-
-
 @pytest.mark.parametrize("name", pages.names())
 def test_diagrams_can_be_read(name: str) -> None:
     """Plates hold their variables and no others, nothing overlaps, arrows point down and touch no other."""
@@ -96,13 +23,11 @@ def test_diagrams_can_be_read(name: str) -> None:
 
 
 def holds(box: model_graph.Box, oval: model_graph.Oval) -> bool:
-    """Whether an oval lies inside."""
     across = box.left < oval.x - oval.rx and oval.x + oval.rx < box.right
     return across and box.top < oval.y - oval.ry and oval.y + oval.ry < box.bottom
 
 
 def meets(box: model_graph.Box, oval: model_graph.Oval) -> bool:
-    """Whether an oval lies inside, wholly or in part."""
     return bool(oval.covers(np.clip(oval.x, box.left, box.right), np.clip(oval.y, box.top, box.bottom)))
 
 

@@ -1,7 +1,5 @@
 """Examples in docstrings run and print what they say, and every public name has one."""
 
-from __future__ import annotations
-
 import doctest
 import sys
 import warnings

@@ -1,15 +1,11 @@
 """The table of few-shot tasks: prototypes that query items refine, and how far meta_em is ahead of its like."""
 
-from __future__ import annotations
-
 import math
 
-import numpy as np
 import pytest
 import torch
 
-from tests.benchmarks.few_shot import LABELS, LIKE, near_prototypes
-from tests.benchmarks.test_few_shot import leads
+from tests.benchmarks.few_shot import near_prototypes
 
 SIDES = torch.tensor([[[1.0, 0.0], [0.0, 1.0]]])
 PLACES = torch.tensor([[[0.0], [2.0]]])
@@ -42,26 +38,4 @@ def test_a_class_without_labels_gets_no_query_item_and_gradients_stay_finite() -
     log_p = near_prototypes(weight, PLACES, query, 3)
     assert bool((log_p[..., 1] < -1e6).all())
     log_p[0, :, 0].sum().backward()
-    assert query.grad is not None
     assert bool(torch.isfinite(query.grad).all())
-
-
-def test_leads_compare_each_with_its_like() -> None:
-    right = {name: {"prototypes": 0.8, "refined": 0.9}[like] for name, like in LIKE.items()}
-    right |= {f"prototypes, {labels}": 0.75 for labels in LABELS} | {
-        f"refined, {labels}": 0.88 for labels in LABELS
-    }
-    found = {"a cell": {name: np.full((2, 3, 4), x) for name, x in right.items()}}
-    lower = {"a cell": {name: x - 0.01 * (name == "as published") for name, x in found["a cell"].items()}}
-    text = leads({"digits": found, "LabelMe": lower})
-    assert "| as published | prototypes, Dawid-Skene | +5.0 ± 0.0 | +4.0 ± 0.0 | +4.5 ± 0.0 |" in text
-    assert (
-        "| as published, query items in the fit | refined, majority vote | +2.0 ± 0.0 | +2.0 ± 0.0 | +2.0 ± 0.0 |"
-        in text
-    )
-    verdict = text.splitlines()[-1]
-    assert verdict.startswith(
-        "Ahead by 3 points or more: digits 9 of 18 (as published over prototypes, majority vote; "
-    )
-    assert "), LabelMe 9 of 18 (as published" in verdict
-    assert "refined" not in verdict

@@ -1,20 +1,17 @@
 """Links lead somewhere, files that the text names exist, and the reference lists all public names."""
 
-from __future__ import annotations
-
 import json
 import re
 import tomllib
 from importlib import import_module
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 from typing import Any
 
 import pytest
 
 import crowdppl
 from crowdppl import few_shot, networks, primitives, simulation
-from docs.making import notebooks
 from docs.making.pages import slug
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -88,51 +85,6 @@ def test_the_reference_has_all_public_names() -> None:
     for module in (few_shot, networks, primitives, simulation):
         names |= {f"{module.__name__}.{name}" for name in module.__all__}
     assert not {name for name in names if id(resolved(name)) not in described}
-
-
-def test_links_are_adapted_to_the_site() -> None:
-    hooks = pytest.importorskip("docs.making.hooks", reason="the extra docs")
-
-    def shown(text: str, page: str) -> Any:
-        return hooks.on_page_markdown(text, SimpleNamespace(file=SimpleNamespace(src_uri=page)), None, None)
-
-    assert (
-        shown("[a](docs/benchmarks.md#import) [b](LICENSE)", "index.md")
-        == "[a](benchmarks.md#import) [b](files/LICENSE)"
-    )
-    assert (
-        shown("[a](tutorials/few_shot.ipynb) [b](gone.md)", "index.md") == "[a](tutorials/few_shot.md) [b](gone.md)"
-    )
-    assert shown("[a](../README.md)", "tutorials/few_shot.md") == "[a](../index.md)"
-    assert shown("[a](../benchmarks.md)", "methods/glad.md") == "[a](../benchmarks.md)"
-
-
-def test_a_notebook_is_shown_with_its_outputs(tmp_path: Path) -> None:
-    outputs = [
-        {"output_type": "stream", "text": ["\x1b[31m1\x1b[0m\n", " 5%\r100%\n"]},
-        {"output_type": "display_data", "data": {"image/png": "YSBwaWN0dXJl", "text/plain": "<Figure>"}},
-        {"output_type": "execute_result", "data": {"text/html": "<table>\n\n<tr></tr></table>", "text/plain": "t"}},
-    ]
-    cells = [
-        {"cell_type": "markdown", "source": ["# Title"]},
-        {"cell_type": "code", "source": "f()", "outputs": outputs},
-    ]
-    path = tmp_path / "one.ipynb"
-    path.write_text(json.dumps({"cells": cells}))
-    text, images = notebooks.page_of(path)
-    assert text.split("\n\n") == [
-        "# Title",
-        "[Download this notebook](one.ipynb)",
-        "```python\nf()\n```",
-        "```text\n1\n100%\n```",
-        "![Output of the code above](one-2-2.png)",
-        '<div class="output">\n<table>\n<tr></tr></table>\n</div>\n',
-    ]
-    assert images == {"one-2-2.png": b"a picture"}
-    cells[1]["outputs"] = [{"output_type": "error", "ename": "ValueError", "evalue": "no"}]
-    path.write_text(json.dumps({"cells": cells}))
-    with pytest.raises(ValueError, match="ValueError"):
-        notebooks.page_of(path)
 
 
 def test_the_page_on_installation_is_right(capsys: pytest.CaptureFixture[str]) -> None:

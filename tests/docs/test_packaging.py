@@ -1,7 +1,5 @@
 """What an installation holds and costs: the zoo everywhere, pinned versions, and a light import."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil
@@ -69,7 +67,6 @@ def python(tmp_path: Path) -> Path:
 
 
 def methods(source: Path) -> str:
-    """Names of the methods that a folder holds, as LOOK prints them."""
     return " ".join(sorted(p.stem for p in (source / "models").glob("*.py") if p.stem != "__init__"))
 
 

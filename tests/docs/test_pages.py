@@ -1,7 +1,5 @@
 """The generated pages and tables are current; README's example prints what it shows; results are kept in order."""
 
-from __future__ import annotations
-
 import re
 from contextlib import redirect_stdout
 from io import StringIO
@@ -14,7 +12,7 @@ import pytest
 import crowdppl
 from crowdppl.primitives.model import card_of
 from docs.making import pages, symbols
-from tests.benchmarks import advice, picture, results, test_automatic, test_pruning
+from tests.benchmarks import advice, picture, results, test_automatic
 from tests.benchmarks.tables import markdown
 from tests.benchmarks.test_accuracy import SETS, read
 
@@ -35,61 +33,6 @@ def test_every_method_has_an_engine_and_its_symbols_differ(name: str) -> None:
     sites = card_of(crowdppl.method(name)).sites
     shown = [(symbols.symbol(name, site).letter, symbols.indices(name, shape)) for site, shape in sites.items()]
     assert len(set(shown)) == len(shown)
-
-
-def test_indices_come_from_shapes() -> None:
-    wanted = {
-        "": "",
-        "K": "k",
-        "A K K": "a,k,l",
-        "A K M K": "a,k,m,l",
-        "A 2": "a",
-        "1+G N": "g,i",
-        "A K*M W": "a,km,w",
-    }
-    assert {shape: symbols.indices("glad", shape) for shape in wanted} == wanted
-    with pytest.raises(symbols.SymbolError, match="'Y'"):
-        symbols.indices("glad", "A Y")
-    with pytest.raises(symbols.SymbolError, match="'depth'"):
-        symbols.symbol("glad", "depth")
-
-
-def test_settings_and_links_of_a_page() -> None:
-    docstring = (
-        "One.\n\nArgs:\n    mean, spread: of abilities,\n        on a scale.\n    knows: how many: a lot.\n\nMore."
-    )
-    assert pages.arguments(docstring) == {
-        ("mean", "spread"): "of abilities, on a scale.",
-        ("knows",): "how many: a lot.",
-    }
-    text = pages.linked("take bayes_dgc; not `dawid_skene`, crowdppl.one_coin, one_coins or a[k](x)", "glad")
-    assert text == "take [`bayes_dgc`](bayes_dgc.md); not `dawid_skene`, crowdppl.one_coin, one_coins or a[k]\\(x)"
-
-
-RESULTS = """# Benchmarks
-
-Machine.
-
-## Accuracy
-
-Per cent, of items; ties split. More is said here.
-
-| method (engines) | rte | web |
-| --- | ---: | ---: |
-| vote shares | 1.00 | 2.00 |
-| mace (em, vb) | **5.00** | - |
-| mace_two (em) | 7.00 | 8.00 |
-| glad hard (em) | 1.00 | 3.00 |
-| glad, easy (em) | 2.00 | 4.00 |
-"""
-
-
-def test_a_page_has_the_rows_of_its_method() -> None:
-    head, *table = pages.measured("mace", RESULTS).splitlines()
-    assert head == "[Accuracy](../benchmarks.md#accuracy). Per cent, of items."
-    assert table[3:] == ["| vote shares | 1.00 | 2.00 |", "| mace (em, vb) | **5.00** | - |"]
-    assert pages.measured("one_coin", RESULTS) == ""
-    assert pages.measured("glad", RESULTS).count("glad") == 2
 
 
 TEN_LINES = re.compile(r"## Ten lines\n\n```python\n(.*?)```\n.*?```text\n(.*?)```", re.DOTALL)
@@ -131,12 +74,6 @@ def test_some_benchmarks_replace_their_sections() -> None:
     again = results.sections(results.compose("A machine.", {"Import": "4.00 s"}, text))
     assert again["Import"] == "4.00 s" and again[results.ON_A_GPU[0]] == "1.00 s"
     assert again["Memory of EM"].startswith("Not measured")
-
-
-def test_tables() -> None:
-    assert markdown(("a", "b"), [["x|y", "1"]]) == "| a | b |\n| --- | ---: |\n| x/y | 1 |"
-    with pytest.raises(ValueError, match="2 cells"):
-        markdown(("a",), [["x", "1"]])
 
 
 MEASURED = markdown(
@@ -186,9 +123,3 @@ def test_truths_that_are_given_are_not_scored(n: int, given: int) -> None:
     known, rest = test_automatic.split(gold, 3)
     assert len(known) == given and set(known.index).isdisjoint(rest.index) and len(known) + len(rest) == n
     assert not known.equals(test_automatic.split(gold, 4)[0])
-
-
-def test_changes_by_pruning_carry_their_paired_error() -> None:
-    before, after = np.array([1.0, 0, 0, 0.5]), np.array([1.0, 1, 0, 0.5])
-    found = test_pruning.cells([before, after, before], [pd.Index(["a"]), pd.Index([])], 9)
-    assert found == ["37.50", "1 of 9", "62.50 (+25.00 ± 25.00)", "0 of 9", "-"]

@@ -1,7 +1,5 @@
 """Estimates without a model that benchmarks show."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

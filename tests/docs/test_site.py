@@ -4,8 +4,6 @@ Needs the extra `docs`; the browser also needs Chromium. `make docs` runs this o
 CROWDPPL_SITE names. MkDocs itself checks the links, with warnings as errors.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess
@@ -31,7 +29,6 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 @pytest.fixture(scope="module")
 def site(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The site that CROWDPPL_SITE names, or one built now; a warning ends the build."""
     if given := os.environ.get("CROWDPPL_SITE"):
         return root / given
     folder = tmp_path_factory.mktemp("site")
@@ -58,26 +55,13 @@ def test_public_names_are_described(site: Path) -> None:
     assert not [name for name in names if f'id="crowdppl.{name}"' not in pages]
 
 
-def test_docstrings_are_rewritten_for_griffe() -> None:
-    from docs.making.docstrings import rewritten
-
-    together = "Args:\n    mean, spread: of abilities,\n        on a scale.\n    knows: x\n"
-    assert rewritten(f"One::\n\n    code::\n\n{together}\nReturns:\n    A: b", "int") == (
-        "One:\n\n    code:\n\nArgs:\n    mean: of abilities,\n        on a scale.\n    spread: of abilities,\n"
-        "        on a scale.\n    knows: x\n\nReturns:\n    int: A: b"
-    )
-
-
 class Quiet(SimpleHTTPRequestHandler):
-    """Serves files without a log."""
-
     def log_message(self, format: str, *args: Any) -> None:
         """Nothing."""
 
 
 @pytest.fixture
 def address(site: Path) -> Iterator[str]:
-    """Where the site is served, on this machine alone."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(site)))
     Thread(target=server.serve_forever, daemon=True).start()
     yield f"http://127.0.0.1:{server.server_address[1]}/"

@@ -1,13 +1,11 @@
 """Every notebook is complete, current and runs, and the runner finds differences."""
 
-from __future__ import annotations
-
 import ast
 from pathlib import Path
 
 import nbformat
 import pytest
-from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 from tests import tutorial_runner as runner
 
@@ -18,7 +16,6 @@ on_each = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 
 
 def sections(notebook: nbformat.NotebookNode) -> dict[str, list[nbformat.NotebookNode]]:
-    """Cells by the heading of the second order above them."""
     found: dict[str, list[nbformat.NotebookNode]] = {}
     for cell in notebook.cells:
         if cell.cell_type == "markdown" and cell.source.startswith("## "):
@@ -87,7 +84,6 @@ def test_a_notebook_runs_with_few_steps(path: Path) -> None:
 
 
 def written(folder: Path, *code: str, tags: tuple[str, ...] = ()) -> Path:
-    """A notebook of some cells."""
     cells = [new_code_cell(source, metadata={"tags": list(tags)}) for source in code]
     path = folder / "some.ipynb"
     nbformat.write(new_notebook(cells=[new_markdown_cell("# Some"), *cells]), path)
@@ -121,22 +117,13 @@ def test_a_failing_cell_fails_the_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "tags"),
-    [
-        ("share 0.123 of 45", "share 0.124 of 45", ()),
-        ("-1,234.5 nats", "-1,240.0 nats", ()),
-        ("0.50", "0.54", ("tolerance:0.1",)),
-        ("3.1 s", "99.9 s", ("timing",)),
-        ("q95 hammer-3", "q95 hammer-3", ()),
-    ],
-)
-def test_what_agrees(before: str, after: str, tags: tuple[str, ...]) -> None:
-    assert not list(runner.compare(before, after, tags))
-
-
-@pytest.mark.parametrize(
     ("before", "after", "tags", "said"),
     [
+        ("share 0.123 of 45", "share 0.124 of 45", (), None),
+        ("-1,234.5 nats", "-1,240.0 nats", (), None),
+        ("0.50", "0.54", ("tolerance:0.1",), None),
+        ("3.1 s", "99.9 s", ("timing",), None),
+        ("q95 hammer-3", "q95 hammer-3", (), None),
         ("share 0.123", "share 0.125", (), "0.125"),
         ("45 items", "46 items", (), "46"),
         ("0.50", "0.60", ("tolerance:0.1",), "0.60"),
@@ -144,35 +131,5 @@ def test_what_agrees(before: str, after: str, tags: tuple[str, ...]) -> None:
         ("hammer-3", "hammer-4", (), "4"),
     ],
 )
-def test_what_differs(before: str, after: str, tags: tuple[str, ...], said: str) -> None:
-    (line,) = runner.compare(before, after, tags)
-    assert said in line
-
-
-def test_a_missing_picture_differs_and_so_does_a_number_in_a_table() -> None:
-    picture = new_output("display_data", data={"image/png": "iVBORw0KGgo="})
-    old = new_notebook(cells=[new_code_cell("plot()", outputs=[picture])])
-    new = new_notebook(cells=[new_code_cell("plot()")])
-    assert runner.differences(old, new) == ["[1] has outputs [], committed are [\"('display_data', 'image/png')\"]"]
-    tables = []
-    for value in ("0.50", "0.70"):
-        data = {"text/html": f"<td>{value}</td>", "text/plain": f"a  {value}"}
-        outputs = [new_output("execute_result", data=data)]
-        tables.append(new_notebook(cells=[new_code_cell("table", outputs=outputs)]))
-    assert runner.differences(*tables) == ["[1] prints 0.70, committed is 0.50 (tolerance 0.01)"]
-
-
-def test_the_rules_catch_what_they_forbid(tmp_path: Path) -> None:
-    notebook = new_notebook(
-        cells=[
-            new_markdown_cell("# Title"),
-            new_markdown_cell("## One\n\nprose"),
-            new_code_cell("def mean(x):\n    return x\n\n\nclass Mine:\n    def model(self, data): ..."),
-            new_markdown_cell(EXERCISES),
-        ]
-    )
-    assert helpers(notebook) == ["mean"]
-    assert without_picture(notebook) == ["## One"]
-    before = runner.fingerprint(notebook)
-    notebook.cells[2].source += "\n\n\nmean(1)"
-    assert runner.fingerprint(notebook) != before
+def test_what_agrees_and_what_differs(before: str, after: str, tags: tuple[str, ...], said: str | None) -> None:
+    assert [str(said) in line for line in runner.compare(before, after, tags)] == [True] * bool(said)

@@ -1,7 +1,5 @@
 """Few-shot tasks: what they are made of, what is kept apart, and whether annotators are as their kinds say."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 
@@ -52,7 +50,6 @@ def test_each_annotator_labels_each_support_item_once_or_as_many_as_asked() -> N
 
 
 def confusions(tasks: Any) -> np.ndarray:
-    """Frequencies [annotator of any task, truth, label]."""
     out = np.zeros((len(tasks.truth) * tasks.n_annotators, 4, 4))
     np.add.at(out, (tasks.annotator, tasks.truth.reshape(-1)[tasks.item], tasks.label), 1)
     return out / out.sum(-1, keepdims=True)

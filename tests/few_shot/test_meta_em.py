@@ -1,7 +1,5 @@
 """Unrolled EM against loops, the model, the engine and its limits; meta-training; fits of few-shot tasks."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from functools import cache
@@ -24,14 +22,11 @@ from crowdppl.inference.vb.fit import run_starts
 from crowdppl.networks.embedding import Embedding
 from tests.crowd import crowd, double, posed
 
-pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
-
 N, M, A, K = 9, 2, 3, 3
 Labels = tuple[Tensor, Tensor, Tensor]
 
 
 def problem(seed: int, tasks: int = 1) -> tuple[Tensor, Labels, Tensor]:
-    """Embeddings (tasks, N, M), labels of about two thirds of all pairs, and pseudo-counts, all at random."""
     rng = np.random.default_rng(seed)
     item, annotator = np.nonzero(rng.random((tasks * N, A)) < 0.7)
     annotator = item // N * A + annotator
@@ -223,7 +218,6 @@ def learned() -> Any:
 
 
 def hit(model: Any, tasks: Tasks, places: Any = None) -> float:
-    """Share of query items that are told right."""
     places = places or model.setup(tasks.annotations()).embedding.places
     prior = crowdppl.primitives.diagonal_prior(3, model.prior_strength, model.prior_accuracy, model.coins)
     rows = prior.expand(tasks.n_annotators, -1, -1)
@@ -247,7 +241,7 @@ def test_the_model_has_the_density_of_the_steps() -> None:
         model: Any = posing.model
         block, k = posing.blocks[0], 3
         c = crowdppl.primitives.diagonal_prior(k, model.prior_strength).expand(3, -1, -1)
-        placed = block.seen["embedding"]  # type: ignore[index]
+        placed = block.seen["embedding"]
         found = em_steps(placed, block.item, block.annotator, block.answer, c, steps=2, tau=0.5, prevalence=9.0)
         values = {n: getattr(found, n) for n in ("mean", "prevalence", "confusion")}
         density = Density(model.model, families=dict.fromkeys(["prevalence", "confusion"], FAMILIES["dirichlet"]))
@@ -281,8 +275,8 @@ def test_the_engine_goes_on_from_the_steps_to_where_they_lead(
         c = crowdppl.primitives.diagonal_prior(3, 4.0) / (3 if coins else 1) + torch.from_numpy(history * known)
         labels = (block.item, block.annotator, block.answer)
         how = {"steps": 500, "tau": trained.tau, "prevalence": 100.0, "tied": coins, "power": likelihood_power}
-        found = em_steps(block.seen["embedding"], *labels, c, **how)  # type: ignore[index]
-        torch.testing.assert_close(model.init(block)["mean"], model.em(block.seen["embedding"], *labels, c).mean)  # type: ignore[attr-defined,index]
+        found = em_steps(block.seen["embedding"], *labels, c, **how)
+        torch.testing.assert_close(model.init(block)["mean"], model.em(block.seen["embedding"], *labels, c).mean)
         torch.testing.assert_close(run.state.loc["mean"], found.mean, atol=1e-4, rtol=1e-4)
         got = {name: x.exp() for name, x in run.state.parameters.items()}
         right = found.confusion.diagonal(dim1=-2, dim2=-1)[:, 0]
@@ -299,9 +293,9 @@ def test_a_few_shot_task_is_fitted_told_apart_saved_and_loaded(tmp_path: Path) -
         posterior = crowdppl.fit(learned(), data, seed=0)
         assert posterior.inference == "em" and posterior.diagnostics()["converged"]
         sites = {n: torch.from_numpy(s.mean).float() for n, s in posterior.result.sites.items()}
-        found = posterior.model.classifier(sites)(torch.tensor(asked.to_numpy()))  # type: ignore[attr-defined]
+        found = posterior.model.classifier(sites)(torch.tensor(asked.to_numpy()))
         right.append((data.classes[found.argmax(-1).numpy()] == truth.to_numpy()).mean())
-        placed = posterior.model.embedding(torch.tensor(asked.to_numpy()))  # type: ignore[attr-defined]
+        placed = posterior.model.embedding(torch.tensor(asked.to_numpy()))
         log_p = sites["prevalence"].log() - 0.5 * (placed.unsqueeze(1) - sites["mean"]).square().sum(-1)
         torch.testing.assert_close(found.softmax(-1), log_p.softmax(-1), atol=1e-5, rtol=1e-4)
     assert np.mean(right) > 0.85
@@ -348,7 +342,7 @@ def test_without_features_it_is_another_method(coins: bool, other: str, settings
     one = crowdppl.fit("meta_em", data, tolerance=1e-13, settings=how)
     two = crowdppl.fit(other, data, inference="em", tolerance=1e-13, settings=settings)
     np.testing.assert_allclose(one.probabilities(), two.probabilities(), atol=1e-9)
-    assert one.model.classifier({}) is None  # type: ignore[attr-defined]
+    assert one.model.classifier({}) is None
 
 
 def weights(model: Any) -> Tensor:
@@ -429,7 +423,7 @@ def test_a_network_of_ones_own_is_trained_in_a_copy() -> None:
     model = method(embedding=mine).meta_fit(worlds()[0], iterations=5)
     assert all(torch.equal(x, y) for x, y in zip(before, mine.parameters(), strict=True))
     assert isinstance(model.embedding, Embedding) and model.embedding.dimension == 3
-    assert not torch.equal(before[0], model.embedding.body[0].weight)  # type: ignore[index,union-attr]
+    assert not torch.equal(before[0], model.embedding.body[0].weight)
     crowdppl.fit(model, worlds()[1].draw(1, 2).annotations(), max_iterations=3)
     for body, said in ((nn.Linear(3, 2), "cannot read features"), (nn.Flatten(0), "must return finite")):
         with pytest.raises(MethodError, match=said):

@@ -1,7 +1,5 @@
 """Everything else that can be asked: of data, of a posterior, of methods side by side."""
 
-from __future__ import annotations
-
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -17,18 +15,15 @@ KINDS = ("expert", "hammer", "hammer_spammer", "spammer", "adversary", "maliciou
 
 
 def one(engine: str = "vb", data: str = "crowd") -> crowdppl.Posterior:
-    """A fit to ask."""
     return fitted("bayesian_dawid_skene", data, engine)
 
 
 def evaluation() -> Numbers:
-    """Scores against the truth, their intervals and what is behind them."""
     found = crowdppl.evaluate(one(), truth(30, 1).iloc[4:], bootstrap=50, seed=1)
     return numbers(scores=dict(found), intervals=found.intervals(), bins=found.bins, risk=found.risk_coverage)
 
 
 def comparison() -> Numbers:
-    """Three methods by labels left out, stacked, and their rivals."""
     names = ["one_coin", "majority_vote", "glad"]
     found = crowdppl.compare(names, anaesthetists(), folds=3, inference="em", seed=0, **OPTIONS["em"])
     fits = {name: fitted(name, "anaesthetists", "em") for name in names}
@@ -37,20 +32,17 @@ def comparison() -> Numbers:
 
 
 def heldout(method: str, engine: str, **how: Any) -> Numbers:
-    """Labels left out of one method."""
     found = crowdppl.heldout_score(method, crowd(), folds=2, inference=engine, seed=0, **OPTIONS[engine], **how)
     return numbers(labels=found.labels["log_p"], items=found.items, left_in=found.left_in)
 
 
 def classifier() -> Numbers:
-    """A network by items left out, and what it says of new ones."""
     found = crowdppl.classifier_score("raykar", features(), folds=2, inference="em", settings=LEARNING, seed=0)
     seen = fitted("raykar", "features", "em").classify(features().features)
     return numbers(items=found.items, probabilities=found.probabilities, classified=seen)
 
 
 def automatic(known: bool) -> Numbers:
-    """Methods averaged and corrected, without known truths and with some."""
     gold = truth(30, 1).iloc[:12] if known else None
     found = crowdppl.fit("auto", crowd(), gold=gold, seed=0)
     members = {name: fit.probabilities().to_numpy() for name, fit in found.members().items()}
@@ -59,13 +51,11 @@ def automatic(known: bool) -> Numbers:
 
 
 def calibrated() -> Numbers:
-    """One method, corrected."""
     found = crowdppl.fit("dawid_skene", crowd(), inference="em", calibrate=True, seed=0, **OPTIONS["em"])
     return numbers(probabilities=found.probabilities(), own=found.uncorrected().probabilities())
 
 
 def updated() -> Numbers:
-    """A fit that goes on with new labels, and one without some annotators."""
     rows = crowd().frame().iloc[:12].assign(item=[f"new {i // 3}" for i in range(12)])
     found, fewer = one().update(rows), one().without(["annotator 0", "annotator 1"])
     both = {"updated": found, "without": fewer}
@@ -76,13 +66,11 @@ def updated() -> Numbers:
 
 
 def left_out(engine: str) -> Numbers:
-    """Labels and items left out of one fit."""
     units = {unit: one(engine).leave_one_out(unit) for unit in ("label", "item")}
     return numbers(**{unit: {"values": x.values, "mean": x.mean, "se": x.se} for unit, x in units.items()})
 
 
 def saved(engine: str) -> Numbers:
-    """A posterior that was written and read."""
     with TemporaryDirectory() as folder:
         one(engine).save(f"{folder}/result")
         found = crowdppl.load(f"{folder}/result")
@@ -90,7 +78,6 @@ def saved(engine: str) -> Numbers:
 
 
 def criticism() -> Numbers:
-    """Replicates, suspicion, doubts."""
     check = crowdppl.predictive_check(one(), draws=30, seed=1)
     doubts = [type(doubt).__name__ for doubt in one().doubts(thorough=True)]
     suspects = crowdppl.suspicious_annotators(one())
@@ -99,7 +86,6 @@ def criticism() -> Numbers:
 
 
 def agreement() -> Numbers:
-    """Agreement of annotators, all and by pairs, and their groups."""
     table = crowdppl.agreement_table(anaesthetists(), bootstrap=40, seed=1)
     pairs, groups = crowdppl.agreement_pairs(crowd()), crowdppl.find_groups(crowd())
     summary = {name: part for name, part in crowd().summary().items() if name != "columns"}  # names, no numbers
@@ -107,7 +93,6 @@ def agreement() -> Numbers:
 
 
 def decisions() -> Numbers:
-    """Decisions, label sets and questions of one fit by vb."""
     cost = np.array([[0, 1, 1, 1], [3, 0, 1, 1], [1, 1, 0, 1], [1, 1, 1, 0]])
     gold = truth(30, 1).iloc[4:24]
     sets = {"credible": one().label_sets(0.7), "conformal": one().label_sets(0.7, gold=gold, seed=1)}
@@ -116,25 +101,21 @@ def decisions() -> Numbers:
 
 
 def filled() -> Numbers:
-    """Labels that were not given, as two engines expect them."""
     tables = {engine: crowdppl.fill(one(engine), draws=3).frame() for engine in ("vb", "gibbs")}
     return numbers(**tables)
 
 
 def simulated(method: str) -> Numbers:
-    """A data set that a model draws."""
     found = crowdppl.simulate(method, crowdppl.random_design(12, 4, 2, ["n", "y"], seed=2), seed=3)
     return numbers(labels=found.data.frame()["label"], truth=found.truth, parameters=found.parameters)
 
 
 def annotators() -> Numbers:
-    """A crowd of named kinds."""
     found = crowdppl.simulate_annotators([0, 1, 2] * 8, dict.fromkeys(KINDS, 1), seed=4)
     return numbers(frame=found.data.frame(), confusion=found.confusion, accuracy=found.annotators["accuracy"])
 
 
 def exported(engine: str) -> Numbers:
-    """Summaries of what goes to ArviZ."""
     groups = one(engine).to_arviz(60, seed=1)["posterior"]
     arrays = {
         str(name): np.asarray(groups[name], float) for name in groups.data_vars if groups[name].dtype.kind in "fi"
@@ -143,7 +124,6 @@ def exported(engine: str) -> Numbers:
 
 
 def few_shot() -> Numbers:
-    """Meta-training for a moment, and a fit of a new task."""
     classes = np.arange(120) % 6
     seen = np.eye(6)[classes] * 2 + np.random.default_rng(7).normal(size=(120, 6))
     how = {"ways": 3, "shots": 2, "queries": 3, "annotators": 3}
@@ -156,13 +136,11 @@ def few_shot() -> Numbers:
 
 
 def seen() -> Numbers:
-    """What methods with features say of items and annotators beside the truth."""
     experts, outliers = fitted("mmlc", "features", "svi"), fitted("coin_net", "features", "vb")
     return numbers(map=crowdppl.annotator_map(experts), outliers=crowdppl.outlier_scores(outliers))
 
 
 def recipe() -> Numbers:
-    """The house recipe as it is advised, and methods fitted by it."""
     how = crowdppl.default_recipe(features(), training={"epochs": 4})
     fits = {"bayes_dgc": ("vb", {}), "ccem": ("svi", {"likelihood": "joint"})}
     made = {
@@ -173,14 +151,12 @@ def recipe() -> Numbers:
 
 
 def ranks() -> Numbers:
-    """Ranks of true values among draws."""
     design = crowdppl.random_design(10, 3, 2, 2, seed=0)
     how = {"simulations": 20, "ranks": 9, "warmup": 2, "seed": 0}
     return numbers(ranks=rank_check("one_coin", design, **how).ranks)
 
 
 def kept() -> Numbers:
-    """Options that seldom differ: minibatches, single precision, known truths, a start."""
     tried: dict[str, dict[str, Any]] = {
         "batches": {"inference": "vb", "batch_size": 10},
         "steps": {"inference": "svi", "batch_size": 10, "learning_rate": 0.1},

@@ -1,7 +1,5 @@
 """All cases, each a function from nothing to numbers by name, and which of them are quick."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -43,7 +41,6 @@ def cases() -> list[Case]:
 
 
 def _fits() -> list[Case]:
-    """Every method by every engine on every data set."""
     return [
         Case(
             f"{method}-{engine}-{data}-seed{seed}",
@@ -61,7 +58,6 @@ def _fits() -> list[Case]:
 
 
 def _kinds() -> list[Case]:
-    """Every method of another kind of label by every engine."""
     return [
         Case(
             f"kinds-{kind}-{method}-{engine}",
@@ -78,7 +74,6 @@ def _kinds() -> list[Case]:
 
 
 def _special() -> list[Case]:
-    """Settings beside the defaults."""
     return [
         Case(
             f"{method}[{name}]-{engine}-{data}-seed0", "settings", partial(fits.special, name, data, 0), loose=True
@@ -89,7 +84,6 @@ def _special() -> list[Case]:
 
 
 def _answers() -> list[Case]:
-    """Everything else."""
     asked: dict[str, tuple[Any, ...]] = {
         "evaluate": (answers.evaluation,),
         "compare": (answers.comparison,),

@@ -1,8 +1,5 @@
 """Three small data sets, whose numbers come from numpy and lists alone."""
 
-from __future__ import annotations
-
-import warnings
 from functools import cache
 
 import numpy as np
@@ -21,7 +18,6 @@ def truth(n: int, seed: int) -> pd.Series:
 
 
 def answers(known: pd.Series, annotators: int, share: float, seed: int) -> pd.DataFrame:
-    """Labels of annotators who are right in 35 % to 95 %, a row each."""
     rng = np.random.default_rng(seed)
     item, annotator = np.nonzero(rng.random((len(known), annotators)) < share)
     right = rng.random(len(item)) < np.linspace(0.35, 0.95, annotators)[annotator]
@@ -39,15 +35,12 @@ def anaesthetists() -> Annotations:
 
 @cache
 def crowd() -> Annotations:
-    """Abstentions, repeats, a class that nobody gave, some gold, an item without labels."""
     known = truth(30, 1)
     rows = answers(known, 8, 0.55, 2)
     rows.loc[::13, "label"] = "?"
     again = rows.iloc[::17].assign(label="b")
     options = {"classes": CLASSES, "abstentions": ["?"], "items": [*known.index, "unseen"]}
-    with warnings.catch_warnings(action="ignore"):
-        # the repeats are meant, and told of only where the data are built
-        return Annotations.from_frame(pd.concat([rows, again]), gold=known.iloc[:4], **options)
+    return Annotations.from_frame(pd.concat([rows, again]), gold=known.iloc[:4], **options)
 
 
 @cache

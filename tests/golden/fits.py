@@ -1,7 +1,5 @@
 """Short fits of every method by every engine, and what a posterior says of itself."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable
 from functools import cache, reduce
@@ -51,7 +49,6 @@ SPECIAL: dict[str, tuple[str, str, dict[str, Any]]] = {
 
 @cache
 def methods() -> dict[str, dict[str, Any]]:
-    """All methods, with what keeps a fit of them short."""
     taken = crowdppl.zoo(engines=False)["settings"][crowdppl.registry.names_for("nominal")]
     return {name: LEARNING if "training=" in text else {} for name, text in taken.items()}
 
@@ -74,13 +71,11 @@ def short(settings: dict[str, Any], data: str, engine: str) -> dict[str, Any]:
 
 
 def fit(method: str, data: str, engine: str, seed: int) -> Numbers:
-    """What a fit finds, and for one of the data sets all that can be read from it."""
     more = [read] if (data, seed) == ("crowd", 0) else []
     return outcome(lambda: made(method, data, engine, seed), found, *more)
 
 
 def special(name: str, data: str, seed: int) -> Numbers:
-    """What a fit with settings of its own finds."""
     method, engine, settings = SPECIAL[name]
     options = short(settings, data, engine)
     return outcome(
@@ -102,7 +97,6 @@ def outcome(make: Callable[[], Posterior], *read: Callable[[Posterior], Numbers]
 
 
 def found(posterior: Posterior) -> Numbers:
-    """The truth, the annotators and how the fit went."""
     return numbers(
         probabilities=posterior.probabilities().to_numpy(),
         annotators=posterior.annotators(),
@@ -113,7 +107,6 @@ def found(posterior: Posterior) -> Numbers:
 
 
 def read(posterior: Posterior) -> Numbers:
-    """What else is read from a posterior, or the error that refuses it."""
     rows = posterior.data.frame().iloc[:9].assign(item=[f"new {i // 3}" for i in range(9)])
     asked = {
         "predict": lambda: posterior.predict(rows),
@@ -129,8 +122,7 @@ def read(posterior: Posterior) -> Numbers:
 
 def answered(name: str, ask: Any) -> Numbers:
     """An answer, or the name of the error in its place."""
-    with warnings.catch_warnings(action="ignore"):
-        try:
-            return numbers(**{name: ask()})
-        except crowdppl.errors.CrowdpplError as error:
-            return numbers(**{name: type(error).__name__})
+    try:
+        return numbers(**{name: ask()})
+    except crowdppl.errors.CrowdpplError as error:
+        return numbers(**{name: type(error).__name__})

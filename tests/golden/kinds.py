@@ -1,7 +1,5 @@
 """Small data sets of labels that are no plain classes, and short fits of the methods made for them."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable
 from functools import cache, partial
@@ -20,19 +18,16 @@ SEQUENCE = ["O", "B-x", "I-x"]
 
 
 def codes(n: int, classes: list[str], seed: int) -> pd.Series:
-    """Classes of some items, drawn."""
     drawn = np.random.default_rng(seed).integers(0, len(classes), n)
     return pd.Series(np.array(classes)[drawn], index=[f"item {i:02}" for i in range(n)])
 
 
 def grades() -> pd.DataFrame:
-    """Grades of items."""
     rows = answers(codes(18, list("abc"), 11), 5, 0.7, 12)
     return rows.assign(label=rows["label"].map({"a": 1, "b": 2, "c": 3}))
 
 
 def ratings() -> pd.DataFrame:
-    """Numbers, seen with a bias of the annotator and noise."""
     rng = np.random.default_rng(13)
     item, annotator = np.nonzero(rng.random((18, 5)) < 0.7)
     value = rng.normal(size=18)[item] + np.linspace(-1, 1, 5)[annotator] + 0.4 * rng.normal(size=len(item))
@@ -41,7 +36,6 @@ def ratings() -> pd.DataFrame:
 
 
 def comparisons() -> pd.DataFrame:
-    """Pairs of six objects, compared with errors and ties."""
     rng = np.random.default_rng(14)
     left, right = np.array([rng.choice(6, 2, replace=False) for _ in range(60)]).T
     better = left - right + rng.normal(0, 1.5, 60)
@@ -54,13 +48,11 @@ def comparisons() -> pd.DataFrame:
 
 
 def looks() -> pd.DataFrame:
-    """Features of the objects that are compared."""
     drawn = np.random.default_rng(19).normal(size=(6, 2)) + np.arange(6)[:, None]
     return pd.DataFrame(drawn, index=[f"object {i}" for i in range(6)], columns=["x", "y"])
 
 
 def orders() -> pd.DataFrame:
-    """Rankings of some of five objects, with errors and a tie each."""
     rng, rows = np.random.default_rng(16), []
     for n in range(10):
         some = np.sort(rng.choice(5, 4, replace=False))
@@ -71,7 +63,6 @@ def orders() -> pd.DataFrame:
 
 
 def likenesses() -> pd.DataFrame:
-    """Pairs of nine objects of three clusters, judged with errors."""
     rng = np.random.default_rng(15)
     left, right = np.array([(i, j) for i in range(9) for j in range(i)]).T
     same = (left % 3 == right % 3) ^ (rng.random(len(left)) < 0.1)
@@ -81,7 +72,6 @@ def likenesses() -> pd.DataFrame:
 
 
 def tags() -> pd.DataFrame:
-    """BIO tags of six sentences."""
     names = [f"item {i:02}" for i in range(24)]
     known = pd.Series(list("abcaabaabccaaababcbcaaab"), index=names)
     rows = answers(known, 4, 0.8, 17)
@@ -92,7 +82,6 @@ def tags() -> pd.DataFrame:
 
 
 def sets() -> pd.DataFrame:
-    """Sets of three classes, of which two go together."""
     rng = np.random.default_rng(18)
     item, annotator = np.nonzero(rng.random((14, 4)) < 0.8)
     held = np.array([[1, 1, 0], [0, 0, 1]])[np.arange(14) % 2][item] ^ (rng.random((len(item), 3)) < 0.15)
@@ -125,13 +114,11 @@ def data(kind: str, learns: bool) -> Annotations:
 
 
 def methods(kind: str) -> list[str]:
-    """Those that plain classes have no use for."""
     plain = crowdppl.registry.names_for("nominal")
     return [name for name in crowdppl.registry.names_for(kind) if name not in plain]
 
 
 def fit(kind: str, method: str, engine: str) -> Numbers:
-    """What a short fit finds."""
     settings = SETTINGS.get(method, {})
     options, crowd = short(settings, "features", engine), data(kind, method in SETTINGS)
     return outcome(

@@ -1,7 +1,5 @@
 """Whatever the library returns, as flat arrays of numbers by name."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from zlib import crc32

@@ -1,7 +1,5 @@
 """Stored numbers: how they are written, read and compared, and on which machine they came about."""
 
-from __future__ import annotations
-
 import json
 import platform
 from collections.abc import Mapping
@@ -42,7 +40,6 @@ def write(file: str, found: Mapping[str, Numbers]) -> None:
 
 @cache
 def read(file: str) -> tuple[dict[str, str], dict[str, Numbers]]:
-    """The fingerprint of a file and the numbers of its cases."""
     with np.load(FOLDER / f"{file}.npz") as arrays:
         about, whole = json.loads(arrays["about"].tobytes()), arrays["values"]
     found: dict[str, Numbers] = {}

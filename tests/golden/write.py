@@ -3,8 +3,6 @@
 To be run where results are meant to change, and where names do: a quantity that was renamed keeps its numbers.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 

@@ -1,9 +1,6 @@
 """Embeddings of meta_em: what of them learns, saving and loading, images, and flat priors of the means."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -11,12 +8,10 @@ import torch
 from torch import nn
 
 import crowdppl
-from crowdppl.errors import DataError, ResultError
+from crowdppl.errors import DataError
 from crowdppl.few_shot.tasks import EpisodeSampler
 from crowdppl.few_shot.unrolled_em import em_steps
 from tests.few_shot.test_meta_em import WIDE, method, worlds
-
-pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
 
 
 def own() -> nn.Module:
@@ -29,31 +24,12 @@ def data() -> crowdppl.Annotations:
 
 def test_what_is_frozen_in_an_embedding_stays_so_and_meta_training_goes_on() -> None:
     mine = own()
-    mine[0].requires_grad_(False)  # type: ignore[index]
+    mine[0].requires_grad_(False)
     one = method(embedding=mine).meta_fit(worlds()[0], iterations=3)
     two = one.meta_fit(worlds()[0], iterations=3)
     for before, after in ((mine, one.embedding.body), (one.embedding.body, two.embedding.body)):
         assert torch.equal(before[0].weight, after[0].weight) and torch.equal(before[0].bias, after[0].bias)
         assert not torch.equal(before[2].weight, after[2].weight)
-
-
-def test_an_embedding_of_ones_own_is_loaded_into_the_model_that_is_handed_over(tmp_path: Path) -> None:
-    found = crowdppl.fit(method(embedding=own()).meta_fit(worlds()[0], iterations=5), data())
-    features = np.asarray(found.data.features)
-    found.save(tmp_path)
-    with pytest.raises(ResultError, match="model="):
-        crowdppl.load(tmp_path)
-    other = method(embedding=own()).meta_fit(worlds()[0], iterations=1)
-    before = [x.clone() for x in other.embedding.parameters()]
-    for model in (method(embedding=own()), other):
-        loaded = crowdppl.load(tmp_path, model=model)
-        np.testing.assert_array_equal(loaded.classify(features), found.classify(features))
-        again: Any = loaded.model
-        np.testing.assert_array_equal(crowdppl.fit(again, data()).probabilities(), found.probabilities())
-        again.meta_fit(worlds()[0], iterations=1)
-    assert all(torch.equal(x, y) for x, y in zip(before, other.embedding.parameters(), strict=True))
-    with pytest.raises(ResultError, match="saved"):
-        crowdppl.load(tmp_path, model=method(embedding=nn.Linear(WIDE, 3)))
 
 
 def test_the_default_embedding_takes_images(tmp_path: Path) -> None:

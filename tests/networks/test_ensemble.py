@@ -1,7 +1,5 @@
 """Networks that are trained apart on the same truth and speak with one voice."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +16,6 @@ from crowdppl.inference.neural.regularisers import mix, regularisation
 from crowdppl.networks.classifier import Ensemble, Network
 from crowdppl.networks.training import MEMBERS, Training, default_training, training_of
 from tests.networks.test_networks import clouds
-
-pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +35,6 @@ def body_of(posterior: crowdppl.Posterior) -> Ensemble:
 
 
 def alone(ensemble: Ensemble, member: int) -> nn.Module:
-    """One member as torch's own layers."""
     parts = list(ensemble.layers)
     out = []
     for layer in (parts[0], parts[3]):
@@ -69,10 +64,10 @@ def test_each_member_learns_as_it_would_alone() -> None:
         log_p = logits.log_softmax(-1)
         return (regularisation(log_p.exp(), training, even) - (t * log_p).sum(-1).mean(-1)).sum()
 
-    loss(ensemble.apart(x), t).backward()  # type: ignore[no-untyped-call]
+    loss(ensemble.apart(x), t).backward()
     for member in range(2):
         single = alone(ensemble, member).double()
-        loss(single(x[member]), t[member]).backward()  # type: ignore[no-untyped-call]
+        loss(single(x[member]), t[member]).backward()
         theirs = next(iter(single.parameters())).grad
         assert theirs is not None and theirs.abs().max() > 1e-3
         torch.testing.assert_close(ensemble.layers[0].weight.grad[member].t(), theirs)

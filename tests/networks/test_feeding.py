@@ -1,7 +1,5 @@
 """How features enter networks: scales, images for default networks, whole numbers, and what is refused."""
 
-from __future__ import annotations
-
 import re
 import warnings
 from pathlib import Path
@@ -15,13 +13,10 @@ from torch import Tensor, nn
 
 import crowdppl
 from crowdppl.data.annotations import Annotations
-from crowdppl.data.features import StoredFeatures
 from crowdppl.errors import CrowdpplWarning, DataError, LogitsWarning, MethodError
 from crowdppl.networks.classifier import Standardise
 from tests.data.test_stored_features import Disk, again
 from tests.networks.test_networks import clouds
-
-pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
 
 TRAINING = {"epochs": 3, "learning_rate": 1e-2}
 
@@ -51,13 +46,11 @@ class Words(nn.Module):
 
 def asking() -> Words:
     network = Words()
-    network.raw_features = True  # type: ignore[assignment]
+    network.raw_features = True
     return network
 
 
 class Shares(nn.Module):
-    """A network of which nobody sees that it ends in softmax."""
-
     def __init__(self) -> None:
         super().__init__()
         self.layer = nn.Linear(4, 3)
@@ -155,7 +148,7 @@ def test_whole_numbers_reach_a_network_that_asks_for_features_as_they_are(
     words = np.random.default_rng(1).integers(0, 9, (90, 5))
     model = crowdppl.method(name, network=asking(), training=TRAINING)
     found = crowdppl.fit(model, again(data, Disk(words) if stored else words), inference=engine, seed=0)
-    assert found.model.network.body.kinds == {torch.int64}  # type: ignore[attr-defined]
+    assert found.model.network.body.kinds == {torch.int64}
     found.save(tmp_path)
     loaded = crowdppl.load(tmp_path, model=crowdppl.method(name, network=asking()))
     np.testing.assert_array_equal(loaded.classify(words), found.classify(words))
@@ -169,36 +162,11 @@ def test_a_network_that_looks_words_up_has_to_say_what_it_is_fed(data: Annotatio
     with pytest.raises(MethodError, match="raw_features"):
         fitted(words, network=Words())
     standard = Words()
-    standard.raw_features = False  # type: ignore[assignment]
+    standard.raw_features = False
     with pytest.raises(MethodError, match="raw_features"):
         fitted(words, network=standard)
     with pytest.raises(MethodError, match="mixup=1.0"):
         crowdppl.fit("bayes_dgc", words, inference="vb", settings={"network": asking()})
-
-
-@pytest.mark.parametrize("pack", [tuple, list])
-def test_a_dataset_may_return_a_list_or_a_tuple_that_begins_with_the_row(pack: Any) -> None:
-    x = np.arange(8.0).reshape(4, 2)
-    rows = [pack([torch.from_numpy(row), 1]) for row in x]
-    found = StoredFeatures.of(Rows(rows), pd.RangeIndex(4))
-    np.testing.assert_array_equal(np.asarray(found), x)
-    plain = StoredFeatures.of(Rows(x.tolist()), pd.RangeIndex(4))  # a list of numbers is the row itself
-    np.testing.assert_array_equal(np.asarray(plain), x)
-    with pytest.raises(DataError, match=r"row 0 .* is a list, not numbers"):
-        StoredFeatures.of(Rows([[[1.0, 2.0], 3]]), pd.RangeIndex(1))
-
-
-class Rows:
-    """What looks like a dataset, of rows of any kind."""
-
-    def __init__(self, rows: list[Any]) -> None:
-        self.rows = rows
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def __getitem__(self, index: int) -> Any:
-        return self.rows[index]
 
 
 class Places(nn.Module):
@@ -209,7 +177,6 @@ class Places(nn.Module):
         self.layer = nn.Linear(4, 3)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits."""
         x = x + torch.linspace(0, 1, 4)
         out: Tensor = self.layer(x + 0.1 * torch.randn(x.shape) if self.training else x)
         return out

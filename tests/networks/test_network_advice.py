@@ -1,7 +1,5 @@
 """What is refused where a network learns comes with a reason that holds, and with advice that works."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -13,8 +11,6 @@ import crowdppl
 from crowdppl.errors import CrowdpplWarning, MethodError
 from tests.crowd import crowd
 from tests.networks.test_networks import clouds
-
-pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
 
 TRAINING = {"epochs": 2}
 

@@ -1,7 +1,5 @@
 """The parts of the default recipe, and which methods of one truth an item take them as settings."""
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any
 
@@ -18,8 +16,6 @@ from crowdppl.posterior import Posterior
 from crowdppl.primitives.labels import Labels
 from crowdppl.primitives.model import card_of
 from tests.networks.test_networks import clouds
-
-pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
 
 STORY: dict[str, Any] = {"crowd_prior_strength": 10.0, "likelihood_power": 0.3}
 TRAINING: dict[str, Any] = {"mixup": 1.0, "balance": 2.0, "volume": 0.05}
@@ -76,7 +72,13 @@ def test_every_method_that_looks_at_features_is_listed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "part"), [(name, part) for name, taken in PARTS.items() for part in sorted(taken)]
+    ("name", "part"),
+    [
+        (name, part)
+        for name, taken in PARTS.items()
+        for part in sorted(taken)
+        if part in STORY or name in ("bayes_dgc", "ccem")  # all networks that svi trains share the others
+    ],
 )
 def test_a_part_that_is_taken_changes_the_fit(name: str, part: str) -> None:
     found, plain = fitted(name, part), fitted(name)
@@ -105,7 +107,6 @@ def test_a_crowd_draws_rows_to_it_and_none_leaves_them() -> None:
 
 
 def test_rows_of_few_labels_follow_a_strong_crowd() -> None:
-    """Distances between annotators' rows fall as the crowd's prior gets stronger."""
     data, _ = clouds(240, 180)
 
     def apart(crowd_prior_strength: float) -> float:

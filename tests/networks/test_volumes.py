@@ -1,7 +1,5 @@
 """The weight of the volume that labels of items left out ask for: the rule by hand, and what a fit makes of it."""
 
-from __future__ import annotations
-
 import warnings
 from pathlib import Path
 from typing import Any
@@ -20,14 +18,11 @@ from crowdppl.inference.options import Options
 from crowdppl.networks.training import VOLUMES, training_of
 from tests.networks.test_networks import clouds
 
-pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
-
 SMALL, LARGE, LARGEST = VOLUMES
 SHORT = {"epochs": 4, "networks": 2, "hidden": 8, "volume": "auto"}
 
 
 def scored(log_p: list[float]) -> ClassifierScore:
-    """A score of items, one label each."""
     n = len(log_p)
     table = {"unit": range(n), "labels": 1, "fold": 0, "log_p": log_p}
     items = pd.DataFrame(table, index=[f"i{k}" for k in range(n)])

@@ -1,7 +1,5 @@
 """The network of agreement: its lines are the pairs that are flagged, its marks the groups."""
 
-from __future__ import annotations
-
 from functools import cache
 
 import matplotlib.pyplot as plt
@@ -17,12 +15,10 @@ from crowdppl.criticism.spammers import suspicious_annotators
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import DataError, MethodError
 from crowdppl.fitting import fit
-from crowdppl.plots.annotators import node_places, plot_agreement_network
+from crowdppl.plots.annotators import plot_agreement_network
 from crowdppl.posterior import Posterior
 from tests.crowd import annotations
 from tests.handmade import coloured, posterior, texts
-
-pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
 
 
 @cache
@@ -114,18 +110,3 @@ def test_it_draws_on_the_axes_that_it_is_given_and_refuses() -> None:
     lonely = fit("majority_vote", annotations([(0, 0, 0), (1, 1, 1)], 2), inference="em")
     with pytest.raises(DataError, match="two labels"):
         plot_agreement_network(lonely)
-
-
-def test_linked_nodes_are_placed_by_springs_within_a_ring_of_the_others() -> None:
-    """Two cliques of six, and 300 without a link."""
-    pairs = [(a, b) for start in (0, 6) for a in range(start, start + 6) for b in range(a + 1, start + 6)]
-    one, other = np.array(pairs).T
-    place = node_places(np.full(312, -1), one, other, 0)
-    radius = np.hypot(*place.T)
-    assert radius[:12].max() == pytest.approx(1) and radius[12:].min() > 1
-    apart = np.hypot(*(place[:12, None] - place[None, :12]).transpose(2, 0, 1))
-    inside = np.arange(12)[:, None] // 6 == np.arange(12) // 6
-    assert apart[inside].max() < apart[~inside].min() and apart[~np.eye(12, dtype=bool)].min() > 0.1
-    np.testing.assert_array_equal(place, node_places(np.full(312, -1), one, other, 0))
-    assert not np.allclose(place, node_places(np.full(312, -1), one, other, 1))
-    assert np.hypot(*node_places(np.full(9, -1), one[:0], other[:0], 0).T) == pytest.approx(np.ones(9))

@@ -1,7 +1,5 @@
 """Traces and ranks: which draws they show, and that ranks tell chains that differ from chains that do not."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import matplotlib.pyplot as plt
@@ -15,8 +13,6 @@ from crowdppl.inference.result import SiteResult
 from crowdppl.plots.posterior import plot_ranks, plot_trace, rank_counts
 from crowdppl.posterior import Posterior
 from tests.handmade import coloured, posterior
-
-pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
 
 
 def with_draws(draws: np.ndarray) -> Posterior:
@@ -77,7 +73,6 @@ def test_bars_bands_and_names_of_a_rank_plot() -> None:
 
 
 def outside(draws: np.ndarray, bins: int = 10) -> float:
-    """Share of bars that are drawn outside of their band."""
     steps = [p for p in plot_ranks(with_draws(draws), bins=bins).patches if isinstance(p, StepPatch)]
     share = []
     for band, bar in zip(steps[::3], steps[1::3], strict=True):

@@ -1,7 +1,5 @@
 """Plots of scores: reliability, risk against coverage, comparisons; their numbers against brute force."""
 
-from __future__ import annotations
-
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd

@@ -1,23 +1,17 @@
 """The item map: disagreement by hand, which items are drawn where, and what is left out."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from crowdppl.errors import DataError
 from crowdppl.plots.posterior import AREA, CELLS, MAX_PROBABILITY, disagreement, plot_item_map
 from crowdppl.posterior import Posterior
 from tests.class_result import changed
 from tests.crowd import annotations
-from tests.handmade import coloured, posterior
-
-pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
+from tests.handmade import posterior
 
 
 def held(votes: list[tuple[int, ...]], probabilities: list[list[float]]) -> Posterior:
@@ -61,24 +55,6 @@ def test_items_lie_at_their_disagreement_and_probability() -> None:
     assert legend == ["most annotators' label (3)", "another label (1)"]
 
 
-@pytest.mark.parametrize("n_classes", [2, 10])
-def test_the_axis_begins_below_the_least_probability_that_a_label_can_have(n_classes: int) -> None:
-    ax = plot_item_map(held([(0, 1)], [[1 / n_classes] * n_classes]))
-    ((_, y, _),) = marks(ax)[0]
-    assert y == pytest.approx(1 / n_classes, abs=0.08) and ax.get_ylim()[0] > 1 - y
-    ticks = ax.get_yticks()
-    heights = ax.transAxes.inverted().transform(ax.transData.transform([(0.5, tick) for tick in ticks]))[:, 1]
-    assert heights[0] >= 0 and heights[-1] <= 1 and np.diff(heights).min() > 0.03
-
-
 def test_nobody_disagrees_where_no_item_has_two_labels() -> None:
     with pytest.raises(DataError, match="none of 2 items has two labels"):
         plot_item_map(held([(0,), (1,)], [[0.9, 0.1], [0.2, 0.8]]))
-
-
-def test_it_draws_on_the_axes_that_it_is_given_in_greys() -> None:
-    ax = Figure().subplots()
-    assert plot_item_map(posterior(n_classes=3), ax=ax) is ax
-    assert plt.get_fignums() == []
-    assert sum(n for kind in marks(ax) for *_, n in kind) == pytest.approx(20)
-    assert coloured(ax) == []

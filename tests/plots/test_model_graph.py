@@ -1,7 +1,5 @@
 """Plate diagrams: the graph is that of the code, and the picture shows all of it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pyro

@@ -1,10 +1,5 @@
 """Pictures: on which axes, with which numbers and names. What they look like was looked at."""
 
-from __future__ import annotations
-
-from dataclasses import replace
-from itertools import pairwise
-
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
@@ -12,24 +7,10 @@ import pytest
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from crowdppl.data.annotations import Annotations
 from crowdppl.errors import DataError, MethodError
-from crowdppl.plots.axes import short, short_names
-from crowdppl.plots.posterior import plot_annotators
-from crowdppl.posterior import Posterior
 from crowdppl.results.choices import entropy
 from crowdppl.results.tables import information
 from tests.handmade import posterior, texts
-
-pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
-
-
-def renamed(held: Posterior, names: list[str]) -> Posterior:
-    """The same with annotators of other names."""
-    frame = held.data.frame()
-    annotator = frame["annotator"].astype(str).map(dict(zip(held.data.annotators, names, strict=True)))
-    options = {"annotators": names, "classes": list(held.data.classes)}
-    return replace(held, data=Annotations.from_arrays(frame["item"], annotator, frame["label"], **options))
 
 
 def test_every_plot_draws_on_the_axes_that_it_is_given() -> None:
@@ -111,16 +92,6 @@ def test_annotators_are_ordered_by_information_with_their_intervals() -> None:
     assert ax.lines[1].get_xdata()[0] == pytest.approx(entropy(result.prevalence[None])[0])
 
 
-def test_long_names_keep_both_ends() -> None:
-    long = [f"https://crowd.example.org/worker/{n}" for n in range(3)]
-    assert (short(long[2]), len(short(long[2]))) == ("https://crow…rg/worker/2", 24)
-    assert short("x" * 24) == "x" * 24 and short(7) == "7"
-    held = renamed(posterior(), long)
-    shown = {text.get_text() for text in plot_annotators(held).get_yticklabels()}
-    assert shown == {short(name) for name in long}
-    assert held.plot_confusion(long[0]).get_title() == "annotator\nhttps://crow…rg/worker/0"
-
-
 def test_items_from_the_surest_to_the_least_sure() -> None:
     held = posterior(n_classes=3)
     every = pd.Series(entropy(held.result.probabilities), held.data.items).sort_values()
@@ -132,22 +103,3 @@ def test_items_from_the_surest_to_the_least_sure() -> None:
     np.testing.assert_allclose(other.lines[0].get_ydata(), np.sort(held.result.probabilities.max(1))[::-1])
     with pytest.raises(MethodError, match="'size'"):
         held.plot_items(show="size")
-
-
-@pytest.mark.parametrize(("n", "height"), [(30, 12.0), (30, 2.6)])
-def test_names_do_not_overlap_where_there_is_no_room_for_all(n: int, height: float) -> None:
-    held = posterior(n)
-    ax = held.plot_annotators(ax=Figure(figsize=(4, height)).subplots(), show="accuracy")
-    ax.figure.canvas.draw()
-    labels = ax.get_yticklabels()
-    boxes = [label.get_window_extent().padded(-1) for label in labels]
-    assert not any(one.overlaps(other) for one, other in pairwise(boxes))
-    assert labels[-1].get_text() == held.annotators()["accuracy"].idxmax(), "the best is named always"
-    assert (len(labels) == n) == (height == 12) == (ax.get_ylabel().startswith("annotator,"))
-
-
-def test_long_names_that_differ_in_the_middle_are_written_differently() -> None:
-    long = [f"worker-of-the-first-crowd-{n:03d}@mail.example.org" for n in (7, 17, 8)]
-    written = short_names([*long, "x" * 30, 7, long[0]])
-    assert len({*written}) == 5 and written[0] == written[-1] and max(map(len, written)) <= 24
-    assert written[3:5] == [short("x" * 30), "7"]

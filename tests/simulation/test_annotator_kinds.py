@@ -1,7 +1,5 @@
 """Simulated annotators err as their kinds say, each from random numbers of its own."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -20,13 +18,11 @@ CLASSES = ["ant", "bee", "cat", "dog"]
 
 
 def matrix(name: str, classes: Any = 4, seed: int = 0, **settings: Any) -> np.ndarray:
-    """The confusion of one annotator of a kind."""
     table: np.ndarray = annotator_kind(name, **settings).confusion(classes, np.random.default_rng(seed))
     return table
 
 
 def items(n: int, seed: int = 0, p: tuple[float, ...] = (0.4, 0.3, 0.2, 0.1)) -> pd.Series:
-    """Truths of unequal classes, by ids that are not in sorted order."""
     rng = np.random.default_rng(seed)
     return pd.Series(rng.choice(CLASSES[: len(p)], n, p=p), index=[f"i{x}" for x in rng.permutation(n)])
 
@@ -214,7 +210,6 @@ def test_similar_classes_are_found_in_the_features() -> None:
     crowd = simulate_annotators(truth, {"similar_class_confuser": 2}, features=features)
     pairs = np.array([[0.7, 0.3, 0, 0], [0.3, 0.7, 0, 0], [0, 0, 0.7, 0.3], [0, 0, 0.3, 0.7]])
     assert crowd.confusion == pytest.approx(np.stack([pairs, pairs]))
-    assert crowd.data.features is not None
     pd.testing.assert_frame_equal(crowd.data.features, features.loc[crowd.data.items], check_names=False)
     flat = simulate_annotators(truth, ["similar_class_confuser"], features=features.to_numpy())
     assert flat.confusion[0] == pytest.approx(pairs)

@@ -1,7 +1,5 @@
 """Simulated data: shapes, ids and seeds; and drawn labels follow the drawn parameters and truths."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 
@@ -11,10 +9,9 @@ import pytest
 import torch
 
 import crowdppl
-from crowdppl import method, random_design, simulate
+from crowdppl import random_design, simulate
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.blocks import build_blocks
-from crowdppl.errors import DataError, MethodError
 from crowdppl.networks import class_logits
 from crowdppl.primitives import Block, annotate, plates, truth
 
@@ -106,42 +103,12 @@ def test_annotators_may_decline_where_abstentions_are_named() -> None:
     assert abs(found["?"] / 600 - chance) < 0.25
 
 
-def test_designs_that_cannot_be() -> None:
-    with pytest.raises(DataError, match="labels_per_item=4.*n_annotators=3"):
-        random_design(4, 3, 4, classes=2)
-    with pytest.raises(DataError, match="design"):
-        simulate("one_coin", random_design(3, 2, 1, 2).frame())
-
-
-def test_a_model_needs_a_truth_and_labels() -> None:
-    class Silent:
-        def model(self, data: Any) -> None: ...
-
-    class Truthless:
-        def model(self, data: Any) -> None:
-            with crowdppl.primitives.plates.items(data):
-                state = crowdppl.primitives.truth(data, torch.zeros(data.n_classes), name="kind")
-                crowdppl.primitives.annotate(
-                    data, torch.zeros(data.n_annotators, data.n_classes, data.n_answers), state
-                )
-
-    design = random_design(3, 2, 1, 2)
-    with pytest.raises(MethodError, match="draws no labels"):
-        simulate(Silent(), design)
-    with pytest.raises(MethodError, match="'truth'.*kind"):
-        simulate(Truthless(), design)
-
-
 class Seen(torch.nn.Module):
-    """The first feature as it is."""
-
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return torch.stack([-x[:, 0], x[:, 0]], 1)
 
 
 class Looking:
-    """A truth that a network sees, and annotators who do not err."""
-
     def __init__(self) -> None:
         self.network = Seen()
 
@@ -162,10 +129,3 @@ def test_what_a_network_sees_is_drawn_from(blocks: int) -> None:
     assert (rows["label"] == drawn.truth.loc[rows["item"]].to_numpy()).mean() > 0.99
     blind = simulate(Looking(), random_design(60, 4, 2, classes=2, seed=1), seed=2)
     assert 10 < (blind.truth != (sign > 0)).sum() < 50
-
-
-def test_first_weights_of_a_network_are_those_of_the_seed() -> None:
-    features = pd.DataFrame(np.random.default_rng(0).normal(size=(40, 3)), index=range(40))
-    design = random_design(40, 4, 2, classes=2, seed=1, features=features)
-    one, two = (simulate(method("bayes_dgc", recipe="plain"), design, seed=5) for _ in range(2))
-    assert one.data.frame().equals(two.data.frame())
