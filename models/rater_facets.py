@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
 REACH = 4.0
 """Half the length of the grid, in standard deviations of the items' places."""
+MOST_GRADES = 100
+"""Grades, each of which has a step of its own on each criterion; of more, a fit does not end."""
 ANCHORED = 0.01
 """Standard deviation of what is known, in logits."""
 Known = Sequence[float | None]
@@ -84,7 +86,17 @@ class RaterFacets:
     )
 
     def setup(self, data: Annotations) -> RaterFacets:
-        """A copy with the number of criteria, and anchors in the order of annotators."""
+        """A copy with the number of criteria, and anchors in the order of annotators.
+
+        Raises:
+            MethodError: when there are too many grades, or anchors of unknown annotators.
+        """
+        if data.n_classes > MOST_GRADES:
+            raise MethodError(
+                f"rater_facets takes at most {MOST_GRADES} grades, and these are {data.n_classes:,}; merge "
+                "neighbours (pandas.cut), or read them by kind='real' and take a method for numbers, such as "
+                "'gaussian_annotators'"
+            )
         known = self.severities
         if isinstance(known, Mapping):
             if unknown := [a for a in known if a not in data.annotators]:

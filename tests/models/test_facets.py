@@ -147,6 +147,8 @@ def test_what_it_cannot_treat_is_refused() -> None:
     for more in ({"gold": {"x": 0}}, {"abstentions": ["?"]}):
         with pytest.raises(MethodError):
             crowdppl.fit("rater_facets", Annotations.from_dicts(dicts, **known, **more), inference="em")
+    with pytest.raises(MethodError, match="1,000"):
+        crowdppl.fit("rater_facets", Annotations.from_dicts(dicts, kind="ordinal", classes=range(1000)))
     nominal = crowdppl.fit("one_coin", Annotations.from_dicts(dicts), inference="em")
     with pytest.raises(MethodError, match="rater_facets"):
         nominal.fair_averages()
