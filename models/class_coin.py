@@ -11,6 +11,7 @@ annotator's earlier right and wrong labels of each class to the prior.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -40,7 +41,6 @@ class ClassCoin:
         sites={"prevalence": "K", "ability": "A K 2", "abstention": "A D W", "truth": "N"},
         assumes="an annotator's accuracy depends on the class alone, and errors are even",
         fails="when a class has a favourite confusion: the method cannot tell a near miss from a blunder",
-        table="A K L",
         cost="labels x K",
         uses=("history",),
     )
@@ -51,9 +51,10 @@ class ClassCoin:
         prior = cp.coin_prior(data, self.right, self.wrong, by_class=True)
         with cp.plates.annotators(data):
             ability = pyro.sample("ability", dist.Dirichlet(prior).to_event(1))
-        table = cp.coin_table(ability.log(), data.n_classes)
-        table = cp.with_abstentions(data, table)
+        right, errors = ability.log().unbind(-1)
+        coins = cp.Coins(right, errors - math.log(data.n_classes - 1), by_truth=True)
+        labels = cp.with_abstentions(data, coins)
         with cp.plates.items(data):
-            cp.annotate(data, table, cp.truth(data, log_p))
+            cp.annotate(data, labels, cp.truth(data, log_p, labels=labels))
 
     guide = mean_field

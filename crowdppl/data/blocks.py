@@ -167,6 +167,14 @@ class Block:
         return RaggedIndex.of_rows(self.bags.cells, self.bags.n_cells, self.bags.row_weights)
 
     @cached_property
+    def raters(self) -> RaggedIndex:
+        """Rows are items, cells are the annotators of their labels that name a class."""
+        some, weights = self.named.cpu().numpy(), self.bags.row_weights
+        item, annotator = (x.cpu().numpy()[some] for x in (self.item, self.annotator))
+        each = None if weights is None else weights.cpu().numpy()[some]
+        return RaggedIndex.of_pairs(item, annotator, self.n_items, self.n_annotators, each).to(self.device)
+
+    @cached_property
     def by_class(self) -> RaggedIndex:
         """Rows are (item, class), cells are labels; abstentions belong to no row."""
         given = torch.nonzero(self.named).squeeze(-1)
@@ -371,6 +379,12 @@ class Block:
         known = {**self.known_of(positions), **self.labels_at(at)}
         known["entries"] = mine if self.entries is None else self.entries[mine]
         return replace(self, bags=bags.to(self.device), scale=scale, **known)
+
+    def parts(self, n: int) -> list[Block]:
+        """Itself as n blocks of about as many items, each of whole sequences or problems."""
+        edges = np.linspace(0, self.n_items, min(n, self.n_items) + 1).round().astype(np.int64).tolist()
+        pairs = [(a, self.subset(np.arange(a, b), 1.0)) for a, b in pairwise(edges_between(edges, self.units))]
+        return [replace(part, offset=self.offset + a, entries=None) for a, part in pairs]
 
     def known_of(self, positions: np.ndarray) -> dict[str, Any]:
         """Side information of the items at ``positions``: gold, covariates, features and the like."""

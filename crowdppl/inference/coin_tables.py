@@ -1,4 +1,4 @@
-"""Tables of annotators whose wrong answers do not depend on the truth, without what they repeat."""
+"""Tables of annotators whose wrong answers depend on answer or truth alone, without what they repeat."""
 
 from __future__ import annotations
 
@@ -18,15 +18,17 @@ class CoinTables:
 
     Attributes:
         right: (..., A, 1 or K), of each class where it is the truth.
-        wrong: the same, of each class where another is the truth.
+        wrong: the same, of each class where another is the truth; ``by_truth``, of any other class.
         other: (..., A, W), of abstentions.
         n_classes: K.
+        by_truth: whether wrong answers depend on the truth, and not on the answer.
     """
 
     right: np.ndarray
     wrong: np.ndarray
     other: np.ndarray
     n_classes: int
+    by_truth: bool = False
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -38,7 +40,7 @@ class CoinTables:
         size = np.dtype(dtype or self.right.dtype).itemsize * math.prod(self.shape)
         require_memory(f"the table of {' x '.join(map(str, self.shape))} confusions", size, remedy)
         full: np.ndarray = np.empty(self.shape, dtype or self.right.dtype)
-        full[..., : self.n_classes] = self.wrong[..., None, :]
+        full[..., : self.n_classes] = self.wrong[..., None] if self.by_truth else self.wrong[..., None, :]
         full[..., self.n_classes :] = self.other[..., None, :]
         every = np.arange(self.n_classes)
         full[..., every, every] = self.right
@@ -51,7 +53,9 @@ class CoinTables:
         annotator, _, answer = key
         right, wrong = (np.broadcast_to(x, self.shape[:-1]) for x in (self.right, self.wrong))
         named, at = answer < self.n_classes, np.minimum(answer, self.n_classes - 1)
-        out: np.ndarray = np.repeat(wrong[annotator, at][:, None], self.n_classes, 1)
+        out: np.ndarray = (
+            wrong[annotator] if self.by_truth else np.repeat(wrong[annotator, at][:, None], self.n_classes, 1)
+        )
         out[np.arange(len(at)), at] = right[annotator, at]
         if not named.all():
             out[~named] = self.other[annotator[~named], answer[~named] - self.n_classes][:, None]
@@ -74,11 +78,12 @@ class CoinTables:
         All (K,). The likeliest wrong class is the same for all truths but itself.
         """
         own, wrong = (np.broadcast_to(weights @ x, self.n_classes) for x in (self.right, self.wrong))
-        every, first = np.arange(self.n_classes), int(wrong.argmax())
-        second = int(np.where(every == first, -np.inf, wrong).argmax())
+        named = np.zeros(self.n_classes) if self.by_truth else wrong
+        every, first = np.arange(self.n_classes), int(named.argmax())
+        second = int(np.where(every == first, -np.inf, named).argmax())
         other = np.where(every == first, second, first)
-        top = np.where(own >= wrong[other], every, other)
-        return top, np.maximum(own, wrong[other]), np.asarray(own)
+        most = wrong if self.by_truth else wrong[other]
+        return np.where(own >= most, every, other), np.maximum(own, most), np.asarray(own)
 
     def each(self, of: Callable[[np.ndarray], np.ndarray]) -> CoinTables:
         """The same function of each of the three arrays, such as the mean over draws, which come first."""
@@ -87,7 +92,8 @@ class CoinTables:
     def rows(self) -> np.ndarray:
         """Sums over the answers, (..., A, K)."""
         wrong = np.broadcast_to(self.wrong, self.shape[:-1])
-        return np.asarray(self.right - wrong + (wrong.sum(-1) + self.other.sum(-1))[..., None])
+        every = self.n_classes * wrong if self.by_truth else wrong.sum(-1, keepdims=True)
+        return np.asarray(self.right - wrong + every + self.other.sum(-1, keepdims=True))
 
     def information(self, prevalence: np.ndarray) -> np.ndarray:
         """Mutual information in bits of truth, of these shares (K,), and the class that is named, (A,)."""
@@ -95,15 +101,24 @@ class CoinTables:
             self.diagonal(),
             np.broadcast_to(self.wrong / np.maximum(self.naming, 1e-300), self.shape[:-1]),
         )
-        named = prevalence * right + (1 - prevalence) * wrong
-        gain = prevalence * _bits(right, named) + (1 - prevalence) * _bits(wrong, named)
-        return np.asarray(np.maximum(gain.sum(-1), 0))
+        if self.by_truth:
+            missed = prevalence * wrong
+            named = prevalence * right + missed.sum(-1, keepdims=True) - missed
+            log_named = np.log2(np.maximum(named, 1e-300))
+            own = (self.n_classes - 1) * np.log2(np.maximum(wrong, 1e-300))
+            others = missed * (own - (log_named.sum(-1, keepdims=True) - log_named))
+        else:
+            named = prevalence * right + (1 - prevalence) * wrong
+            others = (1 - prevalence) * _bits(wrong, named)
+        return np.asarray(np.maximum((prevalence * _bits(right, named) + others).sum(-1), 0))
 
     def along(self, prevalence: np.ndarray) -> np.ndarray:
         """Numbers that are linear in sites where truth and answer together are: (..., A, 2 K + W)."""
         k, share = self.n_classes, prevalence[..., None, :]
         right, wrong = (np.broadcast_to(x, (*x.shape[:-1], k)) for x in (self.right, self.wrong))
-        return np.concatenate([right * share, wrong * np.roll(share, 1, -1), self.other], -1)
+        return np.concatenate(
+            [right * share, wrong * (share if self.by_truth else np.roll(share, 1, -1)), self.other], -1
+        )
 
     @staticmethod
     def joined(parts: Sequence[CoinTables]) -> CoinTables:

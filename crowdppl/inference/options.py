@@ -50,7 +50,8 @@ class Options:
         seed: of every random number in the fit; from 0.
         device: "cpu", "cuda" or "cuda:n".
         dtype: precision of what has an entry an item or a label; None takes float64 below 1,000,000 labels
-            and float32 from there. Parameters and sums over items are float64 always.
+            and float32 from there, or from 10,000,000 pairs of item and class that are told apart. Parameters
+            and sums over items are float64 always.
         tolerance: em, vb and laplace stop when the objective gains less than this share of its size. None takes
             1e-8, or 1e-7 in float32, whose rounding hides less. svi takes all its steps, and has converged where
             the objective gained less than this share, 1e-3 for None, between the last two tenths. gibbs and

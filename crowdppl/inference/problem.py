@@ -37,6 +37,9 @@ from crowdppl.primitives.model import Model, plates_of
 
 LARGE = 1_000_000
 """Labels from which arrays with an entry an item or a label are kept in float32."""
+LARGE_NUMBERS, BLOCK_NUMBERS, TABLES = 10_000_000, 4_000_000, 4
+"""Log-factors of items from which they are, too, and those of a block: at least, and in annotators' tables, which
+each block's pass forms anew."""
 SMALL = 200_000
 """Labels up to which bookkeeping takes a good part of a pass on the CPU."""
 MEDIUM = 20_000_000
@@ -76,7 +79,7 @@ class Problem:
         blocks: the data, on the device and in the precision of the fit.
         options: of the fit.
         whole: one block of all items, for models that keep something of each item.
-        sites, truth, integral, positive, states: what the model was found to be, as of ``Reading``.
+        sites, truth, integral, positive, states, table: what the model was found to be, as of ``Reading``.
         plates: nesting depth of the model's plates.
         conjugate: names of the conjugate sites.
         given: values of sites, or truth shares (N, K) by position, to start from.
@@ -92,6 +95,7 @@ class Problem:
     integral: str | None
     positive: bool
     states: int
+    table: int
     plates: int
     conjugate: frozenset[str]
     given: Mapping[str, Tensor] = field(default_factory=dict)
@@ -109,6 +113,17 @@ class Problem:
         found = read_model(model, next(b for b in blocks if b.n_items), known)
         conjugate = frozenset(n for n, s in found.sites.items() if s.kind == "conjugate")
         return Problem(model, blocks, options, whole, *found, plates_of(model), conjugate)
+
+    def in_narrow_blocks(self) -> Problem:
+        """The same in blocks of few log-factors, of which several copies are there at a time."""
+        most = max(BLOCK_NUMBERS, TABLES * self.table)
+        counts = [-(-b.n_items * self.states // most) for b in self.blocks]
+        if max(counts) < 2 or networks_of(self.model) or self.sums_others:
+            return self
+        blocks = [part for b, n in zip(self.blocks, counts, strict=True) for part in b.parts(n)]
+        if self.n_items * self.states >= LARGE_NUMBERS and self.options.dtype is None:
+            blocks = [replace(b, dtype=torch.float32) for b in blocks]
+        return replace(self, blocks=blocks)
 
     @property
     def n_items(self) -> int:
@@ -290,7 +305,7 @@ def build_problem(
         every = with_network_outputs(model, data, [data.as_block().to(options.device, dtype)])[0]
         return replace(every, evidence=known)
 
-    problem = Problem.of(model, blocks, options, whole)
+    problem = Problem.of(model, blocks, options, whole).in_narrow_blocks()
     if start is not None and not isinstance(start, Mapping):
         raise MethodError(f"start is {kind_of(start)}; give a mapping from names of sites to values")
     return replace(problem, given=_checked(problem, start)) if start else problem

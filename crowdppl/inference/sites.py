@@ -270,6 +270,7 @@ class Reading(NamedTuple):
         integral: the name of the integral over truths that are numbers; None where they are classes.
         positive: whether these numbers are positive.
         states: the alternatives of an item that a pass keeps apart: the most log-factors that it has.
+        table: numbers in the table of annotators' answers that each block's pass forms; 0 without.
     """
 
     sites: dict[str, Site]
@@ -277,6 +278,7 @@ class Reading(NamedTuple):
     integral: str | None
     positive: bool
     states: int
+    table: int
 
 
 def read_model(model: Model, block: Block, known: bool) -> Reading:
@@ -313,7 +315,9 @@ def read_model(model: Model, block: Block, known: bool) -> Reading:
     states = max(states, *(fn.states for fn in labels), 1)
     if integral is not None and known:
         _refuse_unknowing(model, small, found, integral)
-    return Reading(sites, truth, integral, positive, states)
+    tables = [x.fn.log_p for x in found.values() if isinstance(x.fn, CategoricalLabels)]
+    table = sum(x.numel() for x in tables if isinstance(x, Tensor))
+    return Reading(sites, truth, integral, positive, states, table)
 
 
 def _checked_sites(model: Model, small: Block) -> TraceSites:

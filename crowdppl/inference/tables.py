@@ -24,7 +24,7 @@ from crowdppl.inference.starts import Typical
 from crowdppl.inference.typical_labels import TypicalLabels
 from crowdppl.networks.outputs import networks_of
 from crowdppl.primitives.distributions import bits
-from crowdppl.primitives.labels import CategoricalLabels, Coin, Coins, OwnTruthLabels, is_large
+from crowdppl.primitives.labels import CategoricalLabels, Coin, Coins, OwnTruthLabels, is_large, wrong_is_alike
 from crowdppl.primitives.model import Model
 
 LOOKS = 8
@@ -130,16 +130,22 @@ def truth_over(problem: Problem, draws: Draws) -> TruthOver:
     sums: list[Tensor] = []  # of probabilities (K, N), of their squares, and of entropies in bits (N,)
     for start in range(0, n_draws, step):
         some = {n: x[start : start + step] for n, x in draws.items()}
-        fold, found = problem.full_pass(len(next(iter(some.values())))), list[tuple[Tensor, ...]]()
-        for block in (b for b in problem.blocks if b.n_items):
-            one = fold.density(block, fold.cut(some, block), marginals=(problem.truth,), sparse=True)
-            found.append(one.sites[problem.truth].fn.sums(one.marginals[problem.truth].double()))
-        more = found[0] if len(found) == 1 else [torch.cat(x, -1) for x in zip(*found, strict=True)]
+        more = _truth_sums(problem, some, len(next(iter(some.values()))))
         sums = [a.add_(b) for a, b in zip(sums, more, strict=True)] if sums else list(more)
     mean, square, own = (x / n_draws for x in sums)
     variance = (square - mean.square()).clamp(min=0)
     entropies = torch.stack([bits(mean), own], -1)
     return TruthOver(mean.t().cpu().numpy(), variance.sqrt().t().cpu().numpy(), entropies.cpu().numpy())
+
+
+def _truth_sums(problem: Problem, values: Draws, chains: int) -> Sequence[Tensor]:
+    """Sums over chains of truth probabilities (K, N), of their squares, and of entropies in bits (N,)."""
+    assert problem.truth is not None
+    fold, found = problem.full_pass(chains), list[tuple[Tensor, ...]]()
+    for block in (b for b in problem.blocks if b.n_items):
+        one = fold.density(block, fold.cut(values, block), marginals=(problem.truth,), sparse=True)
+        found.append(one.sites[problem.truth].fn.sums(one.marginals[problem.truth].double()))
+    return found[0] if len(found) == 1 else [torch.cat(x, -1) for x in zip(*found, strict=True)]
 
 
 def by_code(x: np.ndarray, order: np.ndarray) -> np.ndarray:
@@ -177,6 +183,8 @@ def number_truth(problem: Problem, draws: Draws, order: np.ndarray) -> NumberTru
 def truth_at(problem: Problem, values: Mapping[str, Tensor], chains: int | None) -> np.ndarray:
     """Truth probabilities (N, K) by position at one value of the parameters (particles are averaged)."""
     assert problem.truth is not None
+    if chains is not None and problem.sums_others:  # without the probabilities of all classes at each particle
+        return (_truth_sums(problem, values, chains)[0] / chains).t().cpu().numpy()
     marginal = problem.full_pass(chains)(values, marginals=(problem.truth,)).marginals[problem.truth].double()
     out = marginal if chains is None else marginal.mean(1)
     return out.t().cpu().numpy()
@@ -375,7 +383,7 @@ def tables_read(problem: Problem, values: Mapping[str, Tensor], chains: int | No
     if len(means) == 1:
         return _of_chains(means[0], 3, chains), share
     right, wrong, other = (_of_chains(x.expand(*x.shape[:-2], a, x.shape[-1]), 2, chains) for x in means)
-    return CoinTables(right, wrong, other, block.n_classes), share
+    return CoinTables(right, wrong, other, block.n_classes, not wrong_is_alike(labels[0].log_p)), share
 
 
 def _of_chains(x: Tensor, dims: int, chains: int | None) -> np.ndarray:

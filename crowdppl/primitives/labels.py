@@ -63,14 +63,15 @@ LARGE_TABLE = 500_000
 
 @dataclass(frozen=True)
 class Coins:
-    """Log-probabilities of annotators' answers, whose wrong ones do not depend on the truth.
+    """Log-probabilities of annotators' answers, whose wrong ones depend on the answer alone, or the truth alone.
 
     They stand for a table, which grows with the square of the classes and is formed only where it is small.
 
     Args:
         log_right: (..., A, 1 or K), of each class where it is the truth.
-        log_wrong: the same, of each class where another is the truth.
+        log_wrong: the same, of each class where another is the truth; ``by_truth``, of any other class.
         log_other: (..., A, W), of abstentions; None without.
+        by_truth: whether wrong answers depend on the truth, and not on the answer.
 
     Examples:
         >>> import torch
@@ -84,11 +85,13 @@ class Coins:
     log_right: Tensor
     log_wrong: Tensor
     log_other: Tensor | None = None
+    by_truth: bool = False
 
     def table(self, n_classes: int) -> Tensor:
         """(..., A, K, L) log p(answer | annotator, truth)."""
         same = torch.eye(n_classes, dtype=torch.bool, device=self.log_right.device)
-        classes = torch.where(same, self.log_right.unsqueeze(-2), self.log_wrong.unsqueeze(-2))
+        wrong = self.log_wrong.unsqueeze(-1 if self.by_truth else -2)
+        classes = torch.where(same, self.log_right.unsqueeze(-2), wrong)
         if self.log_other is None:
             return classes
         other = self.log_other.unsqueeze(-2)
@@ -96,11 +99,14 @@ class Coins:
         return torch.cat([classes.expand(*lead, -1), other.expand(*lead, -1)], -1)
 
     def each(self, block: Block) -> tuple[Tensor, Tensor]:
-        """Of each label of a block, (..., S): as if right, and as if wrong."""
-        if self.log_other is None and self.log_right.shape[-1] == self.log_wrong.shape[-1] == 1:
-            return block.of_annotator(self.log_right[..., 0]), block.of_annotator(self.log_wrong[..., 0])
+        """Of each label of a block, (..., S): as if right and as if wrong; by truth, less what is of its class."""
+        right, wrong = self.log_right, self.log_wrong
+        if self.by_truth:
+            right, wrong = right - wrong, torch.zeros_like(wrong)
+        if self.log_other is None and right.shape[-1] == wrong.shape[-1] == 1:
+            return block.of_annotator(right[..., 0]), block.of_annotator(wrong[..., 0])
         found = []
-        for x in (self.log_right, self.log_wrong):
+        for x in (right, wrong):
             every = x.expand(*x.shape[:-1], block.n_classes)
             if self.log_other is not None:
                 lead = np.broadcast_shapes(every.shape[:-1], self.log_other.shape[:-1])
@@ -285,8 +291,7 @@ class CategoricalLabels(Labels):
     def _sparse(self) -> bool:
         """Whether the state is summed out over the classes named of each item, and any other."""
         named, summed = self.block.named_classes, self.state.dim() > len(self.batch_shape)
-        coins = isinstance(self.log_p, Coin | Coins)
-        return coins and named is not None and summed and len(self.state) == len(named) + 1
+        return wrong_is_alike(self.log_p) and named is not None and summed and len(self.state) == len(named) + 1
 
     def _each(self, block: Block) -> tuple[Tensor, Tensor]:
         """Log-probabilities of each label where it is right and where it is wrong, (..., S)."""
@@ -295,10 +300,8 @@ class CategoricalLabels(Labels):
         assert isinstance(self.log_p, Coin)
         return self.log_p.log_right, self.log_p.log_wrong - _log_others(block)
 
-    def _sums(
-        self, block: Block, right: Tensor, wrong: Tensor, rows: RaggedIndex
-    ) -> tuple[Tensor, Tensor, torch.Size]:
-        """Of each item as if all its labels were wrong, and what rows of right ones add, (., leading dims)."""
+    def _sums(self, block: Block, right: Tensor, wrong: Tensor) -> tuple[Tensor, Tensor, torch.Size]:
+        """Of each item as if all its labels were wrong, and what each adds if it is right, (., leading dims)."""
         lead = torch.Size(np.broadcast_shapes(right.shape, wrong.shape)[:-1])
         both = (
             x.expand(*lead, block.n_labels).reshape(math.prod(lead), block.n_labels).t() for x in (right, wrong)
@@ -306,18 +309,30 @@ class CategoricalLabels(Labels):
         if isinstance(self.log_p, Coin):  # which says nothing of abstentions
             both = (block.only_classes(x) for x in both)
         given, base = (self._weighted(x) for x in both)
-        dtype = _precision(block, base)
-        return ragged_sum(base, block.per_item, dtype), ragged_sum(given - base, rows, dtype), lead
+        return ragged_sum(base, block.per_item, _precision(block, base)), given - base, lead
 
     def _from_coin(self, block: Block, right: Tensor, wrong: Tensor) -> tuple[Tensor, torch.Size]:
         """Rows x (leading dims, class): two sums over labels, whose cost does not depend on K."""
-        every, extra, lead = self._sums(block, right, wrong, block.by_class)
-        extra = extra.reshape(block.n_items, block.n_classes, -1)
+        every, extra, lead = self._sums(block, right, wrong)
+        if isinstance(self.log_p, Coins) and self.log_p.by_truth:
+            return self._by_truth(block, self.log_p, every, extra), lead
+        extra = ragged_sum(extra, block.by_class, every.dtype).reshape(block.n_items, block.n_classes, -1)
         return (every.unsqueeze(-1) + extra.transpose(1, 2)).reshape(block.n_items, -1), lead
+
+    def _by_truth(self, block: Block, coins: Coins, every: Tensor, extra: Tensor) -> Tensor:
+        """The same where wrong labels depend on the truth, which ``every`` and ``extra`` leave out."""
+        wide, k = coins.log_wrong.movedim(-2, 0), block.n_classes
+        sums = ragged_sum(wide.expand(*wide.shape[:-1], k).flatten(1), block.raters, every.dtype)
+        if coins.log_other is not None:
+            sums = sums + every.repeat_interleave(k, 1)
+        named = block.answer.clamp(max=k - 1).unsqueeze(1) + k * torch.arange(extra.shape[1], device=block.device)
+        # In place, for it is as large as items times classes; of abstentions, nothing is added.
+        return sums.index_put_((block.item.unsqueeze(1), named), extra.to(sums), accumulate=True)
 
     def _of_named(self, block: Block) -> Tensor:
         """The same for a truth that is summed out over the classes named and any other: (M + 1, *batch)."""
-        every, extra, lead = self._sums(block, *self._each(block), block.by_named_class)
+        every, extra, lead = self._sums(block, *self._each(block))
+        extra = ragged_sum(extra, block.by_named_class, every.dtype)
         n, batch = block.n_items, len(self.batch_shape)
         sums = every.unsqueeze(0) + extra.reshape(-1, n, every.shape[-1])
         sums = self.power * sums if self.power != 1 else sums
@@ -352,7 +367,8 @@ class CategoricalLabels(Labels):
     def _of_coins(self, coins: Coins, state: Tensor) -> Tensor:
         """Log-probabilities of all answers of each label at its state, (S, L)."""
         right, wrong, who = coins.log_right, coins.log_wrong, self.block.annotator
-        every = wrong.reshape(wrong.shape[-2:])[who].repeat(1, self.block.n_classes // wrong.shape[-1])
+        every = wrong.reshape(wrong.shape[-2:])[who].expand(-1, self.block.n_classes)
+        every = every.gather(1, state.unsqueeze(1)).expand(every.shape) if coins.by_truth else every
         own = right.reshape(right.shape[-2:])[who].expand(-1, self.block.n_classes)
         every = every.scatter(1, state.unsqueeze(1), own.gather(1, state.unsqueeze(1)))
         other = coins.log_other
@@ -413,6 +429,11 @@ class OwnTruthLabels(CategoricalLabels):
             by_group = by_group.clamp(min=torch.finfo(by_group.dtype).min)
             own = (block.of_annotator(group, event_dim=1) * by_group).sum(-1)
         return own.unsqueeze(-1).expand(*own.shape, block.n_classes)
+
+
+def wrong_is_alike(log_p: Table) -> bool:
+    """Whether a wrong label is as probable under any truth that it does not name."""
+    return isinstance(log_p, Coin) or (isinstance(log_p, Coins) and not log_p.by_truth)
 
 
 def is_large(block: Block) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable
+from dataclasses import replace
 from typing import Any, Literal, overload
 
 import numpy as np
@@ -19,7 +20,7 @@ from crowdppl.errors import DataError, MethodError
 from crowdppl.primitives import plates
 from crowdppl.primitives.chains import ChainedCategorical, shares_of_places
 from crowdppl.primitives.distributions import Categorical, SparseCategorical
-from crowdppl.primitives.labels import CategoricalLabels, Coin, Coins, NumberLabels, Table, is_large
+from crowdppl.primitives.labels import CategoricalLabels, Coin, Coins, NumberLabels, Table, is_large, wrong_is_alike
 from crowdppl.primitives.plates import Data, block_of
 from crowdppl.primitives.priors import default_prevalence
 from crowdppl.primitives.sums import drawing
@@ -86,7 +87,9 @@ def with_abstentions(data: Data, log_p: Table, n_states: int | None = None, *, c
     if isinstance(log_p, Coins):
         if states == 1 and (is_large(block) or block.named_classes is not None):
             given, other = log_answer[..., 0, :1], log_answer[..., 0, 1:]
-            return Coins(log_p.log_right + given, log_p.log_wrong + given, other)
+            return replace(
+                log_p, log_right=log_p.log_right + given, log_wrong=log_p.log_wrong + given, log_other=other
+            )
         log_p = log_p.table(block.n_classes)
     if isinstance(log_p, Tensor):
         log_answer = log_answer.unsqueeze(-3) if contexts else log_answer
@@ -234,7 +237,8 @@ def truth(
         log_transition: of items that follow one another, as the columns "sequence" and "position" of the item
             covariates say: (..., K, K) log-probabilities [before, after]. ``log_p`` is then of first items.
         labels: what ``annotate`` takes for ``log_p``, where nothing else depends on the truth. Where these are
-            coins and classes are many, those that no label of an item names are then summed out together.
+            coins whose wrong answers do not depend on the truth, and classes are many, those that no label of an
+            item names are then summed out together.
 
     Returns:
         Whole numbers below K in the plate of items, summed out exactly by engines that enumerate.
@@ -243,8 +247,8 @@ def truth(
     if log_transition is not None:
         found: Tensor = pyro.sample(name, _chained(block, log_p, log_transition), infer={"enumerate": "parallel"})
         return found
-    coins = of_all and isinstance(labels, Coin | Coins) and not drawing()
-    if coins and block.named_classes is not None:
+    alike = of_all and labels is not None and wrong_is_alike(labels) and not drawing()
+    if alike and block.named_classes is not None:
         prior: Categorical = SparseCategorical(log_p, block.named_classes, block.gold)
     else:
         potential = block.potential

@@ -328,7 +328,9 @@ def _tables(lead: str) -> Check:
         if not isinstance(value, CoinTables):
             return whole(value, place, sizes)
         part = numbers(None, low=0, high=1 + ROUNDING)
-        parts(CoinTables, right=part, wrong=part, other=part, n_classes=plain(int))(value, place, sizes)
+        parts(CoinTables, right=part, wrong=part, other=part, n_classes=plain(int), by_truth=plain(bool))(
+            value, place, sizes
+        )
         shape = [sizes.setdefault(word, len(value.other)) for word in f"{lead} A".split()]
         wide = [(*shape, 1), (*shape, sizes["K"])]
         other = (*shape, sizes["L"] - sizes["K"])

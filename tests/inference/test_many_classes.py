@@ -10,6 +10,7 @@ import pytest
 import crowdppl
 from crowdppl import Annotations, Posterior
 from crowdppl.inference.coin_tables import CoinTables
+from crowdppl.results.tables import information
 
 K = 7
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -72,7 +73,12 @@ def test_blocks_of_items_may_differ_in_how_many_classes_are_named(monkeypatch: p
 @pytest.mark.parametrize("abstentions", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     ("method", "prevalence"),
-    [SOME[0], *(pytest.param(*case, marks=pytest.mark.slow) for case in (SOME[1], GLAD)), *MORE],
+    [
+        SOME[0],
+        ("class_coin", "learned"),
+        *(pytest.param(*case, marks=pytest.mark.slow) for case in (SOME[1], GLAD)),
+        *MORE,
+    ],
 )
 def test_coins_are_the_tables_that_they_stand_for(
     method: str, prevalence: str, abstentions: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
@@ -105,14 +111,51 @@ def test_a_thousand_classes_cost_no_table_of_their_pairs(method: str, monkeypatc
     assert (found.annotators()["accuracy"] > 0.5).all()
 
 
-def test_the_likeliest_class_of_coins_is_that_of_their_table() -> None:
+def test_an_accuracy_for_each_of_a_thousand_classes_costs_no_table_of_their_pairs() -> None:
+    item, annotator = np.repeat(np.arange(100), 4), np.arange(400)
+    data = Annotations.from_arrays(item, annotator, item * 7 % 1000, classes=range(1000))
+    found = fitted("class_coin", "uniform", data, "em")
+    assert isinstance(found.result.confusions, CoinTables)
+    np.testing.assert_array_equal(found.labels()["label"], np.arange(100) * 7 % 1000)
+
+
+@pytest.mark.parametrize(("method", "inference"), [("dawid_skene", "em"), ("class_coin", "vb"), ("glad", "vb")])
+def test_blocks_of_few_log_factors_change_nothing(
+    method: str, inference: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = crowdppl.fit(method, crowd(), inference=inference, seed=0, max_iterations=4)
+    monkeypatch.setattr("crowdppl.inference.problem.BLOCK_NUMBERS", 20 * K)
+    monkeypatch.setattr("crowdppl.inference.problem.TABLES", 0)
+    other = crowdppl.fit(method, crowd(), inference=inference, seed=0, max_iterations=4)
+    np.testing.assert_allclose(other.probabilities(), one.probabilities(), atol=1e-7)
+
+
+def test_coins_draw_as_their_table_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    design = crowdppl.random_design(30, 4, 3, classes=range(5), seed=0)
+    drawn = [crowdppl.simulate("class_coin", design, seed=0).data.frame()]
+    monkeypatch.setattr("crowdppl.primitives.labels.LARGE_TABLE", 0)
+    drawn.append(crowdppl.simulate("class_coin", design, seed=0).data.frame())
+    assert drawn[0].equals(drawn[1])
+
+
+@pytest.mark.parametrize("by_truth", [False, True])
+def test_the_likeliest_class_of_coins_is_that_of_their_table(by_truth: bool) -> None:
     stream = np.random.default_rng(0)
     weight = np.array([0.2, 0.5, 0.3])
     for n_right in (1, 4):
         right, wrong, other = stream.random((3, n_right)), stream.random((3, 4)), np.zeros((3, 0))
-        coins = CoinTables(right, wrong, other, 4)
+        coins = CoinTables(right, wrong, other, 4, by_truth)
         mean = np.einsum("a,akl->kl", weight, np.asarray(coins))
         top, most, own = coins.most_frequent(weight)
         assert top.tolist() == mean.argmax(1).tolist()
         np.testing.assert_allclose(most, mean.max(1))
         np.testing.assert_allclose(own, mean.diagonal())
+
+
+@pytest.mark.parametrize("by_truth", [False, True])
+def test_the_information_of_coins_is_that_of_their_table(by_truth: bool) -> None:
+    right = np.full((2, 4), 0.7) if not by_truth else np.random.default_rng(0).random((2, 4))
+    coins = CoinTables(right, (1 - right) / 3, np.zeros((2, 0)), 4, by_truth)
+    share = np.array([0.1, 0.2, 0.3, 0.4])
+    np.testing.assert_allclose(coins.rows(), 1)
+    np.testing.assert_allclose(information(coins, share), information(np.asarray(coins), share))
