@@ -143,11 +143,10 @@ def check_automatic(inference: str, alone: bool) -> None:
 def fit_auto(data: Annotations, options: FitOptions) -> Fit:
     """Fits mixed membership, Dawid-Skene (both hierarchical) and one coin by vb; averages and corrects them.
 
-    Weights and corrections are found from held-out labels (``crowdppl.evaluation.calibration.calibrated``); with
-    fewer than ten known truths, a bias that annotators share is assumed as other data sets suggest. With
-    more than 20 classes and fewer than five labels a confusion row, only one coin takes part; where classes have an
-    order, ``ordinal`` joins, and in sequences ``sequence_crowd``. After Ctrl-C, the result is the first method's
-    own fit, marked as interrupted.
+    Weights and corrections are found from held-out labels (``crowdppl.evaluation.calibration.calibrated``). With
+    more than 20 classes and fewer than five labels a confusion row, only one coin takes part; where classes have
+    an order, ``ordinal`` joins, and in sequences ``sequence_crowd``. After Ctrl-C, the result is the first
+    method's own fit.
     """
     began, fits = time.perf_counter(), _fits(data, options)
     name, first = next(fits)
@@ -164,10 +163,7 @@ def fit_auto(data: Annotations, options: FitOptions) -> Fit:
 def fit_numbers(data: Annotations, options: FitOptions) -> Fit:
     """The fit, by vb, of the method for numbers that predicts labels left out best; of the last where none can be.
 
-    Its diagnostics tell the ``scores`` of all: the mean log-probability of a label left out.
-
-    Raises:
-        MethodError: when the numbers are ranks.
+    Its diagnostics tell the ``scores`` of all, mean log-probabilities of a label left out. MethodError for ranks.
     """
     if data.kind == RANKING:
         raise MethodError("'auto' has no method for rankings; take 'plackett_luce'")

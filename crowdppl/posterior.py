@@ -85,7 +85,7 @@ class Posterior(Fit):
         return deepcopy(self.result.diagnostics)
 
     def summary(self) -> str:
-        """The method, the data, how the fit went, doubts, classes, best and worst annotators (``tables.summarise``)."""
+        """The method, the data, how the fit went, doubts, the best and worst annotators (``tables.summarise``)."""
         return tables.summarise(self, self.doubts())
 
     def probabilities(self, sd: bool = False) -> pd.DataFrame:

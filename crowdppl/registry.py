@@ -92,11 +92,7 @@ def register(name: str, cls: type[Any], *, replace: bool = False) -> None:
 
 
 def resolve(model: str | Model) -> Model:
-    """The model of a name, or the object itself if it has ``model``.
-
-    Raises:
-        MethodError: for an unknown name, a class, an object without a model, or a setting out of range.
-    """
+    """The model of a name, or the object itself if it has ``model``; MethodError for all else."""
     if isinstance(model, str):
         return method(model)
     if isinstance(model, type):

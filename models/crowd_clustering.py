@@ -106,11 +106,7 @@ def _log_same(left: Tensor, right: Tensor) -> Tensor:
 
 
 def _points(data: cp.Block, wanted: int | None) -> np.ndarray:
-    """Objects as points (O, M - 1): eigenvectors of their votes, counted from the mean, of the largest eigenvalues.
-
-    Without a wanted M, as many as exceed twice the root of an object's squares that those before leave, as those of
-    noise do not (Wigner 1958); at least one.
-    """
+    """Objects as points (O, M - 1): eigenvectors of centred votes; M wanted, or above noise (Wigner 1958)."""
     from scipy.sparse import coo_array  # slow to import, both
     from scipy.sparse.linalg import eigsh
 

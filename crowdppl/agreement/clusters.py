@@ -126,9 +126,8 @@ def find_in_codes(
 
 
 def fit_groups(labels: CodedLabels, groups: Ints, fixed: Floats | None = None, tolerance: float = 1e-4) -> Fitted:
-    """Fits, by maximum likelihood, Dawid-Skene in which groups (A,) of two and more have an opinion of their own.
-
-    With ``fixed`` a posterior of the truth (N, K) is held, and the log-likelihood is its mean given the truth.
+    """Maximum-likelihood Dawid-Skene in which groups (A,) of two and more have an opinion of their own. With a
+    ``fixed`` posterior of the truth (N, K), the log-likelihood is its mean given the truth.
     """
     use, item, parts = _bags(labels, groups)
     k, last = labels.n_classes, -np.inf

@@ -281,11 +281,7 @@ def _resampled(counts: ItemCounts, formulas: Formulas, samples: int, seed: int) 
 
 
 def cohen_kappa(votes: DeduplicatedVotes, near: np.ndarray, samples: int, seed: int) -> Coefficient:
-    """Mean of Cohen's kappa over pairs of annotators, weighted by the items that they share.
-
-    Warns:
-        SparseDataWarning: when pairs share too few items for it.
-    """
+    """Mean of Cohen's kappa over pairs, weighted by shared items; SparseDataWarning where these are too few."""
     every = np.ones((votes.n_items, 1))
     entered = np.zeros(votes.n_items, bool)
     above, below = np.zeros(1 + samples), np.zeros(1 + samples)

@@ -109,11 +109,7 @@ class AnnotatorPairs:
 
 
 def _class_weights(mine: np.ndarray, yours: np.ndarray, near: np.ndarray, n_pairs: int) -> Any:
-    """The agreement of every class that one annotator of a pair gave with every class that the other gave.
-
-    ``mine`` and ``yours`` are pair * K + class, sorted; ``near`` is the agreement of two classes, (K, K). The
-    result is sparse, (len(mine), len(yours)).
-    """
+    """Agreement of pair * K + class, sorted, of either annotator: sparse (len(mine), len(yours)); near (K, K)."""
     from scipy.sparse import csr_array  # slow to import
 
     k = len(near)

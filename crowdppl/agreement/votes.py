@@ -85,11 +85,8 @@ def votes_to_compare(data: Annotations) -> DeduplicatedVotes:
 
 
 def row_pairs(sizes: np.ndarray, rows: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """All pairs of rows of one group, the earlier one first: two arrays (pairs,).
-
-    Args:
-        sizes: rows of each group; groups follow each other.
-        rows: only pairs whose earlier row is one of these; by default all.
+    """All pairs of rows of one group, the earlier one first, twice (pairs,); of ``sizes`` of groups that follow
+    each other, and only those whose earlier row is among ``rows``.
     """
     end = np.repeat(np.cumsum(sizes), sizes)
     mine = np.arange(len(end)) if rows is None else rows

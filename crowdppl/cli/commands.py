@@ -39,11 +39,7 @@ app = typer.Typer(
 
 
 def main(command: Sequence[str] | None = None) -> None:
-    """Runs the command. An error of crowdppl is printed in one line; the exit status is 2.
-
-    Args:
-        command: the arguments, by default those of the process.
-    """
+    """Runs the command, by default that of the process. Errors of crowdppl are one line; the exit status is 2."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a letter that the encoding lacks is no error

@@ -117,11 +117,7 @@ def _without_formulas(table: pa.Table) -> pa.Table:
 
 
 def require_room(folder: Path, overwrite: bool, sources: Iterable[Path] = ()) -> None:
-    """Makes the folder of a result, before long work.
-
-    Raises:
-        ResultError: when a result, a source, or another file with the name of a result's part would be lost.
-    """
+    """Makes the folder of a result; ResultError where a result, a source or another file would be lost."""
     settle(made_folder(folder))
     there = [name for name in WRITTEN if (folder / name).exists()]
     for name in there:

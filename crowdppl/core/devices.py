@@ -37,10 +37,7 @@ def seed_streams(seed: int) -> None:
 
 @contextmanager
 def pyro_state_kept() -> Iterator[None]:
-    """Ctrl-C inside leaves Pyro's handlers, its plates and torch's gradients as they were.
-
-    Else a plate may stay entered for good ("duplicate plate"), and no model would run again.
-    """
+    """Ctrl-C inside leaves Pyro's handlers and plates and torch's gradients as they were; else no model runs."""
     with TURN:
         stack, plates, gradients = list(_PYRO_STACK), list(_DIM_ALLOCATOR._stack), torch.is_grad_enabled()
     try:

@@ -19,11 +19,7 @@ COMMITTED = f"{PREFIX}committed"
 
 @contextmanager
 def new_file(path: Path) -> Iterator[Path]:
-    """Where to write a file that takes its place when all is well; else what was there stays.
-
-    Raises:
-        ResultError: when it cannot be written, the disk being full, say.
-    """
+    """Where to write a file that takes its place when all is well; ResultError when it cannot be written."""
     with _aside(path.parent) as made:
         part = made / path.name
         yield part
@@ -35,11 +31,8 @@ def new_file(path: Path) -> Iterator[Path]:
 def new_files(path: str | Path) -> Iterator[Path]:
     """A folder to write files to, which take their places in another one together; else what was there stays.
 
-    Their folder is renamed, which is done or not, and then they are moved one by one; ``settle`` ends what a crash
-    cut off here.
-
-    Raises:
-        ResultError: when they cannot be written, or the path is that of a file.
+    It is renamed, which is done or not, and then its files move one by one; ``settle`` ends what a crash cut off
+    here. ResultError when they cannot be written, or the path is that of a file.
     """
     folder, there = made_folder(path), any(Path(path).iterdir())
     try:
@@ -83,11 +76,7 @@ def settle(folder: Path) -> None:
 
 
 def made_folder(path: str | Path) -> Path:
-    """A folder, made where it does not exist.
-
-    Raises:
-        ResultError: when the path is that of a file, or no path.
-    """
+    """A folder, made where it does not exist; ResultError when the path is that of a file, or no path."""
     folder = require_path(path, ResultError)
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -52,16 +52,7 @@ def available() -> int:
 
 
 def require_memory(what: str, n_bytes: int, remedy: str) -> None:
-    """Refuses what needs more bytes than there are: a killed process gives no reason.
-
-    Args:
-        what: that needs them, as the message begins.
-        n_bytes: at least.
-        remedy: what to do instead.
-
-    Raises:
-        MemoryShortageError: with both sizes and the remedy.
-    """
+    """MemoryShortageError for ``what`` needs more bytes than are left: a killed process gives no reason."""
     left = available()
     if n_bytes > left:
         raise MemoryShortageError(
@@ -91,13 +82,8 @@ def is_shortage(error: BaseException) -> bool:
 def enough_memory(name: str, data: Sizes, shapes: Sequence[str] = ()) -> Iterator[None]:
     """Refuses a method whose largest array does not fit, before anything is made; explains an allocator's error.
 
-    Args:
-        name: of the method.
-        data: annotations or a block of them.
-        shapes: of its sites and tables, a word a dimension, as on a card; others than N, A, K, L are 1.
-
-    Raises:
-        MemoryShortageError: with the sizes and a remedy.
+    ``shapes`` of sites and tables are words, as on a card; others than N, A, K, L are 1. MemoryShortageError has
+    the sizes and a remedy.
     """
     sizes = {"N": data.n_items, "A": data.n_annotators, "K": data.n_classes, "L": data.n_answers}
     truths = BYTES * TRUTHS * data.n_items * data.n_classes

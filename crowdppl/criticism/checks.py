@@ -331,11 +331,8 @@ def predictive_check(posterior: Fit, *, draws: int = 200, seed: int = 0) -> Chec
 
 
 def max_statistic_p_value(pooled: np.ndarray, upward: np.ndarray) -> float:
-    """The p-value of the first of n + 1 exchangeable rows by its farthest statistic.
-
-    Args:
-        pooled: (n + 1, statistics).
-        upward: bool (statistics,), those of which only large values count.
+    """The p-value of the first of n + 1 exchangeable rows, (n + 1, statistics), by its farthest statistic; of
+    those that are ``upward``, bool (statistics,), only large values count.
     """
     sd = pooled.std(0)
     scaled = (pooled - pooled.mean(0)) / np.where(sd > 0, sd, 1)

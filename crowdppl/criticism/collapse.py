@@ -18,13 +18,10 @@ MAX_NAMED = 5
 def class_agreement(posterior: Fit) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """How often labels name the class of their item, and how often they repeat another label of it.
 
-    The first share of class k is among all labels of items that the fit gives to k, the second among all other
-    labels of items with a label k. The second is a mean, over the items' classes, of how often their labels are k.
-    Where k is named most often on items of its own, the first is therefore not below it.
-
-    Returns:
-        (K,) each: both shares, NaN where nothing is counted, and the standard error of their difference, with items
-        as the units.
+    The first share of class k is among all labels of items that the fit gives to k, the second, a mean over items,
+    among all other labels of items with a label k: where k is named most on its own items, the first is not below
+    it. (K,) each: both, NaN where nothing is counted, and the standard error of their difference, with items as
+    the units.
     """
     data, p = posterior.data, posterior.uncorrected().result.probabilities
     votes = data.votes()

@@ -36,10 +36,8 @@ LEAST = 1e-75
 
 def pair_agreement(posterior: Fit) -> tuple[float, float, float, float]:
     """Share of pairs of labels of an item that are equal: observed, expected by mean tables and prevalence, by
-    chance; and the standard error of observed less expected, items, sequences or sets being the units.
-
-    Raises:
-        DataError: when no item has labels of two annotators.
+    chance; and the standard error of observed less expected, by items, sequences or sets. DataError when there is
+    no pair.
     """
     design, result = Design.of(posterior.data), posterior.result
     parts, step = [], max(1, NUMBERS_AT_ONCE // result.table[0].size)
@@ -57,10 +55,8 @@ def pair_agreement(posterior: Fit) -> tuple[float, float, float, float]:
 
 
 def shares_more(model: object) -> bool:
-    """Whether labels of an item have more in common than its truth: the card lists another site of items.
-
-    Such as an opinion that annotators share, a subtype or a difficulty. Labels with covariates may, too, and those
-    of a model without a card.
+    """Whether labels of an item have more in common than its truth: its card lists another site of items, such as
+    a difficulty, or its labels have covariates, or there is no card.
     """
     card = card_of(model)
     if card is None or "label_covariates" in card.uses:
@@ -110,20 +106,12 @@ JOINT_PAIRS = 500_000
 def joint_errors(posterior: Fit, most: int = JOINT_PAIRS) -> tuple[float, float]:
     """Joint errors beyond those of independent annotators: the share of expected disagreements that are none.
 
-    Whether two labels of an item agree is predicted from its other labels: by the fitted mean confusions or, where
-    the method's labels share more than the truth, by the model. About 0, or somewhat below, where labels are as the
-    method says.
+    Whether two labels of an item agree is predicted from its other labels: by the fitted mean confusions, smooth
+    ones by vb, or, where labels share more than the truth, by the model. About 0, or somewhat below, where labels
+    are as the method says. Of more than ``most`` pairs of labels, those of random items are taken.
 
-    Args:
-        posterior: of a method with smooth confusions (by vb).
-        most: pairs of labels; with more, those of random items are taken.
-
-    Returns:
-        The share, and its standard error with items, sequences or sets as the units.
-
-    Raises:
-        DataError: when no item has two labels.
-        MethodError: where the model's plate is not that of items.
+    Returns the share and its standard error, by items, sequences or sets. DataError when no item has two labels,
+    MethodError where the model's plate is not that of items.
     """
     design = _some_items(Design.of(posterior.data, named=True), posterior.options.get("seed", 0), most)
     parts = [np.empty((2, 0))]
@@ -161,9 +149,8 @@ def _some_items(design: Design, seed: int, most: int) -> Design:
 def expected_by_model(posterior: Fit, design: Design) -> Agreement:
     """Agreement by the model itself, given the item's other labels, averaged over draws.
 
-    A site of items that is not summed out, such as a difficulty, keeps its value given all labels of the item. The
-    probability of one label is taken from ``independent``: it only weighs agreement, and the tail is right for any
-    weights. Where the model's plate is not that of items, the result raises MethodError.
+    A site of items that is not summed out keeps its value given all labels of the item. The probability of one
+    label, from ``independent``, only weighs agreement: the tail is right for any weights.
     """
     posterior = replace(posterior, result=posterior.result.mean_field())  # a mean, for which widths matter little
     data, kept = posterior.data, (1 - EVEN) ** 2
@@ -218,10 +205,7 @@ class _Asked:
         return LabelBags(self.posterior.data.order[item], bag, cell, known)
 
     def by_states(self, a: np.ndarray, b: np.ndarray) -> np.ndarray | None:
-        """(K, P) from the state of each item, given all its labels, of which two are taken away.
-
-        None where labels do not follow from one state, or are nearly impossible in some, whose shares are lost.
-        """
+        """(K, P) by the item's state given all its labels but two; None where there is none, or shares are lost."""
         design, cell = self.design, self.cell
         mine, bag = np.unique(design.item[a], return_inverse=True)
         label = np.flatnonzero(np.isin(design.item, mine))
@@ -271,10 +255,7 @@ class _Asked:
 
 
 def _pairs_of_answers(n_classes: int, n_answers: int) -> tuple[np.ndarray, np.ndarray]:
-    """Pairs of answers, int64 (pairs, 2), -1 is any: any both, the same class, those with an abstention.
-
-    With the sign of each in the sum that is the probability that both name a class, (pairs,).
-    """
+    """Pairs of answers (pairs, 2), -1 for any, and their signs in the sum p(both name a class), (pairs,)."""
     same = [(k, k, 0) for k in range(n_classes)]
     away = range(n_classes, n_answers)
     one = [pair for w in away for pair in ((w, -1, -1), (-1, w, -1))]
@@ -285,11 +266,7 @@ def _pairs_of_answers(n_classes: int, n_answers: int) -> tuple[np.ndarray, np.nd
 def _beside_the_rest(
     design: Design, a: np.ndarray, b: np.ndarray, answers: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Bags for P pairs of labels: the item's others, then each of the answers (P, width, 2).
-
-    Returns:
-        Of each label in a bag: the bag, the cell, and the label of the design that it is, or takes the place of.
-    """
+    """The item's other labels, then each answer (P, width, 2): of each its bag, cell and label of the design."""
     n, width, _ = answers.shape
     starts, sizes = np.cumsum(design.labels) - design.labels, design.labels[design.item[a]]
     pair = np.repeat(np.arange(n), sizes)
@@ -363,19 +340,14 @@ class ExcessAgreement:
 def excess_agreement(posterior: Fit, alone: bool = False) -> ExcessAgreement:
     """Agreement beyond the model, of all pairs of annotators who share at least 10 items.
 
-    Whether two labels of an item agree (abstentions aside) is predicted from the *other* labels of the item, by the
-    fitted confusions and prevalence, so that a pair cannot hide by having convinced the model of a truth. A model
-    in which labels of an item have more in common than its truth predicts the pairs who agree more than that
-    itself.
+    Whether two labels of an item agree (abstentions aside) is predicted from the *other* labels of the item, so
+    that a pair cannot hide by having convinced the model of a truth: by the fitted confusions and prevalence, as
+    if labels were independent (``alone``, which is quicker), or by a model in which they have more in common than
+    the truth.
 
     An agreement on a class is weighted by the log-likelihood ratio of a pair of whom one repeats the other in a
-    share c = ``REPEATED`` of items: log(1 + c / (1 - c) x p(one names the class) / p(both do)).
-
-    Args:
-        alone: whether to take labels for independent given the truth whatever the model, which is quicker.
-
-    Raises:
-        DataError: when no item has two labels.
+    share c = ``REPEATED`` of items: log(1 + c / (1 - c) x p(one names the class) / p(both do)). DataError without
+    two labels.
     """
     design, n_classes = Design.of(posterior.data, named=True), posterior.data.n_classes
     met, times = design.met()

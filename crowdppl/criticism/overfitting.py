@@ -16,9 +16,8 @@ MAX_ROUNDS, SETTLED = 100, 1e-6
 def log_p_without_label(
     table: np.ndarray, counts: np.ndarray, annotator: np.ndarray, label: np.ndarray, share: np.ndarray
 ) -> np.ndarray:
-    """Log-probability of each label, (S,), by its annotator's other labels and its item's other labels.
-
-    Tables and counts are [annotator, truth, label]; ``share`` (S, K) is of the item's truth by all labels.
+    """Log-probability of each label, (S,), by its annotator's and its item's other labels; of [annotator, truth,
+    label] and shares (S, K) of the item's truth by all labels.
     """
     rest = np.maximum(counts[annotator, :, label] - share, 0)
     total = counts.sum(-1)[annotator] - share
@@ -30,10 +29,7 @@ def log_p_without_label(
 
 
 def log_p_by_vote(votes: np.ndarray, gold: np.ndarray | None, item: np.ndarray, label: np.ndarray) -> np.ndarray:
-    """Log-probability of each label, (S,), by its item's other labels, where all annotators are right as often.
-
-    Votes are (N, K), gold (N,) the known classes or -1, item and label (S,).
-    """
+    """Log-probability of each label, (S,), by its item's other labels, where all annotators are right as often."""
     from scipy.special import softmax  # slow to import
 
     def weight(right: float) -> float:

@@ -173,12 +173,7 @@ def _covariances(ballots: DeduplicatedVotes) -> tuple[np.ndarray, np.ndarray, np
 
 
 def _lengths(covariance: np.ndarray, shared: np.ndarray, own: np.ndarray, rank: int) -> np.ndarray:
-    """Lengths of the rows of V, for which V V' is nearest off the diagonal, pairs weighted by shared items.
-
-    No row is longer than the root of the annotator's own variance, ``own``: where few items are shared, the best
-    fit without this bound gives all length to a few annotators. Each round moves the fit towards the data by the
-    weights (Srebro & Jaakkola 2003, "Weighted low-rank approximations").
-    """
+    """Lengths of rows of V, for V V' nearest off the diagonal, at most root ``own`` (Srebro & Jaakkola 2003)."""
     weight = shared / shared.max()
     fitted = np.zeros_like(covariance)
     for _ in range(MAX_ROUNDS):
@@ -214,10 +209,7 @@ ONE_CLASS_LEVEL = 0.001
 
 
 def names_one_class(data: Annotations) -> np.ndarray:
-    """Annotators who only ever name one class, which others name more often there than elsewhere, bool (A,).
-
-    Such are sources of a class, and labelling functions; an annotator who gives all items one class is none.
-    """
+    """Annotators who only ever name one class, which others name more often there than elsewhere, bool (A,)."""
     from scipy.stats import binom  # slow to import
 
     item, annotator, answer = data.label_codes()

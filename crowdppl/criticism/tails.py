@@ -15,19 +15,13 @@ MIN_PROBABILITY = 1e-300
 
 
 def normal_deviates(total: np.ndarray, value: np.ndarray, share: np.ndarray, part: np.ndarray) -> np.ndarray:
-    """Upper tails of sums of independent terms, as standard normal deviates.
+    """Upper tails of ``total``, (P,) sums of independent terms, as standard normal deviates, (P,).
 
-    Lugannani & Rice (1980), "Saddle point approximation for the distribution of the sum of independent random
-    variables", in the form of Barndorff-Nielsen (1986), for sums that jump by the least of their values. Where
-    terms differ, the probability is mostly larger than exact. Chernoff's bound is taken where it is smaller.
-
-    Args:
-        total: of each sum, (P,).
-        value, share: values of each term, above 0, and their probabilities, (K, M) each; the rest is for 0.
-        part: the sum that each term is part of, (M,).
-
-    Returns:
-        (P,). Sums near their mean or below it have their distance from it, in standard deviations.
+    Terms have ``value`` above 0 with probability ``share``, (K, M) each, else 0, and belong to the sum ``part``,
+    (M,). Lugannani & Rice (1980), "Saddle point approximation for the distribution of the sum of independent
+    random variables", in the form of Barndorff-Nielsen (1986), for sums that jump by the least of their values.
+    Where terms differ, the probability is mostly larger than exact; Chernoff's bound is taken where it is smaller.
+    Sums near their mean or below it have their distance from it, in standard deviations.
     """
     n = len(total)
     mean, variance = _cumulants(np.zeros(n), value, share, part)[1:]
@@ -88,15 +82,8 @@ def _tilts(total: np.ndarray, value: np.ndarray, share: np.ndarray, part: np.nda
 
 
 def holm(p: np.ndarray) -> np.ndarray:
-    """Corrects p-values for their number: calling those at most ``level`` is wrong anywhere in that share of cases.
-
-    Holm (1979), "A simple sequentially rejective multiple test procedure", which holds however tests depend.
-
-    Args:
-        p: of each test by itself, (m,).
-
-    Returns:
-        (m,), at most 1.
+    """p-values (m,) corrected for their number, at most 1: those up to a level are wrong anywhere in that share of
+    cases, however tests depend. Holm (1979), "A simple sequentially rejective multiple test procedure".
     """
     order = np.argsort(p, kind="stable")
     out = np.empty(len(p))

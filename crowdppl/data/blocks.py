@@ -425,16 +425,11 @@ def build_blocks(
     """Sorts labels, codes (S,) each, into blocks of items; ``answer=None`` makes a design without labels.
 
     Items have one fixed pseudo-random order that depends on their number alone, whatever the order of the rows;
-    within an item, labels are sorted by (annotator, answer). Sequences have such an order, too, and stay whole.
+    within an item, labels are sorted by (annotator, answer). Sequences, of ``units`` (N, 2) as of ``units_of``,
+    have such an order, too, and stay whole. Blocks have about ``block_labels``, by default 500,000, more where
+    tables are larger.
 
-    Args:
-        item, annotator, answer: of each label.
-        n_items, n_annotators, n_classes, n_answers: sizes of the codebooks.
-        block_labels: labels a block, about; by default 500,000, more where annotators' tables are larger.
-        units: (N, 2) sequence and rank in it of each item (``units_of``); None where items are on their own.
-
-    Returns:
-        ``order`` int32 (N,), the item code at each position, and the blocks, at least one.
+    Returns ``order`` int32 (N,), the item code at each position, and the blocks, at least one.
     """
     order = np.random.default_rng(0).permutation(n_items).astype(np.int32)
     if units is not None:
@@ -569,11 +564,7 @@ def join_blocks(blocks: Sequence[Block]) -> Block:
 
 
 def repeats(block: Block, most: int | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """Annotators of labels that follow each other within an item: int32 (pairs,), twice.
-
-    Labels of an item are sorted by annotator, so that equal neighbours are repeats. Of all labels, or of the
-    first ``most``.
-    """
+    """Annotators of the (first ``most``) labels that follow each other within an item: int32 (pairs,), twice."""
     annotator, within = _in_order(block, most)
     return annotator[:-1][within], annotator[1:][within]
 

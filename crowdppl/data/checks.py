@@ -83,10 +83,7 @@ def spelling_warning(kind: str, ids: pd.Index[Any]) -> CrowdpplWarning | None:
 
 
 def find_warnings(blocks: Sequence[Block], annotators: Codebook, counts: np.ndarray) -> list[CrowdpplWarning]:
-    """Warnings of few labels, of annotators who share no item, and of annotators who always give one class.
-
-    ``counts`` are labels by annotator and answer, (A, L).
-    """
+    """Warnings of few labels, of annotators who share no item or give one class; of counts (A, L) by answer."""
     n_classes = blocks[0].n_classes
     found = [
         _thin(counts.sum(1), annotators, n_classes),
@@ -99,10 +96,7 @@ def find_warnings(blocks: Sequence[Block], annotators: Codebook, counts: np.ndar
 def unused_warning(counts: np.ndarray, answer: np.ndarray, alphabet: LabelSet) -> list[SparseDataWarning]:
     """Warnings of classes without labels that nobody listed: unused categories, or those of repeats left out.
 
-    Args:
-        counts: labels by annotator and answer, (A, L).
-        answer: of each label before repeats were left out, codes.
-        alphabet: classes, which nobody listed, and abstentions.
+    Of counts (A, L), and the answer of each label before repeats were left out.
     """
     k = alphabet.n_classes
     unused = counts[:, :k].sum(0) == 0
@@ -150,10 +144,7 @@ def _disconnected(blocks: Sequence[Block], annotators: Codebook, active: np.ndar
 
 
 def connected_sets(blocks: Sequence[Block], active: np.ndarray) -> np.ndarray:
-    """The set of each annotator, (A,): those of one set are joined by items that they share.
-
-    ``active`` are the annotators with labels, bool (A,).
-    """
+    """The set of each annotator, (A,): those of one set, ``active`` with labels, are joined by shared items."""
     from scipy.sparse import coo_array  # slow to import
     from scipy.sparse.csgraph import connected_components
 

@@ -62,15 +62,10 @@ def code_ids(
     known: Sequence[Iterable[Any] | Codebook | None],
     grow: bool = False,
 ) -> tuple[Codebook, np.ndarray]:
-    """The codebook of a column, and each row's code.
+    """The codebook of "item" or "annotator", and the code of each of the column's rows.
 
-    Args:
-        name: "item" or "annotator".
-        column: an id for each of ``rows``.
-        rows: the whole table.
-        own: ids that the table has, whether or not a row does, a codebook if these are all; None without.
-        known: ids that options name; a codebook among them fixes which there are.
-        grow: whether unknown ids are appended to a codebook.
+    ``own`` ids are there whether or not a row has them, a codebook if these are all. Of ids ``known`` from
+    options, a codebook fixes which there are, to which ``grow`` appends unknown ones.
     """
     given = encode(column, name, rows.place)
     if isinstance(own, Codebook):
@@ -108,10 +103,7 @@ def _joined(given: Encoding, ids: pd.Index[Any], name: str, place: Place) -> Enc
 def without_repeats(
     coded: Coded, blocks: Sequence[Block], place: Place, repeats: str, covariates: pd.DataFrame | None
 ) -> tuple[np.ndarray | None, list[CrowdpplWarning]]:
-    """Which rows stay (None: all) where an annotator labels an item again, and a warning.
-
-    All are to stay without one where they differ in a label covariate, such as the criterion of a grade.
-    """
+    """Rows that stay (None: all) where an annotator labels an item again, and a warning."""
     extra = count_repeats(blocks)
     if not extra:
         return None, []

@@ -65,13 +65,8 @@ def label_roles(
 ) -> Roles:
     """The roles of a table of labels and, where it is given, of gold, which is never recognised: it informs a fit.
 
-    Args:
-        item, annotator, label, gold: their columns, or None.
-        parts: the roles of two columns that name an item together; ``item`` is then a pair of columns, or one with
-            the ids of both.
-
-    Raises:
-        DataError: where ``item`` is no pair of columns, and two are needed.
+    Where two columns, of roles ``parts``, name an item together, ``item`` is a pair of columns, or one with the
+    ids of both; else DataError.
     """
     if parts and item is not None and not isinstance(item, str) and np.size(item) != 2:
         raise DataError(
@@ -88,11 +83,8 @@ def recognise(columns: Sequence[Hashable], given: Roles, origin: str) -> dict[st
     """Finds the column of each role: as given, or, for None, by its name.
 
     Names are compared without regard to case, spaces, underscores and, of items and annotators, a final "id". The
-    role of the truth in a table of gold is "class". A column "item" names both parts of items where no column is
-    said, or looks like one, to hold a part: so does ``frame()`` write them.
-
-    Raises:
-        DataError: when a column is missing, occurs twice, or several could be meant.
+    truth in a table of gold has the role "class". A column "item" names both parts of items where no other column
+    does. DataError when a column is missing, occurs twice, or several could be meant.
     """
     listed = ", ".join(map(repr, columns)) or "none"
     refuse_twins(columns, origin)

@@ -88,12 +88,10 @@ class CovariateColumns:
         return self.values[:, [self.names.index(name) for name in names]]
 
     def groups(self, *names: Hashable) -> tuple[Tensor, int]:
-        """The group of each item that a column names, int64 (n,), and how many groups there are.
+        """The group of each item that a column names, int64 (n,), and how many there are; of several, (n,
+        columns).
 
-        Of several columns, which name groups of one kind, (n, columns).
-
-        Raises:
-            DataError: where a column names none for some item, or holds floats, or columns have other categories.
+        DataError where a column names none for some item, or holds floats, or columns have other categories.
         """
         codes = [self._codes(name) for name in names]
         book = self.books[names[0]]
@@ -169,10 +167,7 @@ def group_book(column: pd.Series[Any]) -> Codebook | None:
 
 
 def regrouped(old: pd.DataFrame, new: pd.DataFrame) -> pd.DataFrame:
-    """New covariates of items whose groups have the codes of the old ones; those that are new follow.
-
-    Columns that had the same groups have the same ones again.
-    """
+    """New covariates of items whose groups have the codes of the old ones, or follow; equal ones stay equal."""
     out = new.copy()
     names = new.columns[~new.columns.duplicated(keep=False)]
     pairs = {name: (group_book(old[name]), group_book(new[name])) for name in names}
@@ -206,16 +201,9 @@ def feature_table(
 ) -> pd.DataFrame | np.ndarray | StoredFeatures | None:
     """Features in codebook order, one row an item: a DataFrame for a DataFrame, an array (N, ...) for an array.
 
-    Tables and arrays become dense, of integers, float32, float64 or bool; of a dataset, rows are read and checked
-    when a network asks for them.
-
-    Args:
-        features: DataFrame by item id, or an array, tensor or ``torch.utils.data.Dataset`` (N, ...).
-        items: ids of the rows of an array or dataset.
-        book: codebook of the items, those without labels included.
-
-    Raises:
-        DataError: when an item has no features or several, or a feature is no number, or not finite in float32.
+    They are a DataFrame by item id, or an array, tensor or dataset (N, ...) whose rows belong to ``items``. Tables
+    and arrays become dense, of integers, float32, float64 or bool; rows of a dataset are read when a network asks
+    for them. DataError for an item of no features or several, and for what is no number, or not finite in float32.
     """
     if features is None:
         return None
@@ -249,11 +237,7 @@ def covariate_table(frame: Any, book: Codebook) -> pd.DataFrame | None:
 
 
 def label_columns(given: Any, columns: pd.DataFrame | None, place: Place) -> tuple[Hashable, ...]:
-    """The names of label covariates, each a column of the table of labels with a finite number in every row.
-
-    Raises:
-        DataError: for a name that is no such column, and for a value that is no finite number, with its row.
-    """
+    """Names of label covariates, columns of the table with a finite number in every row; else DataError."""
     there = [] if columns is None else list(columns.columns)
     names = there if isinstance(given, pd.DataFrame) else listed([] if given is None else given, "label_covariates")
     for name in names:
@@ -277,15 +261,9 @@ def some_columns(columns: pd.DataFrame | None, names: Sequence[Hashable]) -> pd.
 def history_table(history: Any, annotators: Codebook, n_classes: int) -> np.ndarray | None:
     """Pseudo-counts [annotator, truth, label] from earlier work, for use in a prior: float64 (A, K, K), or None.
 
-    Args:
-        history: mapping from annotator id to a (K, K) matrix, zeros for those it leaves out; or (A, K, K) in
-            codebook order.
-        annotators: codebook of the annotators.
-        n_classes: K.
-
-    Raises:
-        DataError: for an annotator who is unknown or named twice, another shape, counts that are negative or not
-            finite, and labels that are numbers.
+    They are a mapping from annotator id to (K, K), zeros for those left out, or (A, K, K) in codebook order.
+    DataError for an annotator who is unknown or named twice, another shape, and counts that are negative or not
+    finite.
     """
     if history is None:
         return None

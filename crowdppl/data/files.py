@@ -63,11 +63,7 @@ class Table:
 
 
 def read_table(path: Any, roles: Roles | None, format: Any, delimiter: Any, encoding: Any) -> Table:
-    """Reads a file as ``read_annotations`` does; ``roles`` are columns read as text, None for all.
-
-    Raises:
-        DataError: when the file cannot be read, with the line.
-    """
+    """Reads a file as ``read_annotations`` does; ``roles`` are columns read as text, None for all."""
     path = require_path(path)
     for name, value in (("format", format), ("delimiter", delimiter), ("encoding", encoding)):
         require_text(name, value)

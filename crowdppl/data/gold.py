@@ -80,12 +80,9 @@ def class_codes(classes: pd.Index, truth: pd.Series, of_table: bool = False) -> 
 
 
 def known_truths(gold: Any, items: Codebook, alphabet: LabelSet) -> np.ndarray | None:
-    """The known class of each item, integers (N,), -1 where gold has none; None without gold.
+    """The known class of each item, integers (N,), -1 where gold has none; of numbers float64 (N,), NaN; or None.
 
-    Where labels are numbers, the known number, float64 (N,), NaN where gold has none.
-
-    Raises:
-        DataError: when gold names an unknown item or class, or two truths of an item, however it is spelled.
+    DataError when gold names an unknown item or class, or two truths of an item, however it is spelled.
     """
     if gold is None:
         return None

@@ -41,11 +41,7 @@ def native(value: Any) -> Any:
 
 
 def tensor_to_numpy(values: Any, name: str) -> Any:
-    """A tensor as an array (bfloat16 as float32); anything else as it is.
-
-    Raises:
-        DataError: for a sparse tensor or matrix: whether a 0 that is not stored was given is unknown.
-    """
+    """A tensor as an array (bfloat16 as float32), else the same; DataError where it is sparse."""
     kind = type(values)  # not the value: a table has its columns as attributes, whatever they are called
     tensor = hasattr(kind, "detach")
     if hasattr(kind, "nnz") or (tensor and str(values.layout) != "torch.strided"):
@@ -57,11 +53,7 @@ def tensor_to_numpy(values: Any, name: str) -> Any:
 
 
 def as_column(values: Any, name: str) -> pd.Series[Any]:
-    """One value a row as a series, whatever container it comes in; a masked value is missing.
-
-    Raises:
-        DataError: when it is no list, is sparse, has other than one dimension, or holds half floats.
-    """
+    """One value a row as a series; masked is missing. DataError for no list, not one dimension, half floats."""
     values = tensor_to_numpy(values, f"the {name} column")
     arrays = pd.Series | pd.Index | pd.api.extensions.ExtensionArray | np.ndarray
     if not isinstance(values, arrays) or isinstance(values, pd.MultiIndex):
@@ -91,11 +83,7 @@ def require_comparable(column: pd.Series[Any], name: str) -> None:
 
 
 def as_index(values: Iterable[Any] | Codebook) -> pd.Index[Any]:
-    """Ids as a flat index; floats that are all whole numbers become integers.
-
-    Raises:
-        DataError: for what is no list.
-    """
+    """Ids as a flat index; floats that are all whole numbers become integers. DataError for what is no list."""
     if isinstance(values, Codebook):
         return values.ids
     column = as_column(values, "id")
@@ -116,11 +104,7 @@ def one_or_several(ids: Any) -> pd.Index[Any]:
 
 
 def sorting(ids: pd.Index[Any], name: str) -> np.ndarray:
-    """The permutation that sorts ids; text that is all numbers is sorted by value, so that "10" follows "9".
-
-    Raises:
-        DataError: when text and numbers are mixed.
-    """
+    """The permutation that sorts ids, text that is all numbers by value; DataError for text beside numbers."""
     if len(ids) and ids.inferred_type == "string" and ids.str.fullmatch(NUMBER).all():
         by_text, numbers = np.asarray(ids.argsort()), np.asarray(pd.to_numeric(ids.to_series()))
         if numbers.dtype != np.int64:
@@ -153,12 +137,10 @@ class Codebook:
         return len(self.ids)
 
     def codes(self, values: Iterable[Any]) -> np.ndarray:
-        """The code of each value, int64; -1 for an unknown one.
+        """The code of each value, int64; -1 for an unknown one; DataError for what cannot be an id, such as a
+        list.
 
         A number also finds the text that spells it, and the other way round: 7 finds "7", but not "007".
-
-        Raises:
-            DataError: for a value that cannot be an id, such as a list.
         """
         wanted = as_index(values)
         try:
@@ -248,11 +230,7 @@ class Encoding:
 
 
 def encode_text(column: Any, name: str, place: Place) -> Encoding | pd.Series[Any]:
-    """A column of text of Arrow by its dictionary; any other column as pandas has it, for ``encode``.
-
-    Raises:
-        DataError: for a value that is missing, and a column that pandas cannot hold.
-    """
+    """A column of text of Arrow by its dictionary, any other as pandas has it; DataError for a missing value."""
     if isinstance(column, pd.Series):
         return column
     import pyarrow as pa  # slow to import
@@ -285,15 +263,8 @@ def encode(values: Any, name: str, place: Place = place_in_rows, *, mixed: bool 
     """Finds the distinct values of a column of text or integers (or of True and False, for labels).
 
     Whole floats become integers, with a warning: pandas makes floats of integers where some are missing.
-
-    Args:
-        values: list, array, tensor, series or index.
-        name: what the values are, for messages.
-        place: where a row stands, for messages.
-        mixed: whether text may stand beside numbers.
-
-    Raises:
-        DataError: for a value that is missing, or neither text nor an integer, and for mixed types; with its row.
+    DataError, with the row, for a value that is missing, or neither text nor an integer, and for types that are
+    not to be ``mixed``.
     """
     if isinstance(values, Encoding):
         return values
@@ -368,10 +339,7 @@ def _remedy(value: Any, name: str) -> str:
 def refuse_missing_text(
     found: Encoding, name: str, place: Place, known: Iterable[Any], remedy: str, text: bool = True
 ) -> None:
-    """Refuses text that stands for a missing value: of blanks and, in a file of ``text``, "NA" and the like.
-
-    Values that are ``known`` are meant as they are spelled.
-    """
+    """Refuses text, unless ``known``, of blanks and, in a file of ``text``, "NA" and the like."""
     texts = texts_of(found.values)
     wrong = texts[
         texts.str.strip().isin(MISSING if text else {""}) & ~texts.isin({x for x in known if isinstance(x, str)})
@@ -450,17 +418,10 @@ def listed_answers(values: Iterable[Any], name: str) -> list[Any]:
 
 
 def encode_labels(column: Any, place: Place, named: bool, abstentions: Iterable[Any], text: bool) -> Encoding:
-    """Finds the distinct labels of a column.
+    """Finds the distinct labels of a column; DataError, with the row, where they are missing, empty or mixed.
 
-    Args:
-        column: the labels.
-        place: where a row stands.
-        named: whether the classes are listed, so that they may be of mixed types.
-        abstentions: values that are no class.
-        text: whether the labels come from a file of text, in which a missing value is text, too.
-
-    Raises:
-        DataError: for missing, empty or mixed labels, with value and row.
+    They may be of mixed types where the classes are ``named``; in a file of ``text``, a missing value is text,
+    too.
     """
     away = list(abstentions)
     labels = encode(column, "label", place, mixed=bool(away) or named)
@@ -482,9 +443,8 @@ def read_label_set(
 ) -> LabelSet:
     """Settles classes and abstentions, as the options of annotations say; ``labels`` is None for a design.
 
-    Raises:
-        DataError: when there are fewer than two classes, one is listed twice, ordinal classes have no order, or
-            abstentions are said to be informative and there are none.
+    DataError for fewer than two classes or one listed twice, ordinal ones without order, and informative
+    abstentions of no name.
     """
     away = listed_answers(abstentions, "abstentions")
     if switch("informative_abstentions", informative, error=DataError) and not away:

@@ -23,16 +23,7 @@ SAY = 'or say kind="nominal"'
 
 
 def require_categories(classes: pd.Index, item: np.ndarray, answer: np.ndarray, place: Place) -> None:
-    """Refuses labels that seem to be something else than categories, unless somebody said that they are.
-
-    Args:
-        classes: the classes of the labels, in codebook order.
-        item, answer: codes of each label, (S,); those of abstentions follow the classes.
-        place: where a row stands.
-
-    Raises:
-        DataError: for JSON, for sets such as "a;b", and for many numbers that look like measurements.
-    """
+    """Refuses labels, codes (S,) of items and answers, that seem to be JSON, sets ("a;b") or measurements."""
     texts = texts_of(classes)
     for found, what, remedy in (
         (_structured(texts), "is JSON", "take the class out of it, into a column of its own"),
@@ -86,16 +77,12 @@ def _set_of_classes(texts: Sequence[str]) -> str | None:
 
 
 def are_measurements(numbers: np.ndarray, item: np.ndarray, answer: np.ndarray) -> bool:
-    """Whether annotators agree on numbers as on measurements rather than as on categories.
+    """Whether annotators agree on numbers, (K,) by class, as on measurements rather than as on categories.
 
     Two labels of one item that differ are compared with two labels of any items, by the squared distance of their
     ranks: numbers that only name classes are as far apart, measurements are nearer. They are called measurements
-    where this exceeds the agreement of equal labels, beyond chance, and chance, unless there are fractions. Without
-    items of several labels, numbers with fractions are.
-
-    Args:
-        numbers: of each class, (K,).
-        item, answer: codes of each label, (S,).
+    where this exceeds the agreement of equal labels, beyond chance, and chance, unless there are fractions.
+    Without items of several labels, numbers with fractions are. Items and answers are codes of each label, (S,).
     """
     fractions, size = bool((numbers % 1 != 0).any()), np.bincount(item)[item]
     item, answer, size = item[size > 1], answer[size > 1], size[size > 1]

@@ -50,11 +50,7 @@ def label_set_of(kind: NumberKind) -> LabelSet:
 
 
 def with_numbers(rows: Rows, kind: NumberKind) -> Rows:
-    """The same rows, with the numbers as a further column and in place of each the only answer.
-
-    Raises:
-        DataError: for a label that is not of the kind, with its place, and for another column of this name.
-    """
+    """The same rows, with numbers as a further column and the only answer in their place; DataError for others."""
     rows = kind.read(rows)
     if rows.label is None:
         return rows

@@ -70,11 +70,9 @@ PARTS = {
 def with_parts(rows: Rows, options: Mapping[str, Any], kind: PartsKind) -> tuple[Rows, dict[str, Any]]:
     """The same rows with one id an item, "left | right", and its parts as item covariates.
 
-    Ids of items in options may be pairs or such text. Labels of pairs become "left", "right" or "tie".
-
-    Raises:
-        DataError: for an id that is no pair, or holds the separator, a position that is no whole number, an object
-            that is compared with itself, and a label that names neither object.
+    Ids of items in options may be pairs or such text. Labels of pairs become "left", "right" or "tie". DataError
+    for an id that is no pair, or holds the separator, a position that is no whole number, an object that is
+    compared with itself, and a label that names neither object.
     """
     if not kind.columns:
         rows, options = with_answers(rows, options)

@@ -21,10 +21,7 @@ FEW = 10_000
 
 
 def flip(x: Tensor) -> Tensor:
-    """The transpose (W, n) of (n, W) as a contiguous tensor, forward and backward.
-
-    Sums over few classes are faster with the classes first; copying columns is faster than a general transpose.
-    """
+    """The transpose (W, n) of (n, W), contiguous in both passes: sums over few classes are faster so."""
     out: Tensor = _Flip.apply(x)  # type: ignore[no-untyped-call]
     return out
 
@@ -70,10 +67,7 @@ def matrix_of(columns: Tensor, starts: Tensor, width: int, weights: Tensor | Non
 
 
 def product(matrix: Tensor, dense: Tensor) -> Tensor:
-    """Sparse times dense, (rows, columns) by (columns, width), in float64 on the CPU.
-
-    Wide tables go through scipy, whose cost an entry does not grow with the width, and which uses one thread.
-    """
+    """Sparse (rows, columns) times dense (columns, width) in float64; wide ones on the CPU by scipy."""
     if dense.shape[1] <= NARROW or matrix.values().numel() * dense.shape[1] <= SHORT:
         return matrix @ dense.contiguous()
     out: Tensor = torch.ops.crowdppl.wide_product(
@@ -148,11 +142,7 @@ class RaggedIndex:
 
     @staticmethod
     def of_matrix(by_row: Any) -> RaggedIndex:
-        """Builds bags from a sparse matrix (rows x cells) with one stored value an entry: floats are weights.
-
-        Raises:
-            DataError: when a side has 2**31 entries or more.
-        """
+        """Bags of a sparse matrix (rows x cells), floats being weights; DataError beyond 2**31 entries."""
         _require_small(*by_row.shape, by_row.nnz)
         by_cell, weighted = by_row.tocsc(), by_row.dtype.kind == "f"
         pieces, owner = _pieces(np.diff(by_cell.indptr))
@@ -223,15 +213,11 @@ def sorted_pairs(
 
 
 def ragged_sum(table: Tensor, bags: RaggedIndex, dtype: torch.dtype | None = None) -> Tensor:
-    """Adds up the table's lines for each row: ``out[r] = sum of table[c] over the cells c of row r``, weighted.
+    """Adds up lines of a table (n_cells, width): ``out[r] = sum of table[c] over the cells c of row r``, weighted.
 
     Differentiable any number of times: the backward pass is the transposed sum. It adds pieces of at most 4,096
-    entries in the table's precision, so that a float64 table counts any number of float32 ones exactly.
-
-    Args:
-        table: (n_cells, width).
-        bags: which cells belong to which of n_rows rows.
-        dtype: precision of the result, (n_rows, width); the table's own by default.
+    entries in the table's precision, so that a float64 table counts any number of float32 ones exactly. (n_rows,
+    width), of ``dtype`` or the table's.
     """
     out: Tensor = _RowSums.apply(table, bags, dtype or table.dtype)  # type: ignore[no-untyped-call]
     return out

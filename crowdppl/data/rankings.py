@@ -32,15 +32,13 @@ HOW = "write 'a > b = c', or a list of objects, the best first, with a list of t
 
 
 def with_ranks(rows: Rows) -> Rows:
-    """Rows of whole rankings as rows of ranks, from 1 for the best, an object each; rows of ranks stay as they are.
+    """Rows of whole rankings as rows of ranks, from 1 for the best, an object each; rows of ranks stay as they
+    are.
 
-    A ranking is text such as "a > b = c", a list of objects, of which one that is a list holds ties, or such a list
-    as JSON. Items of whole rankings are problems, or a table of no columns; those of ranks are objects, or pairs of
-    problem and object.
-
-    Raises:
-        DataError: for a label that is no ranking, ranks an object twice or fewer than two, and for a second ranking
-            of a problem by an annotator, with its row.
+    A ranking is text such as "a > b = c", a list of objects, of which one that is a list holds ties, or such a
+    list as JSON. Items of whole rankings are problems, or a table of no columns; those of ranks are objects, or
+    pairs of problem and object. DataError, with the row, for a label that is no ranking, ranks an object twice or
+    fewer than two, and for a second ranking of a problem by an annotator.
     """
     objects = isinstance(rows.item, pd.DataFrame) and OF_RANKS[1] in rows.item
     given: Any = rows.label
@@ -130,12 +128,7 @@ def _ranks(steps: Sequence[Sequence[Any]], where: str) -> dict[Hashable, int]:
 
 
 def require_rankings(problem: np.ndarray, item: np.ndarray, annotator: Encoding, names: Any, place: Place) -> None:
-    """Refuses an object that an annotator ranks twice in a problem, and a problem of which they rank one alone.
-
-    Args:
-        problem, item: codes of each row, (S,).
-        names: of the items.
-    """
+    """Refuses an object that an annotator ranks twice in a problem, and a problem of which they rank one alone."""
     who, n = annotator.codes.astype(np.int64), np.int64(len(annotator.values))
     for of in (item, problem):
         _, inverse, count = np.unique(of * n + who, return_inverse=True, return_counts=True)
@@ -188,13 +181,9 @@ class Rankings:
         return cls(of_label, sizes, found[:, 1], ranks)
 
     def orders(self, sign: int) -> list[Orders]:
-        """The rankings by pattern of their ties; those in which all are tied say nothing, and are left out.
+        """Rankings by the pattern of their ties, best objects first (sign 1) or last (-1), but for those all tied.
 
-        Args:
-            sign: 1 where the best objects are chosen first, -1 where the worst are.
-
-        Raises:
-            DataError: for ties that stand for too many orders.
+        DataError for ties that stand for too many orders.
         """
         if sign not in self._orders:
             assert self.ranks is not None, "a design has no ranks"

@@ -71,10 +71,8 @@ class Sequences:
 def units_of(item_covariates: pd.DataFrame | None) -> np.ndarray | None:
     """The sequence of each item and its rank in it, int64 (N, 2), in codebook order; None without sequences.
 
-    Of rankings, the problem of each object, and the object.
-
-    Raises:
-        DataError: for an item without a sequence or a position, and for two of a sequence at one position.
+    Of rankings, the problem of each object, and the object. DataError for an item without a sequence or a
+    position, and for two at one.
     """
     if item_covariates is not None and {*OF_RANKS} <= {*item_covariates}:
         return np.stack([pd.factorize(item_covariates[name], sort=True)[0] for name in OF_RANKS], 1)
@@ -135,12 +133,7 @@ class Tags:
         return cls(tuple(its_type for _, its_type in found), np.array(begins), np.array(inside))
 
     def ends(self, code: np.ndarray, starts: np.ndarray) -> np.ndarray:
-        """The place of the last item of the span that begins at each place, int64 (N,), or -1.
-
-        Args:
-            code: the class of each item, in order, (N,).
-            starts: which items are first of their sequence, bool (N,).
-        """
+        """The last place of the span that begins at each place, int64 (N,), or -1; of codes in order."""
         goes_on = ~starts & (code == self.inside[np.roll(code, 1)])
         first = np.flatnonzero(~goes_on)
         last = np.append(first[1:], len(code)) - 1

@@ -35,11 +35,9 @@ def with_answers(rows: Rows, options: Mapping[str, Any]) -> tuple[Rows, dict[str
     """Rows of sets as rows of answers about each class, whose items are pairs of item and class.
 
     A set is text such as "a;b", a list, a tuple or a set of Python; an empty one holds no class. The first of ";",
-    "|" and "," that stands in any text separates the classes of all. Rows of answers stay as they are.
-
-    Raises:
-        DataError: for a label that is missing or no set, with its row, for a class that is not known, for features,
-            which do not tell classes apart, and where there is no class.
+    "|" and "," that stands in any text separates the classes of all. Rows of answers stay as they are. DataError
+    for a label that is missing or no set, with its row, an unknown class, or none, and for features, which do not
+    tell classes apart.
     """
     unnamed = options.get("classes") is None and options.get("like") is None
     if are_answers(rows.item):
@@ -76,11 +74,7 @@ def with_answers(rows: Rows, options: Mapping[str, Any]) -> tuple[Rows, dict[str
 
 
 def truths_by_class(gold: Any, classes: Iterable[Any]) -> pd.Series[Any]:
-    """Known sets, a series or mapping by item id, as known answers by "item | class"; answers stay as they are.
-
-    Raises:
-        DataError: for what is no set, and a class that is none of ``classes``.
-    """
+    """Known sets by item id as known answers by "item | class"; DataError for what is no set of ``classes``."""
     given = gold if isinstance(gold, pd.Series) else pd.Series([*gold.values()], index=as_index(gold), dtype=object)
     if are_answers(given.index):
         return given

@@ -23,17 +23,13 @@ from crowdppl.errors import DataError, RepeatsWarning, SparseDataWarning
 
 
 def align_to(old: Annotations, new: Annotations | pd.DataFrame) -> Annotations:
-    """New annotations under the codes of old ones; annotators and classes that are new follow the known ones.
+    """New annotations under the codes of old ones; annotators and classes that are new follow, classes with a
+    warning.
 
     New features and covariates get the old order of columns. Where new data have none, those of annotators are
-    taken from the old data if all annotators are old, and those of items likewise.
-
-    Raises:
-        DataError: when an abstention or a column of features or covariates is not one of the old ones, a class is
-            new where classes have an order, features are of another shape, or there are no labels.
-
-    Warns:
-        SparseDataWarning: when classes are new.
+    taken from the old data if all annotators are old, and those of items likewise. DataError when an abstention or
+    a column is not one of the old ones, a class is new where classes have an order, features are of another shape,
+    or there are no labels.
     """
     if isinstance(new, Annotations):
         require_labels(new.blocks)
@@ -71,10 +67,7 @@ def _warn_of_new_classes(old: Annotations, new: Annotations) -> None:
 
 
 def check_aligned(old: Annotations, new: Annotations) -> Annotations:
-    """New annotations under the codes of old ones, with the kind of classes and the abstainers of the old.
-
-    Whoever abstained in either may abstain, so that a class that they name is evidence that they did not.
-    """
+    """New annotations with the kind and abstainers of the old, in either of which somebody may have abstained."""
     tells = old.alphabet.informative
     new = replace(new, alphabet=replace(new.alphabet, kind=old.kind, informative=tells))
     if old.abstainers is None or new.abstainers is None:
@@ -154,10 +147,7 @@ def keep(data: Annotations, kept: np.ndarray) -> Annotations:
 def with_rows(
     data: Annotations, item: np.ndarray, annotator: np.ndarray, answer: np.ndarray, columns: pd.DataFrame | None
 ) -> Annotations:
-    """Other labels, codes (S,) each, of the same items, annotators and classes.
-
-    ``columns`` are further ones of the rows, in the order that ``frame()`` will give them, or None.
-    """
+    """Other labels, codes (S,) each and columns as of ``frame()``, of the same items, annotators and classes."""
     first = data.blocks[0]
     answers = answer if first.has_labels else None
     coded = Coded(data.item_book, data.annotator_book, data.alphabet, item, annotator, answers)
@@ -179,14 +169,12 @@ def whole_units(data: Annotations) -> np.ndarray:
 
 
 def label_folds(data: Annotations, folds: int, seed: int) -> np.ndarray:
-    """The fold in which each label is left out, never all labels of an item in one; -1 for never.
+    """The fold in which each label is left out, never all of an item in one; -1: never. int (S,) as
+    ``data.frame()``.
 
     An item's labels are dealt to the folds in random order; labels of one annotator on one item stay together. An
     item that only one annotator labelled always keeps its label; DataError when all are such. Items of a sequence
     are dealt as one, and so are all classes of a set.
-
-    Returns:
-        int (S,), in the order of ``data.frame()``.
     """
     item, annotator, _ = data.label_codes()
     whole = whole_units(data)[item].astype(np.int64)

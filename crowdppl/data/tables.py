@@ -94,13 +94,11 @@ class Rows:
 
 
 def rows_of_frame(frame: Any, given: Roles, origin: str, place: Place = place_in_rows, text: bool = False) -> Rows:
-    """A table with one label a row; ``given`` are the columns of "item" (or of its two parts), "annotator" and
-    "label", or None, and that of "gold", if there is one.
+    """A table with one label a row; ``given`` are columns by role, "item" or its parts, "annotator", "label",
+    "gold".
 
-    A further column that bears the name of one of the three is kept as "other_label", say.
-
-    Raises:
-        DataError: when it is no table, or a column is missing, ambiguous, or guessed to hold items and counts rows.
+    A further column named like a role is kept as "other_label", say. DataError when it is no table, or a column is
+    missing, ambiguous, or guessed to hold items and counts rows.
     """
     frame = require_table(frame, origin)
     names = column_names(frame)
@@ -229,15 +227,10 @@ def rows_of_wide(
 ) -> Rows:
     """A table with a row an item and a column an annotator; an empty cell, or one of blanks, is no label.
 
-    Columns of annotators are those that ``annotators`` names, in a list; else all, of which none may look like
-    something else. One of "gold" is none of them.
-
-    Items are in the column given for "item", else in one that is recognised where the index only counts rows, else
-    in the index.
-
-    Raises:
-        DataError: when it is no table, a column is given for another role, two have one name, several could hold
-            the items, or columns are called as those of a table with a label a row are.
+    Columns of annotators are those that ``annotators`` lists; else all but gold, of which none may look like
+    something else. Items are in the column given for "item", else in one that is recognised where the index only
+    counts rows, else in the index. DataError where columns are given for other roles, have one name or are those
+    of a long table.
     """
     origin = "the wide table"
     frame = as_pandas(require_table(frame, origin), origin)
@@ -299,16 +292,11 @@ def _refuse_others(frame: pd.DataFrame, origin: str, remedy: str) -> None:
 
 
 def rows_of_matrix(matrix: Any, missing: Any, items: Any, annotators: Any) -> Rows:
-    """A matrix (N, A) of labels.
+    """A matrix (N, A) of labels: array, tensor, table or rows; what a mask covers, or is ``missing``, is no label.
 
-    Args:
-        matrix: array, tensor, table or list of rows; what a masked array masks is no label.
-        missing: what else means that there is no label; by default what pandas takes as missing, -1 among what
-            are no floats, and text that is empty or of blanks.
-        items, annotators: ids of rows and columns; by default those of a table, else their numbers.
-
-    Raises:
-        DataError: when it is sparse, has other than two dimensions, or ids do not fit.
+    By default missing is what pandas takes so, -1 among what are no floats, and text of blanks; ``items`` and
+    ``annotators`` are those of a table, else numbers. DataError when it is sparse, of other dimensions, or ids do
+    not fit.
     """
     values = tensor_to_numpy(matrix, "the matrix")
     try:
@@ -377,13 +365,7 @@ def _annotators_of(table: pd.DataFrame) -> pd.Index[Any]:
 
 
 def _cells(matrix: Any, values: Any, missing: Any) -> tuple[np.ndarray, np.ndarray, Any]:
-    """Row, column and label of each cell that holds one.
-
-    Args:
-        matrix: as it was given; where it is a table of categoricals, so are the labels.
-        values: the same as an array, perhaps masked.
-        missing: as for ``rows_of_matrix``; NaN for a table in which -1 is a label.
-    """
+    """Row, column and label of each cell with one: categoricals, if the matrix holds such; none is missing."""
     given, values = ~np.ma.getmaskarray(values), np.asarray(np.ma.getdata(values))
     if missing is None or pd.isna(missing):
         given &= ~pd.isna(values)
@@ -403,10 +385,7 @@ def _cells(matrix: Any, values: Any, missing: Any) -> tuple[np.ndarray, np.ndarr
 
 
 def _as_categories(table: pd.DataFrame, labels: np.ndarray, missing: Any) -> Any:
-    """Labels of columns that are all categoricals as one, so that a category that nobody used stays a class.
-
-    The order of categories counts where it is the same in all columns; ``missing`` is no class.
-    """
+    """Labels of columns that are all categoricals as one, ordered if all are alike; unused ones stay classes."""
     kinds: list[Any] = list(table.dtypes)
     if not kinds or not all(isinstance(kind, pd.CategoricalDtype) for kind in kinds):
         return labels

@@ -32,11 +32,7 @@ TASK = ("data", "annotations")
 
 
 def read_conll(lines: Iterable[str], name: str) -> tuple[pd.DataFrame, list[int]]:
-    """Lines of CoNLL columns as a table of sequence, position, token and a column an annotator; and their numbers.
-
-    Raises:
-        DataError: for a line of another number of columns than the first, and where there is none.
-    """
+    """Lines of CoNLL columns as a table: sequence, position, token, a column an annotator; and their numbers."""
     header: list[str] | None = None
     rows, numbers, sequence, position, inside = list[list[Any]](), list[int](), None, 0, 0
     for number, text in enumerate(lines, 1):
@@ -87,11 +83,8 @@ def tags_of_spans(table: pd.DataFrame, place: Place) -> tuple[pd.DataFrame, pd.D
     """A table of spans as a table of BIO tags, and the items.
 
     A row is a span that an annotator marked in a text, or none, where start, end and type are missing. Items are
-    words and signs of a text, cut where any annotator's span begins or ends.
-
-    Raises:
-        DataError: for ids that are none, a text that is none, or another one of the same id, for offsets outside of
-            it, a type that is no text, and spans of one annotator that overlap.
+    words and signs of a text, cut where any annotator's span begins or ends. DataError for what is no id, text or
+    type, offsets outside of the text, and spans of one annotator that overlap.
     """
     ids = table["id"] if "id" in table else pd.Series(pd.factorize(table["text"])[0] + 1, table.index)
     for name, column in ((SEQUENCE, ids), ("annotator", table["annotator"])):
@@ -118,11 +111,7 @@ def tags_of_spans(table: pd.DataFrame, place: Place) -> tuple[pd.DataFrame, pd.D
 
 
 def spans_of_tasks(table: pd.DataFrame, place: Place) -> tuple[pd.DataFrame, Place]:
-    """Tasks as Label Studio exports them as a table of spans; annotations that were cancelled are none.
-
-    Raises:
-        DataError: for a task without one text, and for a result that is no span of it with one label.
-    """
+    """Tasks as Label Studio exports them as a table of spans, but for cancelled ones; DataError for other tasks."""
     rows, where = list[tuple[Any, ...]](), list[int]()
     ids = table["id"] if "id" in table else range(1, len(table) + 1)
     for n, (key, shows, made) in enumerate(zip(ids, *(table[name] for name in TASK), strict=True)):

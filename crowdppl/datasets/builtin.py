@@ -238,12 +238,7 @@ def mnist(
 
 
 def read_idx(folder: Path, name: str, axes: int) -> np.ndarray:
-    """The array of bytes, with so many axes, in a file of the format IDX, gzipped (``name.gz``) or not.
-
-    Raises:
-        FetchError: when there is no such file.
-        DataError: when it is damaged, or has other axes.
-    """
+    """The bytes of a file of the format IDX with so many axes, gzipped or not; FetchError without, or DataError."""
     paths = [folder / f"{each}{end}" for each in (name, name.replace("-idx", ".idx")) for end in ("", ".gz")]
     path = next((path for path in paths if path.is_file()), None)
     if path is None:

@@ -193,12 +193,7 @@ def cache_folder(cache: str | Path | None = None) -> Path:
 def fetch(
     source: Source, cache: str | Path | None = None, offline: bool | None = None, mirror: str | None = None
 ) -> tuple[dict[str, Path], str]:
-    """The files of a data set by what they hold, from the cache or the source, and how they were checked.
-
-    Raises:
-        FetchError: when a file cannot be fetched.
-        ChecksumError: when a file has changed.
-    """
+    """The files of a data set by what they hold, and how they were checked; FetchError or ChecksumError."""
     folder = cache_folder(cache) / source.name
     known = {Path(path).name: digest for path, digest in source.sha256.items()}
     recorded, new = _recorded(folder), []

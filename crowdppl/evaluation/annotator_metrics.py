@@ -18,23 +18,16 @@ MIN_GOLD_LABELS = 5
 def annotators_on_gold(
     annotator: np.ndarray, answer: np.ndarray, truth: np.ndarray, estimate: Estimate, level: float
 ) -> pd.DataFrame:
-    """Accuracies of annotators, estimated and on gold.
+    """Accuracies of annotators: ``estimate`` (A,) with its interval of the level, and on gold.
 
     Gold that has m of an annotator's n labels shows their accuracy with binomial noise, so the interval is
     widened: its half-widths w become the root of w^2 + z^2 a (1 - a) / m (n - m) / (n - 1), with a the estimated
-    accuracy and z the normal quantile of the level.
+    accuracy and z the normal quantile of the level. Codes (S,) are of labels that name a class; truths may be -1.
 
-    Args:
-        annotator, answer, truth: codes of each label that names a class, its annotator, and its item's truth or
-            -1, (S,).
-        estimate: accuracies (A,) with an interval of the level.
-        level: of the interval.
-
-    Returns:
-        DataFrame by annotator code, of those with at least 5 labels on gold: labels, without abstentions; on_gold,
-        how many of them on items of gold; accuracy, accuracy_sd, accuracy_low and accuracy_high as estimated;
-        gold_accuracy, the share of on_gold that is right; low and high, widened; held, 1 where they hold
-        gold_accuracy, else 0, and NaN without an interval.
+    Returns a DataFrame by annotator code, of those with at least 5 labels on gold: labels, without abstentions;
+    on_gold, how many of them on items of gold; accuracy, accuracy_sd, accuracy_low and accuracy_high as estimated;
+    gold_accuracy, the share of on_gold that is right; low and high, widened; held, 1 where they hold
+    gold_accuracy, else 0, and NaN without an interval.
     """
     size, known = len(estimate.mean), truth >= 0
     labels, m = (np.bincount(part, minlength=size) for part in (annotator, annotator[known]))

@@ -61,23 +61,16 @@ def calibrated(
     models: Mapping[str, Model] | None = None,
     biased: bool = False,
 ) -> Fit:
-    """Corrects the probabilities of one method, or averages those of several.
+    """Corrects the probabilities of one method, or averages those of several fits without gold, by name.
 
     Each member is discounted (``design_effect``) by the smallest correlation of an item's labels under which it
     predicts held-out labels within a standard error of the best, and members are averaged under the weights for
     which the average predicts them best (stacking). Of five folds of the labels, as many are held out in turn as
     have about 5,000 labels. With ten known truths or more, a map is fitted on top, to probabilities of items whose
-    truth was withheld from the fit (cross-fitting).
+    truth was withheld from the fit (cross-fitting); with fewer, annotators who are ``biased`` share a bias
+    (``shared_bias``). The first member stands alone where labels are too few.
 
-    Args:
-        members: fits of the data without gold, by name; the first stands alone where labels are too few.
-        data: the annotations, with gold or without.
-        weighed: the result of ``stacked`` for members and data, where it is known already; gold does not change it.
-        models: as for ``stacked``.
-        biased: whether annotators may share a bias (``shared_bias``), where fewer than ten truths are known.
-
-    Returns:
-        The posterior of the member with the largest weight, with corrected probabilities and a ``correction``.
+    Returns the member of the largest weight, with corrected probabilities and a ``correction``.
     """
     plain = data.with_gold(None)
     correction = stacked(members, plain, models) if weighed is None else weighed
@@ -109,16 +102,11 @@ def shared_bias(members: Mapping[str, Fit]) -> float:
 
 
 def stacked(members: Mapping[str, Fit], data: Annotations, models: Mapping[str, Model] | None = None) -> Correction:
-    """Discounts and weights of members, from labels left out.
+    """Discounts and weights of members, from labels left out of data without gold.
 
     These cannot see a class that wandered off: members that labels contradict (``contradicted``) take no part,
-    unless there is no other.
-
-    Args:
-        members: fits of the data, by name; the first stands alone where labels are too few.
-        data: the annotations, without gold.
-        models: those before ``setup``, by name, whose settings (groups of annotators, say) are found anew without
-            the held-out labels. Other members keep theirs.
+    unless there is no other. Of ``models`` before ``setup``, settings such as groups are found anew without the
+    held-out labels.
     """
     empty, first = np.empty((0, 0)), next(iter(members))
     if too_sparse(data):
@@ -153,11 +141,7 @@ def smallest_discount(logs: np.ndarray, owner: np.ndarray) -> int:
 def heldout_logs(
     members: Mapping[str, Fit], data: Annotations, models: Mapping[str, Model] | None = None
 ) -> tuple[dict[str, np.ndarray], np.ndarray]:
-    """log p(label) of held-out labels: by the member itself, then under each discount; and their units.
-
-    Returns:
-        For each member (1 + rates, n), and (n,) codes of items or, of sequences and sets, of these.
-    """
+    """log p(held-out label) by each member, then under each discount, (1 + rates, n); and their units (n,)."""
     seed = next(iter(members.values())).options["seed"]
     item = data.label_codes()[0]
     fold = label_folds(data, FOLDS, seed)
@@ -228,11 +212,7 @@ def _truncation_notes(members: Mapping[str, Fit], correction: Correction, data: 
 
 
 def _mapped(free: Mapping[str, Fit], correction: Correction, data: Annotations) -> Correction:
-    """With a map fitted to known truths, each withheld from the fits that predict it.
-
-    These fits start from those without any gold: one that started from a truth would remember it. Truths of one
-    sequence are withheld together: each tells of its neighbours.
-    """
+    """With a map fitted to known truths, each withheld, with its sequence, from fits that start without gold."""
     gold = data.gold
     assert data.gold_codes is not None and gold is not None
     known = np.flatnonzero(data.gold_codes >= 0)
@@ -265,12 +245,8 @@ def with_notes(posterior: Fit, notes: Iterable[str]) -> Fit:
 def corrected_again(posterior: Fit, data: Annotations) -> Fit:
     """A corrected posterior with other labels of the same items: its methods are fitted, weighed, corrected anew.
 
-    Methods that were averaged start from the old truth, unless some truths are known: a fit that starts from these
-    remembers them. Settings found in the labels, such as groups of annotators, are kept.
-
-    Args:
-        posterior: with a correction.
-        data: the labels that are left, and gold as it was.
+    Methods that were averaged start from the old truth, unless some truths are known, which such a fit would
+    remember. Settings found in the labels, such as groups of annotators, are kept.
     """
     before = posterior.correction
     assert before is not None

@@ -188,10 +188,7 @@ LEAST_WEIGHT = 0.01
 
 
 def stacking_weights(logs: np.ndarray) -> np.ndarray:
-    """Weights of the mixture under which observations are most probable: (n, M) log-probabilities to (M,).
-
-    The mean log of the mixture is concave in the weights. EM hardly moves where members are nearly equally good.
-    """
+    """Weights (M,) of the mixture that makes observations, (n, M) log-probabilities, most probable: concave."""
     from scipy.optimize import minimize  # slow to import
 
     p = np.exp(np.maximum(logs - logs.max(1, keepdims=True), MIN_LOG))
@@ -378,25 +375,14 @@ def select_volume(
     options: Options,
     kept: TrialCache | None = None,
 ) -> tuple[float, dict[str, float]]:
-    """The volume with which a model's network is to be trained on these data, found without gold.
+    """The volume with which a model's network is to be trained on these data, found without gold, and all scores.
 
     Volumes are scored by labels of items left out (``classifier_score``), and the next larger one is tried as long
     as the last was ahead by more than a standard error. Volume makes the truth identifiable where a network would
     rather learn the errors that an item's annotators share (Ibrahim, Nguyen & Fu 2023), but too much of it
-    separates classes that look alike.
-
-    Args:
-        asked, ready: the model before ``setup``, and after it, with a network.
-        data: the annotations.
-        inference, options: of the fit that will follow; its seed also deals out the folds.
-        kept: finished trials, which are not repeated.
-
-    Returns:
-        The volume, and the mean log-probability of an item's labels by each that was tried: empty where labels are
-        too few or no network learns, and without those under which numbers became infinite.
-
-    Raises:
-        MethodError: for a model that is no dataclass, of which no copy with another training can be made.
+    separates classes that look alike. The model is ``asked`` before ``setup`` and ``ready`` after it; scores, mean
+    log-probabilities of an item's labels, are empty where labels are too few or no network learns. MethodError for
+    a model that is no dataclass.
     """
     if not is_dataclass(asked):
         raise MethodError(

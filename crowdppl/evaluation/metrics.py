@@ -128,10 +128,7 @@ class ClassCounts:
         return _mean_ratio(2 * self.right, self.truth + self.label)
 
     def mcc(self) -> np.ndarray:
-        """Matthews' correlation of truth and label for any number of classes (Gorodkin, 2004, equation 8), (...).
-
-        NaN where either does not vary.
-        """
+        """Matthews' correlation of truth and label (Gorodkin, 2004, equation 8), (...); NaN if one is constant."""
         n = self.truth.sum(-1)
         shared = self.right.sum(-1) * n - (self.truth * self.label).sum(-1)
         spread = [n**2 - (x**2).sum(-1) for x in (self.truth, self.label)]
@@ -168,10 +165,7 @@ class RankedErrors:
         return {"error_auroc": self.auroc(), "aurc": self.aurc()}
 
     def auroc(self) -> np.ndarray:
-        """Probability that an error is less confident than a right label, (...); equal confidence counts one half.
-
-        NaN where all labels are right, or all wrong.
-        """
+        """Probability that an error is less confident than a right label, ties being half; NaN without, (...)."""
         fine = self.items - self.wrong
         surer = fine.sum(-1, keepdims=True) - np.cumsum(fine, -1) + fine / 2
         pairs = self.wrong.sum(-1) * fine.sum(-1)
@@ -222,13 +216,10 @@ WEIGHTS_AT_ONCE = 2**22
 def resampled_scores(
     probabilities: np.ndarray, truth: np.ndarray, weights: Iterable[np.ndarray]
 ) -> dict[str, np.ndarray]:
-    """Every score of labels where items count as often as whole numbers say: by score, (resamples,).
+    """Every score of labels, (resamples,), where items count as often as whole numbers (some, N) at a time say.
 
-    Scores are functions of weighted sums over items: 1,000 resamples are a few matrix products.
-
-    Args:
-        probabilities, truth: (N, K) and codes (N,), by rising confidence.
-        weights: some resamples at a time, (some, N).
+    Scores are functions of weighted sums over items, which come by rising confidence: 1,000 resamples are a few
+    matrix products.
     """
     from scipy.sparse import csr_array  # slow to import
 
@@ -306,10 +297,7 @@ class Evidence:
     seed: int
 
     def draws(self) -> dict[str, np.ndarray]:
-        """Scores on resamples, (resamples,) each: of items, annotators or sequences, as the score is of these.
-
-        They are sorted first, so that a seed means the same resamples whatever their order.
-        """
+        """Scores on resamples, (resamples,) each, of what is scored, sorted so that a seed means the same."""
         p, truth = self.probabilities, self.truth
         order = np.lexsort((*p.T, truth, confidence_ranks(p)))
         weights = (_counts(rows) for rows in _draws(len(order), self.resamples, self.seed))
@@ -511,11 +499,7 @@ def evaluate(
 def matched(
     posterior: Fit | pd.DataFrame, gold: pd.Series | Mapping[Any, Any]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
-    """Items of gold in a posterior; the arguments and errors of ``evaluate``.
-
-    Returns:
-        Their probabilities (n, K), truth codes (n,) and rows in the posterior (n,), and how many are not there.
-    """
+    """Items of gold in a posterior: probabilities (n, K), codes and rows (n,), and how many are not there."""
     table = table_of(posterior)
     if isinstance(posterior, Fit):
         data = posterior.data
@@ -546,11 +530,7 @@ def matched(
 
 
 def table_of(posterior: Fit | pd.DataFrame) -> pd.DataFrame:
-    """Probabilities, items x classes.
-
-    Raises:
-        DataError: for anything but a posterior or a DataFrame, and for an item or a class that is there twice.
-    """
+    """Probabilities, items x classes; DataError for anything but a posterior or a DataFrame without twins."""
     if not isinstance(posterior, pd.DataFrame):
         if not isinstance(posterior, Fit):
             raise DataError(f"{kind_of(posterior)} holds no probabilities by item and class; {ITS_PROBABILITIES}")

@@ -11,11 +11,8 @@ from crowdppl.results.spans import in_sequences, most_probable, tags_of
 def span_counts(posterior: Fit, row: np.ndarray, truth: np.ndarray) -> np.ndarray | None:
     """Spans of the most probable labels that are right, all of these, and the true ones, by sequence, (Q, 3).
 
-    Args:
-        row, truth: codes of the items of gold and of their classes, (n,).
-
-    Returns:
-        Those of sequences of which gold has all items; None where labels are no BIO tags of sequences.
+    Of gold, rows and classes (n,), those sequences count of which it has all items; None where labels are no BIO
+    tags.
     """
     tags = tags_of(posterior.data)
     if tags is None:

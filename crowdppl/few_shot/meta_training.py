@@ -106,25 +106,12 @@ def meta_train(
 ) -> list[float]:
     """Trains an embedding on few-shot tasks, in place, by Adam with a rate that falls to 0 along a cosine.
 
-    Args:
-        embedding: to be trained.
-        episodes: the sampler of tasks.
-        loss: of a batch of tasks.
-        iterations: steps.
-        batch: tasks a step.
-        learning_rate: at the start.
-        seed: of the tasks, and of dropout and the like.
-        clean: whether annotators are always right.
-        checkpoint, checkpoint_every: as for ``meta_trained``.
-        about: further settings of the loss, for JSON, by which checkpoints are told apart.
+    ``loss`` is of a batch of tasks; ``clean`` annotators are always right; checkpoints are as for
+    ``meta_trained``, told apart by ``about``, further settings of the loss for JSON. Returns the loss of each
+    step.
 
-    Returns:
-        The loss of each step.
-
-    Raises:
-        MethodError: for settings out of range.
-        NumericalError: when a loss is not finite; it names the step.
-        ResultError: when the checkpoint is of another training, or damaged.
+    MethodError for settings out of range, NumericalError for a loss that is not finite, with its step, ResultError
+    for a checkpoint of another training, or a damaged one.
     """
     iterations, batch = whole_number("iterations", iterations, 1), whole_number("batch", batch, 1)
     seed, every = seed_number(seed), whole_number("checkpoint_every", checkpoint_every, 1)

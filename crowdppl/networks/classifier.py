@@ -86,11 +86,7 @@ class IntegerInput(nn.Module):
     """Turns whole numbers, such as the ids of words, into int64."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """(B, ...) to (B, ...).
-
-        Raises:
-            DataError: when a number is not whole, or too large for float32 to be exact.
-        """
+        """(B, ...) to (B, ...); DataError for a number that is not whole, or too large for float32 to be exact."""
         found = x.long()
         wrong = (found != x) | (x.abs() >= EXACT)
         if bool(wrong.any()):
@@ -102,16 +98,11 @@ class IntegerInput(nn.Module):
 
 
 def input_layer(body: nn.Module, features: Features, own: bool, whole: bool) -> nn.Module:
-    """The layer before a network: it standardises tables, flattens images or leaves features as they are.
+    """The layer before a network: it standardises tables, flattens images or leaves features (N, ...) as they are.
 
-    Args:
-        body: the network; a user's own gets features as they are where its attribute ``raw_features`` is True.
-        features: (N, ...) of all items.
-        own: whether the network is a user's; the default ones are for tables.
-        whole: whether features came as whole numbers.
-
-    Raises:
-        MethodError: when a network with embeddings does not say whether features are what it looks up.
+    A user's ``own`` body gets them as they are where its attribute ``raw_features`` is True; ``whole`` ones came
+    as whole numbers. MethodError when a network with embeddings does not say whether features are what it looks
+    up.
     """
     table = features.dim() == 2
     raw = getattr(body, RAW, None) if own else False
@@ -349,14 +340,7 @@ def _ready(
 
 
 def features_for(network: nn.Module | None, data: Annotations, what: str) -> Features | None:
-    """The input of networks, as ``feature_tensor`` gives it.
-
-    Raises:
-        DataError: when a network (``what`` names it) is given and data have no features.
-
-    Warns:
-        CrowdpplWarning: when float32 rounds away how a column differs between items.
-    """
+    """The input of networks as of ``feature_tensor``; DataError where ``what`` lacks features."""
     features = feature_tensor(data)
     if not isinstance(network, Network):
         warn_of_rounding(data.features)
@@ -366,11 +350,7 @@ def features_for(network: nn.Module | None, data: Annotations, what: str) -> Fea
 
 
 def own_copy(network: nn.Module, what: str = "the network") -> nn.Module:
-    """A copy of a user's network, which may learn.
-
-    Raises:
-        MethodError: when it is no module, or one that cannot be copied, such as a lazy or a TorchScript one.
-    """
+    """A copy of a user's network, which may learn; MethodError for no module, a lazy or TorchScript one."""
     if not isinstance(network, nn.Module):
         raise MethodError(f"{what} is {network!r}, which is no torch.nn.Module")
     if any(is_lazy(x) for x in chain(network.parameters(), network.buffers())):
@@ -388,18 +368,11 @@ def own_copy(network: nn.Module, what: str = "the network") -> nn.Module:
 def checked(
     network: nn.Module, features: Features, shape: Sequence[int | None], wanted: str, what: str = "the network"
 ) -> Tensor:
-    """The output of a network for the first two items, once it is as wanted.
+    """The output of a network for the first two items, once it is of a shape, None for any size: ``wanted`` in
+    words.
 
-    Args:
-        network: features to a row per item.
-        features: (N, ...).
-        shape: of its output for an item; None where any size will do.
-        wanted: the same in words, for messages.
-        what: its own name, likewise.
-
-    Raises:
-        MethodError: when the network refuses the features, or returns something else, or no finite numbers.
-        DataError: when the features cannot be read.
+    MethodError when the network refuses the features, or returns something else, or no finite numbers; DataError
+    when features (N, ...) cannot be read.
     """
     some = features[:2]
     try:
@@ -420,10 +393,7 @@ def checked(
 
 
 def _warn_of_probabilities(body: nn.Module, found: Tensor) -> None:
-    """Warns where a user's classifier ends in Softmax or Sigmoid, or its outputs (B, K) are shares.
-
-    Of probabilities taken for logits, the surest of K classes gets a probability of e / (e + K - 1) at most.
-    """
+    """Warns where outputs (B, K) are shares: taken for logits, the surest has e / (e + K - 1) at most."""
     last = body
     while isinstance(last, nn.Sequential) and len(last):
         last = last[-1]
@@ -444,11 +414,7 @@ def learns(network: nn.Module) -> bool:
 
 
 def init_weights(network: nn.Module, training: Training, seed: int) -> None:
-    """Sets first weights for a fit where crowdppl prepared the network; any other learns on from its weights.
-
-    Raises:
-        MethodError: when such another one is to learn in mixed precision.
-    """
+    """Sets first weights where crowdppl made the network; MethodError for another in mixed precision."""
     if isinstance(network, Network):
         network.precision = training.precision
         network.begin(seed)
@@ -460,11 +426,7 @@ def init_weights(network: nn.Module, training: Training, seed: int) -> None:
 
 
 def outputs(network: nn.Module, features: Features) -> Tensor:
-    """The outputs (N, ...) of a network as it is: nothing is dropped out, and nothing is learned.
-
-    Raises:
-        MethodError: when it returns no tensor.
-    """
+    """The outputs (N, ...) of a network as it is, without dropout or gradients; MethodError for no tensor."""
     learning = network.training
     network.eval()
     rows = []

@@ -86,17 +86,10 @@ class Layers(nn.Module):
 def embedding_for(
     body: nn.Module | None, features: Tensor, widths: Sequence[int], seed: int | None = None
 ) -> Embedding:
-    """An embedding with first weights for these features.
+    """An embedding with first weights, by a seed, for features (N, ...), of a user's copied body, or ``Layers``.
 
-    Args:
-        body: a user's network, which is copied; its frozen parts stay frozen. None takes ``Layers``.
-        features: (N, ...) of the items that it will be trained on.
-        widths: of the layers.
-        seed: of the first weights of ``Layers``.
-
-    Raises:
-        MethodError: when the network refuses the features, does not return finite numbers (B, M), or cannot
-            be copied.
+    Frozen parts stay frozen. MethodError when the network refuses the features, does not return finite numbers (B,
+    M), or cannot be copied.
     """
     with torch.random.fork_rng():
         if seed is not None:

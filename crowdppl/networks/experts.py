@@ -52,12 +52,7 @@ class Experts(Network):
         self.register_buffer("typical", read_stored(rows_taken(features, torch.from_numpy(at))).clone())
 
     def answers(self, blend: Tensor, learning: bool = False) -> Tensor:
-        """Log-probabilities (..., K) of blends (..., H), in their precision.
-
-        Args:
-            blend: outputs of experts, weighted by a gate.
-            learning: whether the gradient reaches the tower.
-        """
+        """Log-probabilities (..., K) of gated blends (..., H); ``learning`` lets the gradient reach the tower."""
         parameters = self.tower.named_parameters()
         weights = {name: (x if learning else x.detach()).to(blend.dtype) for name, x in parameters}
         logits: Tensor = functional_call(self.tower, weights, (blend,))
@@ -68,13 +63,7 @@ class Experts(Network):
         return self.answers(torch.einsum("...m,nmh->...nh", gate, seen), learning)
 
     def labels_and_truth(self, data: Data, gate: Tensor, oracle: Callable[[], Tensor]) -> tuple[Table, Tensor]:
-        """Log-probabilities of labels, as ``annotate`` takes them, and of the truth.
-
-        Args:
-            data: the argument of a model that keeps these experts as its attribute ``experts``.
-            gate: of annotators, (..., A, M).
-            oracle: computes the gate (..., M) of the worker whose answers are the truth.
-        """
+        """Log-probabilities of labels, for ``annotate``, by gates (..., A, M); and of the truth, by ``oracle``."""
         block, seen = data.as_block(), network_output(data, self, "experts")
         if seen is None:
             return self.on_typical(gate, oracle())
@@ -101,15 +90,11 @@ class Experts(Network):
 
     @torch.no_grad()
     def on_typical(self, gate: Tensor, oracle: Tensor) -> tuple[Tensor, Tensor]:
-        """Averages over typical items, for an item without features.
+        """Averages over typical items, for an item without features; of gates (..., A, M) and the oracle's (...,
+        M).
 
-        Args:
-            gate: (..., A, M).
-            oracle: (..., M), of the worker whose answers are the truth.
-
-        Returns:
-            Log-probabilities (..., A, K, K) of labels given the truth; and of the truth, (K,), or (..., 1, K) for
-            chains.
+        Log-probabilities (..., A, K, K) of labels given the truth, and of the truth, (K,), or (..., 1, K) for
+        chains.
         """
         seen = outputs(self, self.typical).to(gate.dtype)
         truth = self.seen_through(seen, oracle).exp()  # (..., T, K)
@@ -262,10 +247,7 @@ def silverman_bandwidth(x: Tensor) -> Tensor:
 
 
 def principal_axes(gates: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The mean (M,) of gates (A, M), the first two principal axes (M, 2) and their shares of the variance (2,).
-
-    An axis points towards growth of its largest entry.
-    """
+    """Mean (M,) of gates (A, M), two principal axes (M, 2), largest entries positive, and variance shares (2,)."""
     mean = gates.mean(0)
     _, sizes, axes = np.linalg.svd(gates - mean, full_matrices=False)
     axes, sizes = np.pad(axes, ((0, max(0, 2 - len(axes))), (0, 0)))[:2].T, np.pad(sizes, (0, 2))

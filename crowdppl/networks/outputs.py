@@ -34,15 +34,7 @@ from crowdppl.primitives.plates import Data, block_of
 
 
 def warn_of_no_features(models: Mapping[str, Any], data: Annotations) -> None:
-    """Warns where methods use features, by their cards, and annotations have none.
-
-    Args:
-        models: methods by the names that the warning gives them.
-        data: the annotations.
-
-    Warns:
-        CrowdpplWarning: with the names.
-    """
+    """Warns where methods, by name, use features by their cards, and annotations have none."""
     cards = {name: card_of(model) for name, model in models.items()}
     names = [name for name, card in cards.items() if card is not None and "features" in card.uses]
     if names and data.features is None:
@@ -52,10 +44,7 @@ def warn_of_no_features(models: Mapping[str, Any], data: Annotations) -> None:
 
 
 def networks_of(model: Any) -> dict[str, nn.Module]:
-    """The networks of a model by the attribute that holds each; ``network`` is the classifier.
-
-    Where a model has a mapping ``standing``, its networks are those, and learn no more.
-    """
+    """The networks of a model by attribute, ``network`` the classifier; those of ``standing`` learn no more."""
     if hasattr(model, "standing"):
         return dict(model.standing)
     return {name: x for name, x in getattr(model, "__dict__", {}).items() if isinstance(x, nn.Module)}
@@ -72,11 +61,7 @@ def network_of(model: Any) -> nn.Module | None:
 
 
 def state_of(network: nn.Module, keep_vars: bool = False) -> dict[str, Tensor]:
-    """A network's state, tensors by name, as files hold it.
-
-    Raises:
-        ResultError: when a part of it has extra state of another type.
-    """
+    """A network's state, tensors by name, as files hold it; ResultError when part of it is something else."""
     found: dict[str, Any] = network.state_dict(keep_vars=keep_vars)
     for name, x in found.items():
         if not isinstance(x, Tensor):
@@ -138,11 +123,7 @@ def class_logits(data: Data, network: nn.Module | None) -> Tensor:
 
 
 def cached_outputs(model: Model, blocks: list[Block]) -> list[Block]:
-    """Blocks with the outputs of each network of the model for their items, as it is.
-
-    Raises:
-        DataError: when the model has a network and the data have no features.
-    """
+    """Blocks with the outputs of each network of the model; DataError for one where data have no features."""
     found = networks_of(model)
     if not found:
         return blocks
@@ -156,15 +137,7 @@ def cached_outputs(model: Model, blocks: list[Block]) -> list[Block]:
 
 
 def rows_to_classify(features: Any, known: Any) -> tuple[pd.Index[Any], Features]:
-    """Ids and rows of new items, checked to have the shape of the fit's and, where they are read, to be finite.
-
-    Args:
-        features: a DataFrame, an array or a dataset.
-        known: the features of the fit.
-
-    Raises:
-        DataError: when they are of another shape or not finite.
-    """
+    """Ids and rows of new items; DataError when of another shape than the fit's, or read and not finite."""
     wanted = () if known is None else tuple(known.shape[1:])
     if is_dataset(features):
         stored = features

@@ -75,13 +75,11 @@ def gate_doubts(gates: np.ndarray, seed: int = 0) -> Iterator[tuple[str, str]]:
 
 
 def changed_answers(data: Annotations, probabilities: np.ndarray, seed: int = 0) -> float:
-    """Share of items to which most of another draw of the same annotators would give another answer.
+    """Share of items to which most of another draw of the same annotators would give another answer, from 0.
 
     Annotators are drawn again with their labels; each has the same weight. Items with the same most probable class
-    are pooled. The share expected of annotators who are alike, from as few labels, is subtracted.
-
-    Returns:
-        A number from 0; 0 where fewer than 5 annotators named a class.
+    are pooled. The share expected of annotators who are alike, from as few labels, is subtracted. 0 for fewer than
+    5 annotators.
     """
     stream, oracle = np.random.default_rng(seed), probabilities.argmax(1)
     item, annotator, answer = data.label_codes()

@@ -38,11 +38,7 @@ class Rewards(Network):
         nn.init.zeros_(self.advantage)
 
     def rewards(self, x: Tensor) -> Tensor:
-        """Log-skills (B,) of objects (B, ...).
-
-        Raises:
-            MethodError: when the body returns anything but one number for each.
-        """
+        """Log-skills (B,) of objects (B, ...); MethodError when the body returns anything but one number."""
         found = super().forward(x)
         if found.shape != (len(x), 1):
             raise MethodError(

@@ -95,11 +95,7 @@ class Training:
 
 
 def training_of(settings: Mapping[str, Any]) -> Training:
-    """``Training`` with settings by name.
-
-    Raises:
-        MethodError: for an unknown setting, or a value out of range.
-    """
+    """``Training`` with settings by name; MethodError for an unknown one, or a value out of range."""
     if not isinstance(settings, Mapping):
         raise MethodError(f"training={settings!r} must be settings by name, such as {{'epochs': 60}}")
     known = [field.name for field in fields(Training)]

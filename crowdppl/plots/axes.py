@@ -25,11 +25,7 @@ MAX_LETTERS = 24
 
 
 def axes_or_new(ax: Axes | None, width: float = 6.4, height: float = 3.6) -> Axes:
-    """The given axes, or new ones of a size in inches.
-
-    Raises:
-        MethodError: for anything but axes.
-    """
+    """The given axes, or new ones of a size in inches; MethodError for anything but axes."""
     if ax is not None:
         axes: Axes = flat_axes(ax)[0]
         return axes
@@ -39,11 +35,7 @@ def axes_or_new(ax: Axes | None, width: float = 6.4, height: float = 3.6) -> Axe
 
 
 def flat_axes(given: Any) -> np.ndarray:
-    """Axes, or an array or list of them, as a flat array.
-
-    Raises:
-        MethodError: for anything but axes.
-    """
+    """Axes, or an array or list of them, as a flat array; MethodError for anything but axes."""
     flat = np.array(given, object).ravel()
     if not len(flat):
         raise MethodError("ax= holds no axes; give matplotlib axes, or leave ax= out")
@@ -66,11 +58,7 @@ def write_beside(axes: Axes, row: float, text: str, va: str = "center") -> None:
 
 
 def name_rows(axes: Axes, names: list[str]) -> bool:
-    """Names rows 0, 1, ... at the left edge, counted from the highest: every one, or as many as there is room for.
-
-    Returns:
-        Whether every row is named.
-    """
+    """Names rows 0, 1, ... from the highest, where there is room; returns whether every row is named."""
     low, high = axes.get_ylim()
     points = 72 * axes.get_window_extent().height / axes.figure.dpi * len(names) / (high - low)
     step = int(np.ceil(11 * len(names) / max(points, 1)))

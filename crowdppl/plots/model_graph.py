@@ -57,13 +57,10 @@ class ModelGraph:
 
 
 def graph_of(model: Any, data: Annotations) -> ModelGraph:
-    """The graph of a model on some annotations, of which a few are enough.
+    """The graph of a model on some annotations, of which a few are enough; MethodError when it draws no labels.
 
-    Pyro places the labels, which are ragged, in the plate of items (and of groups). Each belongs to one item and
-    one annotator, so that here they lie where those two plates meet.
-
-    Raises:
-        MethodError: when the model draws no labels.
+    Pyro places the labels, which are ragged, in the plate of items (and of groups); here they lie where items and
+    annotators meet.
     """
     from pyro.infer.inspect import get_model_relations
 
@@ -179,10 +176,7 @@ def arrange(graph: ModelGraph) -> Layout:
 
     Variables outside of all plates are on top. Below them are zones from left to right: other plates, annotators,
     annotators and items, items. Arrows point down. Where arrows would run through variables, rows are drawn
-    further apart, and then zones wider.
-
-    Raises:
-        MethodError: when no arrangement keeps all arrows clear of variables.
+    further apart, and then zones wider; MethodError where that does not help.
     """
     rows, zones = _rows(graph), {name: _zone(graph.plates_of(name)) for name in graph.parents}
     for spare, height in product((0, 1), (HEIGHT, 1.3 * HEIGHT, 1.6 * HEIGHT)):

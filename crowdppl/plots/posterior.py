@@ -461,12 +461,7 @@ def plot_ranks(posterior: Fit, site: str | None = None, *, ax: Axes | None = Non
 
 
 def rank_counts(values: np.ndarray, bins: int) -> tuple[np.ndarray, np.ndarray]:
-    """Draws of each chain in each bin of rank, (chains, bins), and of all chains, (bins,); equal ones share theirs.
-
-    Args:
-        values: draws (chains, draws).
-        bins: of the ranks, as equal as their number allows.
-    """
+    """Draws (chains, draws) by bin of rank, of each chain (chains, bins), and of all (bins,); ties share theirs."""
     from scipy.stats import rankdata  # slow to import
 
     ranks = rankdata(values).reshape(values.shape)

@@ -70,10 +70,7 @@ class Assignment:
         return len(self.chosen) == self._n
 
     def _possible(self, pairs: np.ndarray) -> np.ndarray:
-        """Those of sorted pairs that can still be chosen: of an annotator, at most as many as are still wanted.
-
-        Each of an annotator's pairs is chosen, or passed over for another pair of its item that is.
-        """
+        """Those of sorted pairs that can still be chosen: at most as many of an annotator as are still wanted."""
         left = self._n - len(self.chosen)
         if self._per_annotator is None:
             return pairs[:left]

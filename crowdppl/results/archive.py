@@ -146,11 +146,7 @@ def _contents(posterior: Fit) -> Contents:
 
 
 def _read(folder: Path) -> Contents:
-    """The contents of the files, after every check that they allow.
-
-    Raises:
-        ResultError: when a file is missing, damaged, of another save or of another format.
-    """
+    """The contents of the files; ResultError when one is missing, damaged, of another save or of another format."""
     from safetensors.numpy import load_file  # slow to import
 
     for name in FILES[:2]:
@@ -217,13 +213,8 @@ def _file_digest(path: Path) -> str:
 def pack(value: Any, place: str, arrays: dict[str, np.ndarray]) -> Any:
     """A value as JSON holds it; what JSON has no word for is a dict with one key that begins with "$".
 
-    Args:
-        value: None, booleans, numbers, text, lists, tuples, mappings, numeric arrays, tensors, indexes and records.
-        place: path of the value, which names its arrays and the place in an error.
-        arrays: filled with the arrays of the value.
-
-    Raises:
-        ResultError: for a value of any other type, with its place.
+    Its place, a path, names its arrays, which are put into ``arrays``, and stands in a ResultError for another
+    type.
     """
 
     def each(parts: Mapping[str, Any]) -> dict[str, Any]:
@@ -257,11 +248,7 @@ def pack(value: Any, place: str, arrays: dict[str, np.ndarray]) -> Any:
 
 
 def unpack(packed: Any, arrays: Mapping[str, np.ndarray]) -> Any:
-    """The value that ``pack`` was given.
-
-    Raises:
-        KeyError, TypeError, ValueError: when ``pack`` did not write this.
-    """
+    """The value that ``pack`` was given; KeyError, TypeError or ValueError when it did not write this."""
     if isinstance(packed, list):
         return [unpack(part, arrays) for part in packed]
     if not isinstance(packed, dict):
@@ -347,11 +334,7 @@ def _fit(folder: Path, values: Mapping[str, Any], data: Annotations, given: Mode
 
 
 def _model(folder: Path, saved: str, settings: Mapping[str, Any], given: Model | None) -> Model:
-    """The method as it was fitted.
-
-    Raises:
-        ResultError: when another method is handed over, or none and the saved one is not known.
-    """
+    """The method as it was fitted; ResultError when another is handed over, or none and it is not known."""
     if given is not None:
         name = registry.name_of(given)
         if name != saved and (name is not None or saved in registry.names()):
@@ -372,10 +355,8 @@ def _model(folder: Path, saved: str, settings: Mapping[str, Any], given: Model |
 
 
 def network_states(model: Model) -> dict[str, Any] | None:
-    """The networks of a fitted model by attribute; None without any.
-
-    Of each: its tensors, whether it is the user's ``own``, and the ``first`` weights that have changed since, from
-    which ``Posterior.without`` begins.
+    """The networks of a fitted model by attribute, None without any: tensors, whether it is the user's ``own``,
+    and the ``first`` weights that have changed since, from which ``Posterior.without`` begins.
     """
     found = {}
     for name, network in networks_of(model).items():
@@ -390,11 +371,7 @@ def network_states(model: Model) -> dict[str, Any] | None:
 
 
 def _with_networks(model: Model, saved: Mapping[str, Any] | None, data: Annotations) -> Model:
-    """The model with the networks that were saved.
-
-    Raises:
-        ResultError: when a network was the user's own and is not handed over, or has other weights.
-    """
+    """The model with saved networks; ResultError where a user's own is not handed over, or has other weights."""
     if saved is None:
         return model
     if any(parts["own"] and name not in networks_of(model) for name, parts in saved.items()):

@@ -23,17 +23,11 @@ def best(probabilities: np.ndarray) -> np.ndarray:
 
 
 def choose(probabilities: np.ndarray, votes: np.ndarray, items: Ids, classes: Ids) -> tuple[np.ndarray, np.ndarray]:
-    """The most probable class of each item, and whether others were as probable.
+    """The most probable class of each item, int64 (N,), and whether others were as probable, bool (N,).
 
-    A tie goes to the class with more votes on the item, then on all items, then to the one whose name, hashed with
-    the item's id, comes first: the order of classes and rows does not matter, and no class wins all ties.
-
-    Args:
-        probabilities, votes: (N, K).
-        items, classes: their ids.
-
-    Returns:
-        Class codes int64 (N,) and bool (N,).
+    A tie goes to the class with more votes (N, K) on the item, then on all items, then to the one whose name,
+    hashed with the item's id, comes first: the order of classes and rows does not matter, and no class wins all
+    ties.
     """
     return settle(best(probabilities), votes, items, classes)
 
@@ -62,10 +56,7 @@ def entropy(probabilities: np.ndarray) -> np.ndarray:
 
 
 def credible_sets(probabilities: np.ndarray, classes: Ids, level: float) -> list[tuple[Any, ...]]:
-    """The fewest classes that together hold the truth with probability ``level``, most probable first.
-
-    Classes as probable as the last of them belong to the set too.
-    """
+    """The fewest classes, and those as probable as the last, that hold the truth at ``level``, likeliest first."""
     order = np.argsort(-probabilities, axis=1, kind="stable")
     sorted_p = np.take_along_axis(probabilities, order, 1)
     reached = np.cumsum(sorted_p, 1) >= level - 1e-9

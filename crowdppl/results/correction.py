@@ -47,16 +47,12 @@ def apply_map(truth_map: CalibrationMap, probabilities: np.ndarray) -> np.ndarra
 
 
 def fit_map(probabilities: np.ndarray, truth: np.ndarray) -> CalibrationMap:
-    """Fits a calibration map to known truths; class names and order do not matter.
+    """Fits a calibration map to known truths, codes (n,), of items (n, K) that did not inform the fit.
 
     Half of it is a scale and a shift for each class (Guo et al. 2017, "On calibration of modern neural networks"),
     with Gaussian priors of standard deviation 1/2 on the log scale and the shifts. The other half is averaged over
     temperatures: probabilities at a temperature go through a channel p(truth | class that labels point to), with a
     prior of 4 pseudo-counts a row. A temperature's weight is its leave-one-out likelihood of the known truths.
-
-    Args:
-        probabilities: (n, K) of items whose truth the fit did not see.
-        truth: codes (n,).
     """
     k = probabilities.shape[1]
     scale, shift = fit_scale(probabilities, truth)
@@ -114,13 +110,8 @@ def _logits(probabilities: np.ndarray) -> np.ndarray:
 def corrected(
     correction: Correction, found: Mapping[str, np.ndarray], data: Annotations, before: np.ndarray | None = None
 ) -> np.ndarray:
-    """Discounted, averaged, mapped and softened probabilities, (N, K); a known truth is certain.
-
-    Args:
-        correction: weights, discounts, map and temperature.
-        found: probabilities (N, K) by method.
-        data: the items.
-        before: numbers of labels of these items in earlier fits, (N,).
+    """Discounted, averaged, mapped and softened probabilities, (N, K), of those of each method; a known truth is
+    certain. Earlier fits had ``before`` labels, (N,), of these items.
     """
     labels, out = labels_an_item(data), np.zeros((data.n_items, data.n_classes))
     labels = labels if before is None else labels + before
@@ -136,16 +127,11 @@ def corrected(
 
 
 def design_effect(probabilities: np.ndarray, labels: np.ndarray, rate: float) -> np.ndarray:
-    """Probabilities as if n labels of an item were worth n / (1 + rate * (n - 1)) independent ones.
+    """Probabilities (N, K) as if n labels of an item, (N,), were worth n / (1 + rate * (n - 1)) independent ones.
 
-    The design effect of cluster samples (Kish 1965, Survey sampling): labels of an item are correlated by ``rate``
-    given its truth. All evidence is divided by it, also that of the prevalence, so that the most probable class
-    stays. Probabilities are clipped at 1e-300 before (see ``truncated_evidence``).
-
-    Args:
-        probabilities: (N, K).
-        labels: number of labels of each item, (N,); an item without any does not change.
-        rate: from 0, no change, to 1, all labels of an item count as one.
+    The design effect of cluster samples (Kish 1965, Survey sampling): labels of an item are correlated by
+    ``rate``, 0 to 1, given its truth. All evidence is divided by it, also that of the prevalence, so that the most
+    probable class stays. Probabilities are clipped at 1e-300 before (see ``truncated_evidence``).
     """
     effect = 1 + rate * np.maximum(labels - 1, 0)
     return softened(probabilities, effect[:, None])
@@ -209,11 +195,7 @@ def members(posterior: Fit) -> dict[str, Fit]:
 
 
 def members_after(posterior: Fit, change: Callable[[Fit], Fit]) -> dict[str, Fit]:
-    """The members, each after a change that fits it again.
-
-    Raises:
-        KeyboardInterrupt: when Ctrl-C stops one of several fits, as their average would not show it.
-    """
+    """The members, each after a change that fits it again; KeyboardInterrupt where Ctrl-C stops one of several."""
     before = members(posterior)
     if len(before) == 1:
         return {name: change(fit) for name, fit in before.items()}
@@ -236,12 +218,7 @@ def fit_member(name: str, make: Callable[[], Fit]) -> Fit:
 
 
 def averaged(fits: Mapping[str, Fit], correction: Correction | None) -> Fit:
-    """The posterior of the method with the largest weight, with the probabilities of all, corrected.
-
-    Args:
-        fits: uncorrected fits of the same items, by name, of the methods of the correction.
-        correction: None returns the only fit.
-    """
+    """The fit, by name, of the largest weight, with the probabilities of all, corrected; the only one without."""
     if correction is None:
         (alone,) = fits.values()
         return alone

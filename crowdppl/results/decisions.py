@@ -106,14 +106,7 @@ def _credible(p: np.ndarray, coverage: float) -> np.ndarray:
 def _conformal(
     p: np.ndarray, truth: np.ndarray, coverage: float, uniform: Callable[[int, int], float]
 ) -> np.ndarray:
-    """Which classes are at least as probable as the threshold, bool (N, K).
-
-    Args:
-        p: (N, K).
-        truth: class codes (N,), -1 where there is no gold.
-        coverage: of the sets.
-        uniform: a random number for an item and a class, by which equal scores are ordered.
-    """
+    """Classes as probable as the threshold, bool (N, K); equal scores in the order of ``uniform(item, class)``."""
     with np.errstate(divide="ignore"):
         score = np.round(np.log(p), DECIMALS)
     known = np.flatnonzero(truth >= 0)
@@ -130,11 +123,7 @@ def _conformal(
 
 
 def _truths(gold: Any, data: Annotations, coverage: float) -> np.ndarray:
-    """Class codes (N,), -1 where there is no gold.
-
-    Raises:
-        DataError: when an item was gold in the fit, or there are too few for the coverage.
-    """
+    """Class codes (N,), -1 without gold; DataError when the fit had it, or it is too little for the coverage."""
     codes = known_truths(gold, data.item_book, data.alphabet)
     assert codes is not None
     if data.gold_codes is not None and (both := (codes >= 0) & (data.gold_codes >= 0)).any():
@@ -235,10 +224,7 @@ def decide(posterior: Fit, cost: Cost | None = None, *, ask_again: float | None 
 def _cost_of_asking(
     posterior: Fit, table: np.ndarray, first: np.ndarray, price: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Price and expected cost after one more label, (N,), and whether that is less than ``first`` costs now, (N,).
-
-    The cost is infinite where even the truth would not be worth the price.
-    """
+    """Price and cost after one more label, (N,), infinite where no truth is worth it, and whether that is less."""
     p, given = posterior.result.probabilities, labels_given(posterior.data)
     if posterior.memory is not None:
         given = given + posterior.memory.labels
@@ -302,13 +288,7 @@ def _votes(data: Annotations, names: pd.Index[Any]) -> np.ndarray:
 
 
 def _cheapest(p: np.ndarray, table: np.ndarray, out: np.ndarray) -> np.ndarray:
-    """The decisions of each item that cost least, bool (N, decisions).
-
-    Args:
-        p: (N, K).
-        table: costs (K, decisions).
-        out: decisions that an item does not have, bool (N, decisions).
-    """
+    """The decisions of each item that cost least, bool (N, decisions), but those that are ``out``."""
     regret = table - table.min(1, keepdims=True)  # large common costs would hide differences
     least = np.where(out, np.inf, p @ regret).argmin(1)
     candidates, left = np.empty(out.shape, bool), np.arange(len(p))

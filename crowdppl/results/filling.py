@@ -69,13 +69,7 @@ def fill(posterior: Fit, data: Annotations | None = None, *, least: int = 10, dr
 
 
 def answer_shares(posterior: Fit, item: np.ndarray, annotator: np.ndarray, draws: int) -> np.ndarray:
-    """p(class | item, its labels, annotator, no abstention) of pairs, (R, K).
-
-    Args:
-        posterior: the fit.
-        item, annotator: codes, (R,).
-        draws: of the posterior.
-    """
+    """p(class | item, its labels, annotator, no abstention) of pairs of codes (R,) each, over draws: (R, K)."""
     data, k = posterior.data, posterior.data.n_classes
     owner, cell = row_codes(data.blocks, data.order)
     starts = np.searchsorted(owner, np.arange(data.n_items + 1))

@@ -130,11 +130,7 @@ def _over_truths(result: FitResult, of: Callable[[np.ndarray | CoinTables], np.n
 
 
 def _exact_mean(result: FitResult, estimate: Estimate, at_mean: np.ndarray) -> Estimate:
-    """An estimate from draws, for vb with the quantity at the mean table and prevalence as its mean.
-
-    Sites are independent under vb, so a quantity that is linear in each has this mean exactly. Where it differs by
-    more than six standard errors of the draws, it is not linear, and the mean of the draws stays.
-    """
+    """An estimate from draws, with the mean exact under vb, unless six errors off: it is not linear in sites."""
     sites = result.sites.values()
     mean_field = any(site.conjugate is not None for site in sites) and not any(x.family == "draws" for x in sites)
     if result.prevalence_draws is None or not mean_field:
@@ -174,10 +170,7 @@ def _errors(draws: np.ndarray) -> np.ndarray:
 def _same_site(
     result: FitResult, dims: tuple[str, ...], mean: np.ndarray, error: np.ndarray | float, level: float
 ) -> Estimate | None:
-    """Exact estimate of the site of a conjugate family that is this quantity, if any.
-
-    Equal dimensions do not suffice, as a model may transform the site: the means have to agree within an error.
-    """
+    """Exact estimate of the conjugate site that is this quantity, by dimensions and means, if there is any."""
     for site in result.sites.values():
         alike = site.conjugate is not None and site.dims == dims and site.mean.shape == mean.shape
         if alike and site.conjugate is not None and np.all(np.abs(site.mean - mean) <= error):

@@ -80,9 +80,8 @@ def update(posterior: Fit, new_labels: Annotations | pd.DataFrame, **options: An
 def labels_without(posterior: Fit, annotators: Iterable[Any]) -> Annotations:
     """The annotations of a fit without the labels of some annotators.
 
-    Raises:
-        DataError: for an id that is not one of the fit, or when no label would be left.
-        MethodError: after ``update``, for an annotator with labels before it.
+    DataError for an unknown id, or when no label would be left; MethodError for one with labels before an
+    ``update``.
     """
     data, names = posterior.data, one_or_several(annotators)
     out = data.annotator_book.require(names, "annotators", "posterior.annotators() lists them")

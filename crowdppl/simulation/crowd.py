@@ -202,11 +202,7 @@ def _assign_by_chance(opinions: Opinions, context: Context, draw: Draw, density:
 
 
 def _assign_by_number(opinions: Opinions, context: Context, draw: Draw, labels_per_item: int) -> Labels:
-    """So many annotators, drawn evenly from those able, label each item.
-
-    Everyone draws a number for each item, and the smallest ones are taken: a further annotator then replaces at
-    most one other an item.
-    """
+    """So many able annotators an item, those of the smallest random numbers: another one replaces at most one."""
     labels_per_item = whole_number("labels_per_item", labels_per_item, 1, "for a share use density=", DataError)
     rows = np.flatnonzero(context.labelled)
     at = np.arange(len(rows))

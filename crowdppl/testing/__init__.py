@@ -96,15 +96,9 @@ def checks(model: str | Model, **about: Unpack[About]) -> Iterator[tuple[str, Ca
 
 
 def check(model: str | Model, name: str, **about: Unpack[About]) -> None:
-    """Runs one check.
+    """Runs one check of ``NAMES`` for labels of the model's kind; model and about are as for ``checks``.
 
-    Args:
-        model, about: as for ``checks``.
-        name: one of ``NAMES`` for labels of the model's kind.
-
-    Raises:
-        AssertionError: when the method does not pass.
-        MethodError: for an unknown method or check, or wrong covariates.
+    AssertionError when the method does not pass; MethodError for an unknown method or check, or wrong covariates.
     """
     found = dict(checks(model, **about))
     if name not in found:
@@ -113,14 +107,9 @@ def check(model: str | Model, name: str, **about: Unpack[About]) -> None:
 
 
 def check_method(model: str | Model, **about: Unpack[About]) -> None:
-    """Runs every check, and lists at the end those that failed.
+    """Runs every check; model and about are as for ``checks``.
 
-    Args:
-        model, about: as for ``checks``.
-
-    Raises:
-        AssertionError: with a line for each check that failed.
-        MethodError: for an unknown name, an object that is not a model, or wrong covariates.
+    AssertionError with a line for each check that failed; MethodError for what is no model, or wrong covariates.
     """
     failed: list[str] = []
     first: Exception | None = None

@@ -140,12 +140,8 @@ class RankCheck:
 
 
 def uniform_band(n_ranks: int, n_values: int, level: float) -> tuple[np.ndarray, np.ndarray]:
-    """The band of all cumulative shares of uniform ranks with a given probability: low and high, (n_values,).
-
-    Args:
-        n_ranks: how many ranks there are.
-        n_values: what each of them can be, from 0 to n_values - 1.
-        level: probability, found from simulated sets of ranks.
+    """The band, low and high, (n_values,), of cumulative shares of n_ranks uniform ranks below n_values,
+    simulated, which holds all of them with probability ``level``.
     """
     from scipy.stats import binom  # slow to import
 
