@@ -30,7 +30,6 @@ from crowdppl.results import (
     decisions,
     grouping,
     rankings,
-    scales,
     sites,
     spans,
     tables,
@@ -121,12 +120,12 @@ class Posterior(Fit):
         return rankings.comparisons(self)
 
     def fair_averages(self, level: float = 0.95) -> pd.DataFrame:
-        """The grade that each item would get from an average rater, with intervals (``scales.fair_averages``)."""
-        return scales.fair_averages(self, level)
+        """The grade that each item would get from an average rater, with intervals (``tables.fair_averages``)."""
+        return tables.fair_averages(self, level)
 
     def separation(self) -> float:
-        """How reliably items are told apart, where truths are numbers (``scales.separation``)."""
-        return scales.separation(self)
+        """How reliably items are told apart, where truths are numbers (``tables.separation``)."""
+        return tables.separation(self)
 
     def entropy(self) -> pd.DataFrame:
         """Entropy of the truth of each item, aleatoric and epistemic (``tables.entropy``)."""

@@ -15,13 +15,14 @@ import numpy as np
 import pandas as pd
 
 from crowdppl.agreement.kappa import annotator_pairs
-from crowdppl.agreement.sets import masi_distances, set_votes
 from crowdppl.agreement.votes import (
     EPSILON,
     DeduplicatedVotes,
     bootstrap_counts,
+    masi_distances,
     ratio,
     row_pairs,
+    set_votes,
     votes_to_compare,
 )
 from crowdppl.core import validation

@@ -62,33 +62,33 @@ def intraclass_correlations(data: Annotations, *, level: float = 0.95) -> pd.Dat
         >>> crowdppl.intraclass_correlations(data)["value"].round(2).to_dict()
         {'ICC1': -0.09, 'ICC2': 0.19, 'ICC3': 0.74, 'ICC1k': -0.31, 'ICC2k': 0.41, 'ICC3k': 0.89}
     """
+    from scipy.stats import f as f_distribution  # slow to import
+
     check_level(level)
     found = _squares(_complete(require_annotations(data)))
     tail = (1 + level) / 2
-    ends = (_one_way(found, tail), _drawn(found, tail), _these(found, tail))
+    one_way = _by_f(found, found.within, found.n * (found.k - 1), tail)
+    these = _by_f(found, found.rest, (found.n - 1) * (found.k - 1), tail)
     rows = {}
-    for number, (value, low, high, f, df2) in enumerate(ends, 1):
-        for name, of in ((f"ICC{number}", float), (f"ICC{number}k", lambda x: _of_mean(x, found.k))):
-            rows[name] = (of(value), of(low), of(high), f, found.n - 1, df2)
+    for number, (value, low, high, f, df2) in enumerate((one_way, _drawn(found, tail), these), 1):
+        for name, k in ((f"ICC{number}", 1), (f"ICC{number}k", found.k)):  # means of k labels: Spearman-Brown
+            rows[name] = (*(k * x / (1 + (k - 1) * x) for x in (value, low, high)), f, found.n - 1, df2)
     table = pd.DataFrame.from_dict(rows, orient="index", columns=["value", "low", "high", "F", "df1", "df2"])
     table = table.loc[["ICC1", "ICC2", "ICC3", "ICC1k", "ICC2k", "ICC3k"]].rename_axis("form")
-    return table.assign(p=_above(table["F"], table["df1"], table["df2"]), items=found.n, annotators=found.k)
+    p = f_distribution.sf(table["F"], table["df1"], table["df2"])
+    return table.assign(p=p, items=found.n, annotators=found.k)
 
 
 Form = tuple[float, float, float, float, int]
 """Value of a single label, low, high; F and the degrees of freedom of its denominator."""
 
 
-def _one_way(x: Squares, tail: float) -> Form:
-    f, df2 = _ratio(x.items, x.within), x.n * (x.k - 1)
-    value = (x.items - x.within) / (x.items + (x.k - 1) * x.within)
-    return value, *_from_f(f, x.n - 1, df2, x.k, tail), f, df2
-
-
-def _these(x: Squares, tail: float) -> Form:
-    f, df2 = _ratio(x.items, x.rest), (x.n - 1) * (x.k - 1)
-    value = (x.items - x.rest) / (x.items + (x.k - 1) * x.rest)
-    return value, *_from_f(f, x.n - 1, df2, x.k, tail), f, df2
+def _by_f(x: Squares, rest: float, df2: int, tail: float) -> Form:
+    """Of other annotators for each item, or of these alone: a function of F."""
+    f = _ratio(x.items, rest)
+    low, high = f / _quantile(tail, x.n - 1, df2), f * _quantile(tail, df2, x.n - 1)
+    value = (x.items - rest) / (x.items + (x.k - 1) * rest)
+    return value, (low - 1) / (low + x.k - 1), (high - 1) / (high + x.k - 1), f, df2
 
 
 def _drawn(x: Squares, tail: float) -> Form:
@@ -104,17 +104,6 @@ def _drawn(x: Squares, tail: float) -> Form:
     return value, low, high, f, df2
 
 
-def _from_f(f: float, df1: int, df2: int, k: int, tail: float) -> tuple[float, float]:
-    """The interval of a correlation that is a function of F alone."""
-    low, high = f / _quantile(tail, df1, df2), f * _quantile(tail, df2, df1)
-    return (low - 1) / (low + k - 1), (high - 1) / (high + k - 1)
-
-
-def _of_mean(value: float, k: int) -> float:
-    """The correlation of the mean of k labels (Spearman-Brown)."""
-    return k * value / (1 + (k - 1) * value)
-
-
 def _ratio(above: float, below: float) -> float:
     return above / below if below > 0 else math.inf
 
@@ -123,13 +112,6 @@ def _quantile(share: float, df1: float, df2: float) -> float:
     from scipy.stats import f  # slow to import
 
     return float(f.ppf(share, df1, df2))
-
-
-def _above(x: pd.Series, df1: pd.Series, df2: pd.Series) -> np.ndarray:
-    """The probability of a larger F by chance."""
-    from scipy.stats import f  # slow to import
-
-    return np.asarray(f.sf(x, df1, df2))
 
 
 def _squares(table: np.ndarray) -> Squares:

@@ -212,8 +212,7 @@ def plot_check(check: Check, *, ax: Axes | None = None) -> Axes:
         write_beside(axes, n, f"{seen:.3g} (expected {mean:.3g})\np = {p:.2g}")
     axes.axvline(0, color="0.4", linestyle=":", linewidth=1, zorder=0)
     axes.set_yticks(place, [str(name) for name in table.index])
-    axes.set_ylim(-0.6, len(table) - 0.4)
-    axes.set_xlabel("standard deviations from what the model expects")
+    axes.set(ylim=(-0.6, len(table) - 0.4), xlabel="standard deviations from what the model expects")
     title = f"{check.method}: data among {len(check.replicates)} replicates, p = {check.p_value:.2g}"
     axes.set_title(title, fontsize="medium")
     return axes

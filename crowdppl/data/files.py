@@ -185,32 +185,23 @@ def _json(path: Path, encoding: str) -> Table:
     rows: list[dict[str, Any]] = []
     numbers: list[int] = []
     with _open(path, encoding) as file:
-        is_array = next((line for line in file if line.strip()), "").lstrip().startswith("[")
+        text = file.read()
+    is_array = text.lstrip().startswith("[")
     unit = "entry" if is_array else "line"
-    with _open(path, encoding) as file:
-        for number, row in _entries(file.read(), path.name) if is_array else _lines(file, path.name):
-            if not isinstance(row, dict):
-                where = f"{unit} {number} of {path.name}"
-                raise DataError(f"{where} is {shown(row)}; write one JSON object a line, or an array of objects")
-            rows.append(row)
-            numbers.append(number)
+    for number, part in enumerate(_parsed(text, path.name) if is_array else text.split("\n"), 1):
+        where = f"{unit} {number} of {path.name}"
+        if not (is_array or part.strip()):
+            continue
+        row = part if is_array else _parsed(part, where)
+        if not isinstance(row, dict):
+            raise DataError(f"{where} is {shown(row)}; write one JSON object a line, or an array of objects")
+        rows.append(row)
+        numbers.append(number)
     if not rows:
         raise DataError(f"{path.name} is empty; write one JSON object a line, or an array of objects")
     names = dict.fromkeys(name for row in rows for name in row)
     frame = pd.DataFrame({name: pd.Series([row.get(name) for row in rows], dtype=object) for name in names})
     return Table(frame, lambda row: f"{unit} {numbers[row]} of {path.name}", False)
-
-
-def _lines(file: TextIO, name: str) -> Iterator[tuple[int, Any]]:
-    """The value on each line of a file of JSON that is not empty."""
-    for number, line in enumerate(file, 1):
-        if line.strip():
-            yield number, _parsed(line, f"line {number} of {name}")
-
-
-def _entries(text: str, name: str) -> Iterator[tuple[int, Any]]:
-    """The values in an array of JSON."""
-    yield from enumerate(_parsed(text, name), 1)
 
 
 def _parsed(text: str, where: str) -> Any:

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from crowdppl.core.validation import kind_of
-from crowdppl.data.ids import MISSING, Codebook, LabelSet, as_index, native, require_comparable
+from crowdppl.data.ids import MISSING, Codebook, LabelSet, as_column, as_index, native
 from crowdppl.data.sets import SET, classes_of, truths_by_class
 from crowdppl.errors import DataError
 
@@ -25,8 +25,7 @@ def by_item(gold: Any) -> pd.Series[Any]:
         gold = pd.Series(list(gold.values()), index=as_index(gold), dtype=object)
     if not isinstance(gold, pd.Series):
         raise DataError(f"gold is {kind_of(gold)}; give a Series or a mapping from item id to class")
-    require_comparable(gold, "gold")
-    known = gold[gold.notna()]
+    known = gold[as_column(gold, "gold").notna().to_numpy()]
     again = pd.DataFrame({"item": [*map(str, known.index)], "truth": [*map(str, known)]}).duplicated()
     return known[~again.to_numpy()]
 

@@ -64,22 +64,14 @@ def as_column(values: Any, name: str) -> pd.Series[Any]:
         raise DataError(f"the {name} column has shape {values.shape}; give one value a row")
     try:
         column: pd.Series[Any] = pd.Series(values).reset_index(drop=True)
-    except (ValueError, TypeError) as error:  # also UnicodeError, for half a surrogate pair
+        column.isna()  # which a signalling NaN refuses to say
+    except (ValueError, TypeError, ArithmeticError) as error:  # also UnicodeError, for half a surrogate pair
         raise DataError(f"the {name} column cannot be read ({error}); use text or integers") from error
     if column.dtype == np.float16:
         raise DataError(f"the {name} column holds half floats, such as {values[0]!r}; use text or integers")
     if isinstance(column.dtype, pd.ArrowDtype) and "dictionary" in str(column.dtype):
         column = column.astype(object)
-    require_comparable(column, name)
     return column
-
-
-def require_comparable(column: pd.Series[Any], name: str) -> None:
-    """Refuses a column that holds a signalling NaN, of which one cannot even ask whether it is missing."""
-    try:
-        column.isna()
-    except ArithmeticError as error:
-        raise DataError(f"the {name} column holds a signalling NaN ({error!r}); use text or integers") from error
 
 
 def as_index(values: Iterable[Any] | Codebook) -> pd.Index[Any]:

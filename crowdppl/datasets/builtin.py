@@ -87,14 +87,11 @@ def example(kind: str = "nominal") -> Annotations:
     """
     if kind not in PARTS:
         return anaesthetists(kind)
-    if kind == "sequence":
-        items: list[Any] = [(text, place) for text in ("first", "second", "third") for place in range(4)]
-    elif kind == RANKING:
-        items = ["one", "two", "three", "four"]
-    elif kind == "set":
-        items = ["one", "two", "three", "four", "five", "six"]
-    else:
-        items = list(combinations(("apple", "fig", "kiwi", "pear", "plum"), 2))
+    items: Sequence[Any] = {
+        "sequence": [(text, place) for text in ("first", "second", "third") for place in range(4)],
+        RANKING: ["one", "two", "three", "four"],
+        "set": ["one", "two", "three", "four", "five", "six"],
+    }.get(kind, list(combinations(("apple", "fig", "kiwi", "pear", "plum"), 2)))
     words: Sequence[str] = {
         "pair": SIDES,
         "similarity": ("different", "same"),

@@ -19,9 +19,9 @@ from crowdppl.data.sets import SET, classes_of, truths_by_class
 from crowdppl.errors import CrowdpplWarning, DataError
 from crowdppl.evaluation.annotator_metrics import compared_with_gold
 from crowdppl.evaluation.number_metrics import NumberEvaluation, Scores, evaluate_numbers, warn_of_gold
-from crowdppl.evaluation.span_metrics import span_counts, span_scores
 from crowdppl.inference.result import Fit, NumberTruth
 from crowdppl.results.choices import best
+from crowdppl.results.spans import in_sequences, most_probable, tags_of
 from crowdppl.results.tables import probabilities
 
 MIN_PROBABILITY = 1e-10
@@ -208,6 +208,35 @@ def rank_correlation(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     x, y = (rankdata(np.round(z, DECIMALS), axis=-1) - (a.shape[-1] + 1) / 2 for z in (a, b))
     scale = (x**2).sum(-1) * (y**2).sum(-1)
     return np.where(scale > 0, (x * y).sum(-1) / np.sqrt(np.where(scale > 0, scale, 1)), np.nan)
+
+
+def span_counts(posterior: Fit, row: np.ndarray, truth: np.ndarray) -> np.ndarray | None:
+    """Spans of the most probable labels that are right, all of these, and the true ones, by sequence, (Q, 3).
+
+    Of gold, rows and classes (n,), those sequences count of which it has all items; None where labels are no BIO
+    tags.
+    """
+    tags = tags_of(posterior.data)
+    if tags is None:
+        return None
+    order, starts = in_sequences(posterior.data)
+    known = np.full(posterior.data.n_items, -1)
+    known[row] = truth
+    label, gold, sequence = most_probable(posterior)[order], known[order], np.cumsum(starts) - 1
+    ends = [tags.ends(code, starts) for code in (label, gold)]
+    found, true = (end >= 0 for end in ends)
+    right = found & (ends[0] == ends[1]) & (label == gold)
+    counts = [np.bincount(sequence, x, starts.sum()) for x in (right, found, true)]
+    return np.asarray(np.stack(counts, 1)[np.bincount(sequence, gold < 0) == 0])
+
+
+def span_scores(counts: np.ndarray) -> dict[str, np.ndarray]:
+    """Precision, recall and F1 by name, (...), from counts of right, found and true spans, (..., 3)."""
+    right, found, true = np.moveaxis(counts, -1, 0)
+    parts = {"precision": (right, found), "recall": (right, true), "f1": (2 * right, found + true)}
+    return {
+        f"span_{name}": np.where(n > 0, part / np.where(n > 0, n, 1), np.nan) for name, (part, n) in parts.items()
+    }
 
 
 WEIGHTS_AT_ONCE = 2**22

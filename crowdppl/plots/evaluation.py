@@ -65,10 +65,8 @@ def plot_reliability(
     points: dict[str, Any] = {"color": ACCENT, "markersize": 5, "clip_on": False, "zorder": 4}
     axes.plot(confidence, accuracy, "o", label="share right", **points)
     start = max(0.0, min(1 / p.shape[1], used["low"].min()))  # no label is less probable
-    axes.set_xlim(start - 0.02 * (1 - start), 1 + 0.02 * (1 - start))
-    axes.set_ylim(0, 1.02)
-    axes.set_xlabel("probability of the label")
-    axes.set_ylabel("share of labels that are right")
+    axes.set(xlim=(start - 0.02 * (1 - start), 1 + 0.02 * (1 - start)), ylim=(0, 1.02))
+    axes.set(xlabel="probability of the label", ylabel="share of labels that are right")
     error = calibration_error(p, truth, bins)
     axes.set_title(f"{len(p):,} items, calibration error {error:.3f}", fontsize="medium")
     legend_below(axes, 4)
@@ -128,8 +126,7 @@ def plot_risk_coverage(
     axes.plot(coverage, risk, color=ACCENT, linewidth=1.5, label="surest first", zorder=3)
     _mark_thresholds(axes, risk_coverage(p, truth))
     settled = n >= SETTLED * len(n)
-    axes.set_xlim(0, 1)
-    axes.set_ylim(0, min(1.0, 1.1 * max(float(high[settled].max()), float(risk[settled].max()))))
+    axes.set(xlim=(0, 1), ylim=(0, min(1.0, 1.1 * max(float(high[settled].max()), float(risk[settled].max())))))
     axes.set_xlabel("coverage: share of items kept, the surest first")
     axes.set_ylabel("risk: share of wrong labels among them")
     axes.set_title(f"{len(n):,} items, area under the curve {float(ranked.aurc()):.4f}", fontsize="medium")

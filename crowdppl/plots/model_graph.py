@@ -326,8 +326,7 @@ def plot_model(model: str | Model, data: Annotations | None = None, *, ax: Axes 
     layout = arrange(graph)
     left, top, right, bottom = layout.extent()
     axes = axes_or_new(ax, (right - left) / POINTS, (bottom - top) / POINTS)
-    axes.set_xlim(left, right)
-    axes.set_ylim(bottom, top)
+    axes.set(xlim=(left, right), ylim=(bottom, top))
     axes.set_aspect("equal")
     axes.axis("off")
     for plate, box in layout.boxes.items():

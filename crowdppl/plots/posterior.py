@@ -108,10 +108,8 @@ def _map_axes(axes: Axes, most: float, doubt: float) -> None:
     ticks = [p for p in TICKS if 1 - p <= doubt + 1e-9] + [MAX_PROBABILITY]
     axes.set_yticks([1 - p for p in ticks], [*(f"{p:g}" for p in ticks[:-1]), f"≥ {MAX_PROBABILITY:g}"])
     axes.set_yticks([], minor=True)
-    axes.set_ylim(1.1 * doubt, (1 - MAX_PROBABILITY) / 1.2)
-    axes.set_xlim(-0.03 * most, 1.03 * most)
-    axes.set_xlabel("disagreement: share of pairs of labels that differ")
-    axes.set_ylabel("probability of the label")
+    axes.set(ylim=(1.1 * doubt, (1 - MAX_PROBABILITY) / 1.2), xlim=(-0.03 * most, 1.03 * most))
+    axes.set(xlabel="disagreement: share of pairs of labels that differ", ylabel="probability of the label")
 
 
 MAX_WRITTEN = 10
@@ -150,7 +148,11 @@ def plot_confusion(posterior: Fit, annotator: Any = None, *, ax: Any = None, lev
     codes = _annotator_codes(posterior, annotator)
     if not len(codes):
         raise DataError("annotator= names none; give an id, a list of ids, or leave it out")
-    found = None if level is None else _confusion_intervals(posterior, level)
+    if level is not None and posterior.result.table_draws is None:
+        raise MethodError(
+            f"{posterior.inference} found a point without intervals; leave level= out, or fit with vb or gibbs"
+        )
+    found = None if level is None else intervals.confusion(posterior.result, level)
     axes = _grid(len(codes), posterior.data.answers) if ax is None else flat_axes(ax)
     if len(axes) < len(codes):
         raise DataError(f"{len(codes)} annotators need as many axes, {len(axes)} were given; name one annotator")
@@ -186,15 +188,6 @@ def _annotator_codes(posterior: Fit, wanted: Any) -> np.ndarray:
     return codes
 
 
-def _confusion_intervals(posterior: Fit, level: float) -> Estimate:
-    check_level(level)
-    if posterior.result.table_draws is None:
-        raise MethodError(
-            f"{posterior.inference} found a point without intervals; leave level= out, or fit with vb or gibbs"
-        )
-    return intervals.confusion(posterior.result, level)
-
-
 def _grid(n: int, answers: Collection[Any]) -> np.ndarray:
     """Axes for n confusion matrices, with room for the names of classes at the edges."""
     import matplotlib.pyplot as plt  # slow to import
@@ -228,8 +221,7 @@ def _draw_matrix(axes: Axes, posterior: Fit, code: int, name: str, interval: Est
     turned = slanted if max(map(len, labels)) > (4 if written else 2) else {}
     axes.set_xticks(range(0, len(labels), step), labels[::step], fontsize=size, **turned)
     axes.set_yticks(range(0, data.n_classes, step), labels[: data.n_classes : step], fontsize=size)
-    axes.set_xlabel("label" if written else "label (shade: white 0, black probability 1)")
-    axes.set_ylabel("truth")
+    axes.set(xlabel="label" if written else "label (shade: white 0, black probability 1)", ylabel="truth")
     axes.set_title(f"annotator{' ' if len(name) <= MAX_WRITTEN else chr(10)}{name}", fontsize="medium")
 
 
@@ -396,8 +388,7 @@ def plot_trace(posterior: Fit, site: str | None = None, *, ax: Axes | None = Non
     marker = "o" if len(place) <= MAX_POINTS else ""
     axes.plot(place, objectives, color=ACCENT, linewidth=1.2, marker=marker, markersize=3)
     axes.locator_params(axis="x", integer=True)
-    axes.set_xlabel("iteration")
-    axes.set_ylabel("objective (nats)")
+    axes.set(xlabel="iteration", ylabel="objective (nats)")
     return axes
 
 
@@ -409,8 +400,7 @@ def _draw_traces(axes: Axes, site: SiteResult, posterior: Fit) -> Axes:
     for chain, values in enumerate(chains):
         style: dict[str, Any] = {"linestyle": STYLES[chain % len(STYLES)], "color": (ACCENT, DARK)[chain // 4 % 2]}
         axes.plot(steps, np.cumsum(values) / steps, linewidth=1.6, label=f"chain {chain + 1}", **style)
-    axes.set_xlabel("draw (thick: mean of a chain so far)")
-    axes.set_ylabel(site.name)
+    axes.set(xlabel="draw (thick: mean of a chain so far)", ylabel=site.name)
     axes.set_title(name if few else f"{name}, {len(chains)} chains", fontsize="medium", wrap=True)
     if few:
         axes.legend(loc="upper right", fontsize="small", ncols=2)
@@ -454,8 +444,7 @@ def plot_ranks(posterior: Fit, site: str | None = None, *, ax: Axes | None = Non
         raise MethodError(f"all draws of {name} are equal, so that they have no ranks; choose another site")
     axes = axes_or_new(ax, 6.4, max(2.6, 1.2 + 0.45 * n_chains))
     _draw_rank_bars(axes, *rank_counts(values, bins))
-    axes.set_xlabel(f"rank among the {values.size:,} draws of all chains")
-    axes.set_ylabel("chain\n(height: draws)")
+    axes.set(xlabel=f"rank among the {values.size:,} draws of all chains", ylabel="chain\n(height: draws)")
     axes.set_title(name, fontsize="medium", wrap=True)
     return axes
 
@@ -485,8 +474,7 @@ def _draw_rank_bars(axes: Axes, counts: np.ndarray, sizes: np.ndarray) -> None:
         even = row + scale * n_draws * sizes / edges[-1]
         axes.stairs(even, edges, baseline=None, color=MIDDLE, linestyle=":", linewidth=1, zorder=2)
     axes.set_yticks(np.arange(n_chains) + scale * n_draws / len(sizes), [str(n) for n in range(n_chains, 0, -1)])
-    axes.set_xlim(0, edges[-1])
-    axes.set_ylim(0, n_chains)
+    axes.set(xlim=(0, edges[-1]), ylim=(0, n_chains))
 
 
 def _site(posterior: Fit, site: str | None) -> SiteResult | None:

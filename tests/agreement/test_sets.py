@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import crowdppl
-from crowdppl.agreement.sets import masi_distances
+from crowdppl.agreement.votes import masi_distances
 
 MEMBERS = ("", "a", "b", "a;b", "b;c", "a;b;c")
 
