@@ -7,7 +7,6 @@ import inspect
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from difflib import get_close_matches
 from functools import lru_cache, partial
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from crowdppl.core.validation import check_settings, switch, warn
+from crowdppl.core.validation import check_settings, near_names, switch, warn
 from crowdppl.errors import CrowdpplWarning, MethodError
 
 if TYPE_CHECKING:  # what imports torch is imported when a method is, so that the methods are listed quickly
@@ -50,7 +49,7 @@ def method(name: str, /, **settings: Any) -> Model:
     parameters = inspect.signature(cls).parameters
     if not any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
         for wrong in sorted(settings.keys() - parameters.keys()):
-            hint = _hint(wrong, parameters)
+            hint = near_names(wrong, parameters)
             raise MethodError(f"{name} has no setting {wrong!r}{hint}; its settings: {_settings(cls)}")
     for missing, p in sorted(parameters.items()):
         if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD) and missing not in settings:
@@ -229,7 +228,7 @@ def _find(name: str) -> type[Any]:
         except (ImportError, AttributeError) as error:
             raise MethodError(f"{name} cannot be loaded from {packages[name].value}: {error}") from error
         return _check(name, cls)
-    raise MethodError(f"unknown method {name!r}{_hint(name, names())}; crowdppl.zoo() lists all")
+    raise MethodError(f"unknown method {name!r}{near_names(name, names())}; crowdppl.zoo() lists all")
 
 
 def _zoo_names() -> tuple[str, ...]:
@@ -265,8 +264,3 @@ def _check(name: str, cls: Any) -> type[Any]:
 def _settings(cls: type[Any]) -> str:
     parameters = inspect.signature(cls).parameters.values()
     return ", ".join(str(p.replace(annotation=p.empty)) for p in parameters) or "none"
-
-
-def _hint(wrong: str, known: Any) -> str:
-    near = get_close_matches(wrong, known, n=3, cutoff=0.5)
-    return f"; did you mean {' or '.join(map(repr, near))}?" if near else ""

@@ -27,7 +27,6 @@ def agreement_classes(
     - kappa: Fleiss' kappa of the class against all others (Fleiss 1971, Psychological Bulletin 76: 378-382).
 
     Args:
-        data: the annotations.
         bootstrap, level, seed: as in ``agreement_table``.
 
     Returns:
@@ -83,9 +82,6 @@ def agreement_items(data: Annotations) -> pd.DataFrame:
     """How well annotators agree on each item; the mean of it over items is percent_agreement.
 
     Missing labels, abstentions and repeats are treated as by ``agreement_table``.
-
-    Args:
-        data: the annotations.
 
     Returns:
         DataFrame by item that has a label: annotators; label, the class with most votes, or the first of these;

@@ -341,7 +341,6 @@ def agreement_table(
     - gwet_ac1, gwet_ac2: Gwet's coefficients; AC2 only with weights. All K classes count, used or not.
 
     Args:
-        data: the annotations.
         weights: how near two classes are in cohen_kappa and gwet_ac2: "identity", equal or not; "linear" or
             "quadratic", one minus the (squared) number of steps between them over the largest. By default
             quadratic where the classes are ordinal, else identity; classes that are increasing numbers may be
@@ -396,7 +395,6 @@ def agreement_pairs(data: Annotations, *, weights: Weights | None = None) -> pd.
     of these, weighted by ``items``.
 
     Args:
-        data: the annotations.
         weights: as in ``agreement_table``.
 
     Returns:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol
+from typing import Any
 
 import torch
 
@@ -28,21 +28,6 @@ COPIES, TRUTHS = 12, 2
 time: of Dawid-Skene by em, 14 were measured."""
 BYTES = 8
 """Of a number."""
-
-
-class Sizes(Protocol):
-    """Sizes of the data on which the memory of a fit depends."""
-
-    @property
-    def n_items(self) -> int: ...
-    @property
-    def n_annotators(self) -> int: ...
-    @property
-    def n_classes(self) -> int: ...
-    @property
-    def n_answers(self) -> int: ...
-    @property
-    def n_labels(self) -> int: ...
 
 
 def available() -> int:
@@ -79,7 +64,7 @@ def is_shortage(error: BaseException) -> bool:
 
 
 @contextmanager
-def enough_memory(name: str, data: Sizes, shapes: Sequence[str] = ()) -> Iterator[None]:
+def enough_memory(name: str, data: Any, shapes: Sequence[str] = ()) -> Iterator[None]:
     """Refuses a method whose largest array does not fit, before anything is made; explains an allocator's error.
 
     ``shapes`` of sites and tables are words, as on a card; others than N, A, K, L are 1. MemoryShortageError has

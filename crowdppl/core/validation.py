@@ -6,8 +6,9 @@ import inspect
 import math
 import sys
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import lru_cache
 from numbers import Integral, Real
 from os import PathLike
@@ -111,6 +112,12 @@ def switch(name: str, value: Any, hint: str = "", error: type[CrowdpplError] = M
     if not isinstance(value, bool | np.bool_):
         raise _refusal(name, value, "True or False", hint, error)
     return bool(value)
+
+
+def near_names(wrong: str, known: Iterable[str]) -> str:
+    """The end of a message that a name is unknown: those that are spelled like it, if any."""
+    near = get_close_matches(wrong, list(known), n=3, cutoff=0.5)
+    return f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
 
 
 def one_of(name: str, value: Any, names: Sequence[str]) -> str:

@@ -286,7 +286,6 @@ def predictive_check(posterior: Fit, *, draws: int = 200, seed: int = 0) -> Chec
     large, because the fit has seen the data. Takes 8 bytes of memory a label and draw.
 
     Args:
-        posterior: what a fit returned.
         draws: number of replicates; p-values are multiples of 1 / (draws + 1).
         seed: of the replicates.
 

@@ -236,7 +236,11 @@ class _Asked:
 
     def by_bags(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         """(K, P) from the probability of the item's labels with other answers in place of two of them."""
-        pairs, sign = _pairs_of_answers(self.n_classes, self.design.n_answers)
+        away = range(self.n_classes, self.design.n_answers)
+        alone = [pair for w in away for pair in ((w, -1, -1), (-1, w, -1))]
+        both = [(k, k, 0) for k in range(self.n_classes)]
+        table = np.array([(-1, -1, 1), *both, *alone, *((v, w, 1) for v in away for w in away)])
+        pairs, sign = table[:, :2], table[:, 2]  # -1 is any; the sign of each in p(both name a class)
         step = max(1, NUMBERS_AT_ONCE // (len(pairs) * self.n_classes))
         parts = (slice(start, start + step) for start in range(0, len(a), step))
         return np.concatenate([self._of_answers(a[part], b[part], pairs, sign) for part in parts], 1)
@@ -252,15 +256,6 @@ class _Asked:
         agreed, named = p[..., 1 : 1 + self.n_classes], (p * (sign * possible.all(-1))).sum(-1, keepdims=True)
         out: np.ndarray = (agreed / named).mean(0).T
         return out
-
-
-def _pairs_of_answers(n_classes: int, n_answers: int) -> tuple[np.ndarray, np.ndarray]:
-    """Pairs of answers (pairs, 2), -1 for any, and their signs in the sum p(both name a class), (pairs,)."""
-    same = [(k, k, 0) for k in range(n_classes)]
-    away = range(n_classes, n_answers)
-    one = [pair for w in away for pair in ((w, -1, -1), (-1, w, -1))]
-    table = np.array([(-1, -1, 1), *same, *one, *((v, w, 1) for v in away for w in away)])
-    return table[:, :2], table[:, 2]
 
 
 def _beside_the_rest(

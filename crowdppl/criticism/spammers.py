@@ -43,7 +43,6 @@ def suspicious_annotators(posterior: Fit, *, bits: float = 0.05, level: float = 
       squared), in standard deviations of noise; 0 where nothing stands out.
 
     Args:
-        posterior: what a fit returned.
         bits: information below which an annotator counts as a spammer.
         level: of the tests for copying.
 

@@ -20,6 +20,8 @@ STANDARD_ERRORS = 3
 SPREAD = 7 / 5
 """Variance of the squared distance of two uniform ranks, over its squared mean."""
 SAY = 'or say kind="nominal"'
+UNREADABLE = (ValueError, SyntaxError, TypeError, MemoryError, RecursionError)
+"""What ``ast.literal_eval`` raises."""
 
 
 def require_categories(classes: pd.Index, item: np.ndarray, answer: np.ndarray, place: Place) -> None:
@@ -50,13 +52,7 @@ def _structured(texts: Iterable[str]) -> str | None:
             for parse in (json.loads, ast.literal_eval):
                 try:
                     parse(text)
-                except (
-                    ValueError,
-                    SyntaxError,
-                    TypeError,
-                    MemoryError,
-                    RecursionError,
-                ):  # as ast.literal_eval says
+                except UNREADABLE:
                     continue
                 return text
     return None

@@ -86,10 +86,5 @@ def _numbers(rows: Rows, kind: NumberKind) -> np.ndarray:
 
 def spread(numbers: np.ndarray) -> dict[str, float]:
     """The least, the median, the mean and the largest of some numbers, for a summary."""
-    mean = round(float(numbers.mean()), 3)
-    return {
-        "min": numbers.min().item(),
-        "median": float(np.median(numbers)),
-        "mean": mean,
-        "max": numbers.max().item(),
-    }
+    middle = {"median": float(np.median(numbers)), "mean": round(float(numbers.mean()), 3)}
+    return {"min": numbers.min().item(), **middle, "max": numbers.max().item()}

@@ -87,11 +87,12 @@ def example(kind: str = "nominal") -> Annotations:
     """
     if kind not in PARTS:
         return anaesthetists(kind)
-    items: Sequence[Any] = {
+    known: dict[str, Sequence[Any]] = {
         "sequence": [(text, place) for text in ("first", "second", "third") for place in range(4)],
         RANKING: ["one", "two", "three", "four"],
         "set": ["one", "two", "three", "four", "five", "six"],
-    }.get(kind, list(combinations(("apple", "fig", "kiwi", "pear", "plum"), 2)))
+    }
+    items = known.get(kind, list(combinations(("apple", "fig", "kiwi", "pear", "plum"), 2)))
     words: Sequence[str] = {
         "pair": SIDES,
         "similarity": ("different", "same"),

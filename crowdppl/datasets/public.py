@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import os
 import tomllib
@@ -15,7 +14,7 @@ from urllib.parse import quote
 
 import pandas as pd
 
-from crowdppl.core.validation import warn
+from crowdppl.core.validation import near_names, warn
 from crowdppl.data.annotations import Annotations
 from crowdppl.datasets.formats import READERS, Contents
 from crowdppl.errors import ChecksumError, DataError, FetchError, UnverifiedWarning
@@ -261,9 +260,7 @@ def _recorded(folder: Path) -> dict[str, str]:
 
 def _source(name: str) -> Source:
     if name not in SOURCES:
-        near = difflib.get_close_matches(name, SOURCES, cutoff=0.4)
-        known = f"did you mean {', '.join(near)}?" if near else f"there are {', '.join(SOURCES)}"
-        raise DataError(f"no data set {name!r}; {known}")
+        raise DataError(f"no data set {name!r}{near_names(name, SOURCES)}; there are {', '.join(SOURCES)}")
     return SOURCES[name]
 
 

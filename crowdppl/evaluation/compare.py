@@ -217,7 +217,6 @@ def compare(
 
     Args:
         models: names of methods, or a mapping from names of your choice to methods or models.
-        data: the annotations.
         folds, whole_items, options: as for ``heldout_score``.
         inference: one engine for all, or one by name; those not named get "auto", whose ten seconds all fits of
             these share, so that it mostly takes vb. The table says which engines ran.

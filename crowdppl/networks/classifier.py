@@ -248,7 +248,6 @@ def prepared(
             flattened images. It learns with all parts in train mode: running means of a frozen part move, unless
             its ``train`` keeps them still. Tables (N, D) are standardised for it, unless it has the attribute
             ``raw_features = True``: then whole numbers come as int64, and others as they are.
-        data: the annotations.
         training: settings of ``Training`` by name: precision, and for the default network networks, hidden and
             dropout.
 
@@ -298,7 +297,6 @@ def prepared_view(
 
     Args:
         network: maps features to ``width`` numbers per item; None takes one hidden layer.
-        data: the annotations.
         width: how many numbers it returns for each item.
         training: settings of ``Training`` by name: precision, and for the default network hidden and dropout.
 

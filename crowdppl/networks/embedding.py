@@ -114,7 +114,6 @@ def trained_embedding(
             architecture, or None for ``Layers``.
         widths: of the layers.
         weights: of the trained embedding; None before meta-training.
-        data: the annotations.
 
     Returns:
         An ``Embedding`` that learns no more; None where data have no features and nothing was trained.

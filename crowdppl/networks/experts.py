@@ -159,7 +159,6 @@ def experts_for(
 
     Args:
         experts: maps features to (B, M, H); None takes ``side_by_side``.
-        data: the annotations.
         n_experts: M.
         widths: of an expert's layers, H the last.
         tower: widths of the tower's hidden layers.

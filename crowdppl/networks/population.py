@@ -34,7 +34,6 @@ def population_doubts(gates: np.ndarray, data: Annotations, probabilities: np.nd
 
     Args:
         gates: of annotators, (A, M), each a share of 1 over experts.
-        data: the annotations.
         probabilities: of the truth, (N, K).
     """
     found = list(gate_doubts(gates))

@@ -48,7 +48,6 @@ def plot_agreement_network(
     Only lines have a meaning, places have none. Of more than 30 annotators, those with most lines are named.
 
     Args:
-        posterior: what a fit returned.
         ax: axes to draw on; made if absent.
         level: of the tests of pairs, all together.
         groups: group of each annotator in codebook order, (A,), such as ``find_groups`` returns; below 0, and

@@ -126,7 +126,6 @@ def plot_confusion(posterior: Fit, annotator: Any = None, *, ax: Any = None, lev
     """Draws confusion matrices: rows are the truth, columns the label, darker is more probable.
 
     Args:
-        posterior: what a fit returned.
         annotator: one id; a list of ids; None for all, or for those 25 who gave most labels.
         ax: matplotlib axes to draw on, as many as annotators; made if absent.
         level: draws intervals of this probability too: each cell then holds a scale, 0 at its left end and 1 at
@@ -312,7 +311,6 @@ def plot_items(posterior: Fit, *, ax: Axes | None = None, show: str = "entropy")
     """Draws how sure the truth of the items is, from the surest to the least sure.
 
     Args:
-        posterior: what a fit returned.
         ax: axes to draw on; made if absent.
         show: "entropy" of the truth in bits, or "probability" of the label.
 
@@ -363,7 +361,6 @@ def plot_trace(posterior: Fit, site: str | None = None, *, ax: Axes | None = Non
     """Draws how the fit went: a line a chain for samplers, the objective for other engines.
 
     Args:
-        posterior: what a fit returned.
         site: whose draws to show, by default "prevalence" or else the first site's; of its entries the one
             on which the chains agree least.
         ax: axes to draw on; made if absent.

@@ -24,7 +24,7 @@ from crowdppl.data.blocks import NUMBER, build_blocks, with_covariates, with_kno
 from crowdppl.data.checks import check_tables
 from crowdppl.data.covariates import feature_table, label_columns, some_columns
 from crowdppl.data.features import StoredFeatures
-from crowdppl.data.ids import Codebook, LabelSet, place_in_rows
+from crowdppl.data.ids import Codebook, LabelSet, place_in_rows, tensor_to_numpy
 from crowdppl.data.sequences import units_of
 from crowdppl.errors import CrowdpplError, CrowdpplWarning, MethodError, ResultError
 from crowdppl.inference.predict.answers import redrawn
@@ -237,7 +237,7 @@ def pack(value: Any, place: str, arrays: dict[str, np.ndarray]) -> Any:
         return {"$later": place} if value.left_out else {"$OnDemand": pack(value(), place, arrays)}
     if (tag := f"${type(value).__name__}") in TAGS:
         return {tag: each({field.name: getattr(value, field.name) for field in fields(value)})}
-    array = _numpy(value) if isinstance(value, Tensor) else value
+    array = tensor_to_numpy(value, place) if isinstance(value, Tensor) else value
     if isinstance(array, np.ndarray) and array.dtype.kind in "biuf" and array.dtype.itemsize <= 8:
         arrays[place] = np.asarray(array, dtype=array.dtype.newbyteorder("="), order="C")
         return {"$tensor" if isinstance(value, Tensor) else "$array": place}
@@ -293,12 +293,6 @@ def _of_values(values: Any) -> Any:
     found = pa.LargeStringArray.from_buffers(len(ends) - 1, pa.py_buffer(ends), pa.py_buffer(text))
     found.validate(full=True)
     return found.to_pandas()
-
-
-def _numpy(tensor: Tensor) -> np.ndarray:
-    """A tensor as an array; bfloat16, which numpy lacks, becomes float32 without loss."""
-    x = tensor.detach().cpu()
-    return (x.float() if x.dtype == torch.bfloat16 else x).numpy()
 
 
 def _fit_values(fit: Fit) -> dict[str, Any]:

@@ -95,22 +95,13 @@ def maybe(inner: Check) -> Check:
     return check
 
 
-def computed(inner: Check) -> Check:
-    """A value on demand, which is there in a saved posterior."""
+def computed(inner: Check, later: bool = False) -> Check:
+    """A value on demand, which is there in a saved posterior, unless a loaded one may compute it ``later``."""
 
     def check(value: Any, place: str, sizes: Sizes) -> None:
         plain(OnDemand)(value, place, sizes)
-        inner(value(), place, sizes)
-
-    return check
-
-
-def later(inner: Check) -> Check:
-    """The same, or one that a saved posterior lacks and a loaded one computes."""
-
-    def check(value: Any, place: str, sizes: Sizes) -> None:
-        if not (type(value) is OnDemand and value.left_out):
-            computed(inner)(value, place, sizes)
+        if not (later and value.left_out):
+            inner(value(), place, sizes)
 
     return check
 
@@ -127,28 +118,16 @@ def each(kind: type, inner: Check) -> Check:
     return check
 
 
-def parts(kind: type, /, **inner: Check) -> Check:
-    """A record, or a dict with just these keys, whose parts are checked in this order."""
+def parts(kind: type, some: bool = False, /, **inner: Check) -> Check:
+    """A record, or a dict with just these keys, or ``some``, whose parts are checked in this order."""
 
     def check(value: Any, place: str, sizes: Sizes) -> None:
         plain(kind)(value, place, sizes)
         there = value if isinstance(value, dict) else vars(value)
-        if there.keys() != inner.keys():
+        if not (there.keys() <= inner.keys() if some else there.keys() == inner.keys()):
             raise refusal(place, f"of the keys {shown(list(there))}", f"of {', '.join(inner)}")
-        for name, part in inner.items():
-            part(there[name], f"{place}/{name}", sizes)
-
-    return check
-
-
-def some_of(**inner: Check) -> Check:
-    """A dict with some of these keys."""
-
-    def check(value: Any, place: str, sizes: Sizes) -> None:
-        plain(dict)(value, place, sizes)
-        for name, part in value.items():
-            one_of(inner)(name, f"a key of {place}", sizes)
-            inner[name](part, f"{place}/{name}", sizes)
+        for name in filter(there.__contains__, inner):
+            inner[name](there[name], f"{place}/{name}", sizes)
 
     return check
 
@@ -219,16 +198,12 @@ def anything(value: Any, place: str, sizes: Sizes) -> None:
     """What only the method can judge: its settings, which it checks itself."""
 
 
-def size(letter: str, least: int, most: str) -> Check:
-    """A whole number up to the size of another letter, which is the size of this one from here on."""
-
-    def check(value: Any, place: str, sizes: Sizes) -> None:
-        plain(int)(value, place, sizes)
-        if not least <= value <= sizes[most]:
-            raise refusal(place, shown(value), f"from {least} to {sizes[most]}")
-        sizes[letter] = value
-
-    return check
+def _n_classes(value: Any, place: str, sizes: Sizes) -> None:
+    """A number of classes, at most that of answers, which is K from here on."""
+    plain(int)(value, place, sizes)
+    if not 0 <= value <= sizes["L"]:
+        raise refusal(place, shown(value), f"from 0 to {sizes['L']}")
+    sizes["K"] = value
 
 
 def _kind(value: Any, place: str, sizes: Sizes) -> None:
@@ -265,7 +240,7 @@ def _features(value: Any, place: str, sizes: Sizes) -> None:
 ANNOTATIONS = parts(
     dict,
     answers=ids("L"),
-    n_classes=size("K", 0, "L"),
+    n_classes=_n_classes,
     kind=_kind,
     informative=plain(bool),
     history=maybe(numbers("A K K", low=0)),
@@ -296,7 +271,9 @@ NETWORKS = each(
     dict, parts(dict, own=plain(bool), state=each(dict, numbers(None, "fiub")), first=each(dict, numbers(None)))
 )
 NUMBER = plain(int, float)
-DIAGNOSTICS = some_of(
+DIAGNOSTICS = parts(
+    dict,
+    True,
     converged=plain(bool),
     interrupted=plain(bool),
     iterations=plain(int),
@@ -343,8 +320,12 @@ def _tables(lead: str) -> Check:
 
 
 DRAWS = parts(TableDraws, tables=_tables("draws"), prevalence=numbers("draws K", low=0, shares=True))
-CLASSES = parts(ClassProbabilities, probabilities=numbers("N K", low=0, shares=True), spread=maybe(later(SPREAD)))
-TABLES = parts(Tables, mean=_tables(""), prevalence=numbers("K", low=0, shares=True), draws=maybe(later(DRAWS)))
+CLASSES = parts(
+    ClassProbabilities, probabilities=numbers("N K", low=0, shares=True), spread=maybe(computed(SPREAD, later=True))
+)
+TABLES = parts(
+    Tables, mean=_tables(""), prevalence=numbers("K", low=0, shares=True), draws=maybe(computed(DRAWS, later=True))
+)
 NUMBER_TRUTH = parts(NumberTruth, mean=numbers("N"), sd=numbers("N", low=0), positive=plain(bool))
 
 

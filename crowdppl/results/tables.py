@@ -323,7 +323,7 @@ def _fit_lines(posterior: Fit, doubts: Sequence[object]) -> list[str]:
     parts += [f"objective {float(found['objective']):,.3f}"] if found.get("objective") is not None else []
     parts += [f"worst R-hat {worst:.3f}"] if (worst := _extreme(found.get("rhat"), max)) is not None else []
     parts += [f"smallest ESS {least:.0f}"] if (least := _extreme(found.get("ess_bulk"), min)) is not None else []
-    parts += [f"{n} divergences"] if (n := _total(found.get("divergences"))) else []
+    parts += [f"{n} divergences"] if (n := sum(found.get("divergences", {}).values())) else []
     parts += [f"{n} chains relabelled"] if (n := len(found.get("relabelled", ()))) else []
     parts += [f"{found['seconds']:.1f} s"] if found.get("seconds") is not None else []
     lines += [", ".join(parts), *(f"warning: {text}" for text in found.get("warnings", []))]
@@ -367,17 +367,10 @@ def _table(table: pd.DataFrame) -> str:
     return text
 
 
-def _extreme(values: Any, pick: Any) -> float | None:
-    """The largest or smallest of a diagnostic, whether one number or one a site."""
-    if values is None:
-        return None
-    each = [np.asarray(part, np.float64) for part in (values.values() if isinstance(values, dict) else [values])]
-    finite = [float(x) for part in each for x in part.ravel() if np.isfinite(x)]
+def _extreme(values: Mapping[str, float] | None, pick: Any) -> float | None:
+    """The largest or smallest of a diagnostic of sites."""
+    finite = [x for x in (values or {}).values() if np.isfinite(x)]
     return float(pick(finite)) if finite else None
-
-
-def _total(counts: Any) -> int:
-    return sum(map(int, counts.values())) if isinstance(counts, dict) else int(counts or 0)
 
 
 def annotators(posterior: Fit, level: float = 0.95) -> pd.DataFrame:
