@@ -10,16 +10,8 @@ from typing import Annotated, Any, ClassVar, Protocol
 import numpy as np
 import pandas as pd
 
-from crowdppl.core.validation import (
-    Range,
-    Share,
-    check_settings,
-    is_number,
-    is_whole,
-    near_names,
-    seed_number,
-    whole_number,
-)
+from crowdppl.core import validation
+from crowdppl.core.validation import Range, Share, check_settings, is_number, is_whole, seed_number, whole_number
 from crowdppl.data.ids import Codebook, as_index, listed
 from crowdppl.errors import DataError, MethodError
 
@@ -488,7 +480,7 @@ def annotator_kind(name: str, **settings: Any) -> Any:
         HammerSpammer(p=0.4)
     """
     if not isinstance(name, str) or name not in BY_NAME:
-        hint = near_names(str(name), BY_NAME)
+        hint = validation.near_names(str(name), BY_NAME)
         raise MethodError(f"there is no kind of annotator {name!r}{hint}; there are {', '.join(BY_NAME)}")
     kind = BY_NAME[name]
     known = [field.name for field in fields(kind)]
