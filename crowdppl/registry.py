@@ -6,7 +6,7 @@ import ast
 import inspect
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache, partial
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
@@ -123,14 +123,13 @@ def name_of(model: object) -> str | None:
     return next((name for name in candidates if _find(name) is cls), None)
 
 
-def zoo(columns: Mapping[str, Callable[[Model], str]] | None = None, *, engines: bool = True) -> pd.DataFrame:
+def zoo(*, engines: bool = True) -> pd.DataFrame:
     """All methods as a table: title, kind of labels, reference, settings, and a column an engine.
 
     An engine's cell is "exact", "mean-field", "gradient", or why it refuses, with default settings. A method that
     cannot be loaded is left out with a warning.
 
     Args:
-        columns: further columns, each a function of the method with default settings.
         engines: whether to add the engines' columns, which takes a few seconds.
 
     Returns:
@@ -140,9 +139,7 @@ def zoo(columns: Mapping[str, Callable[[Model], str]] | None = None, *, engines:
         >>> crowdppl.zoo(engines=False).loc["mace", "title"]
         'MACE'
     """
-    if columns is not None and not (isinstance(columns, Mapping) and all(map(callable, columns.values()))):
-        raise MethodError(f"columns={columns!r} must be a mapping from names to functions of a method")
-    columns = {**(_engine_columns() if switch("engines", engines) else {}), **(columns or {})}
+    columns = _engine_columns() if switch("engines", engines) else {}
     rows = []
     for name, model in _loaded(names()):
         card = _card_of(model)

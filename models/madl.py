@@ -144,13 +144,8 @@ def label_weights(embedding: Tensor, scale: Tensor | None) -> Tensor:
 def weighted_labels(data: cp.Block, log_p: Tensor, rows: Tensor, weight: Tensor) -> Callable[[Tensor], Tensor]:
     """Labels with a truth each, summed out: a loss to learn by, which does not depend on the item's truth.
 
-    A label adds ``weight[a] * log(sum over k of p[i, k] exp(rows[s, k, label]))``.
-
-    Args:
-        data: the model's argument; what it knows of the truth is added to ``log_p``.
-        log_p: (N, K) log-probabilities of the truth.
-        rows: (S, K, K) log p(class given | truth) of each label.
-        weight: (A,).
+    A label adds ``weight[a] * log(sum over k of p[i, k] exp(rows[s, k, label]))``, of weights (A,), log p (N, K),
+    to which what is known of the truth is added, and rows (S, K, K), log p(class given | truth) of each label.
     """
     block, given = data.as_block(), cp.each_label(rows)
     known = log_p if block.potential is None else (log_p + block.potential.to(log_p.dtype)).log_softmax(-1)

@@ -77,11 +77,10 @@ class MetaEm:
     )
 
     def meta_fit(self, episodes: Any, **how: Any) -> MetaEm:
-        """A copy whose network has learned from few-shot tasks; fits do not train it further.
+        """A copy whose network has learned from few-shot tasks, of other classes and items; fits do not train it
+        further.
 
-        Args:
-            episodes: ``crowdppl.few_shot.EpisodeSampler``, of other classes and items than those to be fitted.
-            how: iterations, batch, learning_rate, seed, device, checkpoint, switches, as for ``meta_trained``.
+        ``episodes`` are a ``crowdppl.few_shot.EpisodeSampler``; ``how`` is as for ``meta_trained``.
         """
         rows = cp.diagonal_prior(episodes.ways, self.prior_strength, self.prior_accuracy, self.coins)
         network = few_shot.meta_trained(self.embedding, self.widths, episodes, self.em, rows, **how)

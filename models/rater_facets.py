@@ -139,13 +139,7 @@ class RaterFacets:
     guide = mean_field
 
     def fair_grades(self, sites: Mapping[str, Tensor], place: Tensor, grade: Tensor) -> Tensor:
-        """The grades that a rater of severity 0 would give, on average over criteria, (n,).
-
-        Args:
-            sites: values of the sites.
-            place: of items, (n,).
-            grade: the number of each grade, (K,).
-        """
+        """The grades, of (K,), that a rater of severity 0 would give on average over criteria at places (n,)."""
         step = _centred(sites["step"])
         difficulty = sites.get("difficulty", torch.zeros(1))
         difficulty = difficulty if self.difficulties else _centred(difficulty)

@@ -99,6 +99,10 @@ def _text(help: str, metavar: str, **more: Any) -> Any:
     return Annotated[str | None, Option(help=help, metavar=metavar, **more)], None
 
 
+def _several(help: str, metavar: str) -> Any:
+    return Annotated[list[str] | None, Option(help=help, metavar=metavar)], None
+
+
 def _column(of: str) -> Any:
     return _text(f"Column of {of}, if it is not recognised.", "COLUMN")
 
@@ -125,13 +129,7 @@ READING: Mapping[str, tuple[Any, Any]] = {
     "annotator": _column("annotators"),
     "label": _column("labels"),
     "classes": _text("All classes in order: 'no,yes,\"well, maybe\"'; by default those in the file.", "NAMES"),
-    "abstain": (
-        Annotated[
-            list[str] | None,
-            Option(help='Answer that is no class, such as "don\'t know"; may be repeated.', metavar="NAME"),
-        ],
-        None,
-    ),
+    "abstain": _several('Answer that is no class, such as "don\'t know"; may be repeated.', "NAME"),
     "informative_abstentions": _flag(
         "--informative-abstentions", "Abstaining may depend on the class, and is evidence of it."
     ),
@@ -153,13 +151,7 @@ READING: Mapping[str, tuple[Any, Any]] = {
     "annotator_covariates": _file("File of annotator covariates, an annotator a row; methods read it by column."),
     "covariates_annotator": _column("annotators in the file of annotator covariates"),
     "covariates_encoding": _encoding("files of covariates"),
-    "label_covariate": (
-        Annotated[
-            list[str] | None,
-            Option(help="Column of numbers of single labels that methods read; may be repeated.", metavar="COLUMN"),
-        ],
-        None,
-    ),
+    "label_covariate": _several("Column of numbers of labels that methods read; may be repeated.", "COLUMN"),
 }
 """The options of commands that read a file: type and default of each."""
 OF_LABELS = (

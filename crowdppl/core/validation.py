@@ -134,13 +134,7 @@ def _none_of(names: Sequence[Any]) -> str:
 
 @dataclass(frozen=True)
 class Range:
-    """Finite numbers that a setting may have.
-
-    Attributes:
-        says: the range in words.
-        holds: whether a number lies in it.
-        whole: whether it has to be a whole number.
-    """
+    """Finite numbers that a setting may have: in words, whether one lies in it, and whether it is to be whole."""
 
     says: str
     holds: Callable[[Any], bool]

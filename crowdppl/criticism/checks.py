@@ -191,12 +191,8 @@ def _counts(row: np.ndarray, column: np.ndarray, shape: tuple[int, int]) -> np.n
 def plot_check(check: Check, *, ax: Axes | None = None) -> Axes:
     """Draws each statistic of the data (diamond) among those of the replicates (dots, bar: central 95 %).
 
-    All are in standard deviations from the mean of the replicates, so that they share an axis; on the right are the
-    observed value, the mean that the model expects and the p-value of the statistic alone.
-
-    Args:
-        check: the result of ``predictive_check``.
-        ax: axes to draw on; made if absent.
+    All are in standard deviations from the mean of the replicates, so that they share an axis; on the right are
+    the observed value, the mean that the model expects and the p-value of the statistic alone.
     """
     table = check.table.iloc[::-1]
     axes = axes_or_new(ax, 7.6, 1.2 + 0.5 * len(table))

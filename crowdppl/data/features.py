@@ -323,14 +323,10 @@ def _held(kind: np.dtype[Any]) -> np.dtype[Any]:
 
 def _column(column: pd.Series[Any]) -> np.ndarray:
     """A column as an array; sparse, nullable and arrow columns become dense, missing values NaN."""
-    kind: Any = column.dtype
-    target = kind if isinstance(kind, np.dtype) else getattr(kind, "subtype", getattr(kind, "numpy_dtype", None))
-    if not isinstance(target, np.dtype) or target.kind not in "iufb":  # arrow's decimals
-        target = np.dtype(np.float64)
     with np.errstate(over="ignore"):
-        if column.isna().any():
-            return column.to_numpy(np.float64, na_value=np.nan)
-        return np.asarray(column.to_numpy(_held(target)))
+        values = column.to_numpy(np.float64, na_value=np.nan) if column.isna().any() else column.to_numpy()
+        values = values if values.dtype.kind in "iufb" else values.astype(np.float64)  # arrow's decimals
+        return np.asarray(values, _held(values.dtype))
 
 
 def feature_tensor(data: Any) -> Features | None:

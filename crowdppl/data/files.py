@@ -29,17 +29,8 @@ from crowdppl.errors import DataError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-FORMATS = {
-    ".csv": "csv",
-    ".tsv": "tsv",
-    ".tab": "tsv",
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".json": "jsonl",
-    ".conll": "conll",
-    ".parquet": "parquet",
-    ".pq": "parquet",
-}
+FORMATS = {".csv": "csv", ".conll": "conll", **dict.fromkeys((".tsv", ".tab"), "tsv")}
+FORMATS |= dict.fromkeys((".jsonl", ".ndjson", ".json"), "jsonl") | dict.fromkeys((".parquet", ".pq"), "parquet")
 DELIMITERS = (",", ";", "\t", "|")
 """What separates fields in files that spreadsheets and databases write."""
 USUAL = {"csv": ",", "tsv": "\t"}

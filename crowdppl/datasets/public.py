@@ -34,19 +34,9 @@ TIMEOUT = 60
 class Source:
     """An entry of catalogue.toml: a public data set at a fixed commit of a repository on GitHub.
 
-    Attributes:
-        name: by which it is loaded.
-        about: what was labelled.
-        citation: what to cite.
-        licence: as stated at the source; "none stated" where it states none.
-        repository: owner and name.
-        commit: 40 hexadecimal digits.
-        format: name of a function of ``crowdppl.datasets.formats``.
-        files: path in the repository of each file, by what it holds.
-        classes: name of each class by its label in the files, in the order of the classes.
-        sizes: numbers of items with labels, annotators, labels, truths.
-        kind: "nominal" or "ordinal".
-        sha256: known hashes of files by their path.
+    ``format`` is a function of ``crowdppl.datasets.formats``; ``files`` are paths in the repository by what they
+    hold, ``classes`` names of classes by their labels there, in order, ``sizes`` numbers of items with labels,
+    annotators, labels and truths, ``sha256`` known hashes by path.
     """
 
     name: str

@@ -306,15 +306,11 @@ def _counts(draws: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """The items, annotators and sequences that were scored, for resampling.
+    """What was scored, for resampling, with an interval's level and the seed of the resamples.
 
-    Attributes:
-        probabilities, truth: of the items, (N, K) and codes (N,).
-        annotators: the estimated accuracy, the accuracy on gold, and whether the interval holds it, (A, 3).
-        spans: of sequences of BIO tags, the spans that are right, found and true, (Q, 3); None for other labels.
-        resamples: how many.
-        level: probability of the intervals.
-        seed: of the resamples.
+    Attributes: probabilities (N, K) and truth codes (N,) of items; annotators (A, 3), estimated accuracy, accuracy
+    on gold, and whether the interval holds it; spans (Q, 3) of sequences, right, found and true, None for other
+    labels.
     """
 
     probabilities: np.ndarray

@@ -96,14 +96,6 @@ class RankingEvaluation(NumberEvaluation):
     kendall: float
 
 
-def mean_kendall(scored: pd.DataFrame, problem: np.ndarray) -> float:
-    """``RankingEvaluation.kendall`` of a table with estimate and truth, whose rows belong to problems (n,)."""
-    from scipy.stats import kendalltau  # slow to import
-
-    found = [kendalltau(own["estimate"], own["truth"])[0] for _, own in scored.groupby(problem) if len(own) > 1]
-    return float(np.mean(found)) if found else np.nan
-
-
 def warn_of_gold(posterior: Fit, row: np.ndarray) -> None:
     """Warns where the fit was given truths of the items that are scored, by their codes."""
     given = int(posterior.data.is_known[row].sum())
@@ -117,6 +109,8 @@ def warn_of_gold(posterior: Fit, row: np.ndarray) -> None:
 
 def evaluate_numbers(posterior: Fit, gold: Any, bootstrap: int, level: float, seed: int) -> NumberEvaluation:
     """Scores estimates and intervals of a level; arguments and errors as of ``evaluate``."""
+    from scipy.stats import kendalltau  # slow to import
+
     table, known = truth_table(posterior, level), by_item(gold).dropna()
     row = rows_of_truths(table.index, known.index)
     there = known[row >= 0]
@@ -135,5 +129,7 @@ def evaluate_numbers(posterior: Fit, gold: Any, bootstrap: int, level: float, se
     values |= {"scored": scored, "resamples": bootstrap, "level": level, "seed": seed}
     if posterior.data.kind == RANKING and posterior.data.item_covariates is not None:
         problem = posterior.data.item_covariates[OF_RANKS[0]].cat.codes.to_numpy()[row[row >= 0]]
-        return RankingEvaluation(len(truth), unscored, **values, kendall=mean_kendall(scored, problem))
+        own = [x for _, x in scored.groupby(problem) if len(x) > 1]
+        tau = [kendalltau(x["estimate"], x["truth"])[0] for x in own]
+        return RankingEvaluation(len(truth), unscored, **values, kendall=float(np.mean(tau)) if tau else np.nan)
     return NumberEvaluation(len(truth), unscored, **values)

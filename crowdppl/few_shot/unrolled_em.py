@@ -20,15 +20,9 @@ SMOOTHING = 0.01
 
 @dataclass(frozen=True)
 class UnrolledEM:
-    """The result of some steps of EM.
-
-    Attributes:
-        shares: (..., N, K) probability of each truth of each item.
-        mean: (..., K, M) centre of each class.
-        prevalence: (..., K).
-        confusion: (..., A, K, K) [annotator, truth, label].
-        objectives: (..., J) log-density of labels, embeddings and parameters after each step, up to a constant of
-            the priors.
+    """The result of some steps of EM: probabilities of truths (..., N, K), centres of classes (..., K, M),
+    prevalence (..., K), confusion (..., A, K, K) [annotator, truth, label], and objectives (..., J), the
+    log-density of labels, embeddings and parameters after each step, up to a constant of the priors.
     """
 
     shares: Tensor

@@ -140,16 +140,10 @@ class Layer(nn.Module):
 
 
 class Ensemble(nn.Module):
-    """Members with one hidden layer each, whose probabilities are averaged.
+    """So many members, of D features, K classes and one hidden layer each, whose probabilities are averaged.
 
     Independent fits of networks differ; their mean has better probabilities than one of them (Lakshminarayanan,
     Pritzel & Blundell 2017, "Simple and scalable predictive uncertainty estimation using deep ensembles").
-
-    Args:
-        members: their number, M.
-        n_features, n_classes: D and K.
-        hidden: units of each member's hidden layer.
-        dropout: share of them that a step leaves out.
     """
 
     def __init__(self, members: int, n_features: int, n_classes: int, hidden: int, dropout: float) -> None:

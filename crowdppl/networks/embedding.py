@@ -56,13 +56,9 @@ class Embedding(nn.Module):
 
 
 class Layers(nn.Module):
-    """A projection that keeps distances, plus rectified layers, which add nothing at first.
+    """A projection that keeps distances, plus rectified layers of these widths, which add nothing at first.
 
     With few classes to learn from, a space near that of the features is better than one learned from scratch.
-
-    Args:
-        n_features: D.
-        widths: of the layers; the last is M, that of the projection too.
     """
 
     def __init__(self, n_features: int, widths: Sequence[int]) -> None:

@@ -22,11 +22,8 @@ from crowdppl.networks.training import training_of
 class Rewards(Network):
     """A network that maps an object's features to its log-skill, and those of a pair to one a side.
 
-    Args:
-        body: maps a batch (B, ...) to (B, 1).
-        features: of pairs, (N, 2, ...), or a table (N, 2 D) of left and right.
-        own, whole: as of ``Network``.
-        position_bias: whether it learns by how much the left side gains.
+    The body maps a batch (B, ...) to (B, 1); features are of pairs, (N, 2, ...), or a table (N, 2 D) of left and
+    right. With ``position_bias`` it learns by how much the left side gains. The rest is as of ``Network``.
     """
 
     def __init__(self, body: nn.Module, features: Tensor, own: bool, whole: bool, position_bias: bool) -> None:

@@ -182,9 +182,9 @@ def default_recipe(
     matrix. ``bayes_dgc`` uses the recipe by default.
 
     Args:
-        data: the annotations, with features. training: settings of ``Training`` that override those of
-        ``default_training``, such as ``{"volume": 0.02}``:
-            the trials of "auto" take five to ten times as long as a fit.
+        data: the annotations, with features.
+        training: settings of ``Training`` that override those of ``default_training``, such as
+            ``{"volume": 0.02}``: the trials of "auto" take five to ten times as long as a fit.
         likelihood_power: power of the labels' likelihood; below 1, an item's labels count for less.
         crowd_prior_strength: pseudo-counts of a confusion row that follow the crowd's learned row; 0 leaves the
             setting out.

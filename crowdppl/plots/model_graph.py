@@ -35,12 +35,8 @@ SEEN = "items with features"
 
 @dataclass(frozen=True)
 class ModelGraph:
-    """The variables of a model.
-
-    Attributes:
-        parents: of each variable, in the order in which the model draws them.
-        plates: the variables of each plate, outer plates first.
-        observed: labels, and features where the model reads them.
+    """The variables of a model: parents of each, in the order in which the model draws them, the members of each
+    plate, outer plates first, and those that are observed.
     """
 
     parents: Mapping[str, tuple[str, ...]]

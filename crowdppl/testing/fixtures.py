@@ -38,12 +38,8 @@ Columns = Mapping[Hashable, Sequence[float]]
 
 @dataclass(frozen=True)
 class Small:
-    """How the small data of a kind are made of 12 numbers of items.
-
-    Attributes:
-        item: the id of the item of a number; of two parts, except where items have none.
-        letters: what can be answered.
-        unused: what else can be, in odd data; None where nothing can.
+    """How the small data of a kind are made: the id of the item of a number below 12, what can be answered, and
+    what else can be in odd data, None where nothing can.
     """
 
     item: Callable[[int], str]
@@ -265,7 +261,8 @@ class Trial:
     def fit(self, engine: str) -> Posterior:
         """A quick fit of ``data``, made once."""
         if engine not in self._fits:
-            self._fits[engine] = fit_quickly(self.model, self.data, engine)
+            with warnings.catch_warnings(action="ignore", category=CrowdpplWarning):
+                self._fits[engine] = fit(self.model, self.data, inference=engine, **used_by(engine, QUICK))
         return self._fits[engine]
 
     def fit_odd(self, engine: str) -> Posterior:
@@ -379,12 +376,6 @@ def _in_turn(columns: Columns, ids: Iterable[str], old: Mapping[Any, Any]) -> pd
 def _number(name: str, old: Mapping[Any, Any]) -> int:
     """The number in which an id ends, or did before it was renamed."""
     return int(re.findall(r"\d+", old.get(name, name))[-1])
-
-
-def fit_quickly(model: Model, data: Annotations, engine: str, **how: Any) -> Posterior:
-    """A fit of a few iterations, without warnings."""
-    with warnings.catch_warnings(action="ignore", category=CrowdpplWarning):
-        return fit(model, data, inference=engine, **{**used_by(engine, QUICK), **how})
 
 
 def require(held: bool, message: str) -> None:

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 import crowdppl
-from crowdppl.criticism.doubts import overfitting, worse_than_votes
-from crowdppl.criticism.overfitting import log_p_by_vote, log_p_without_label
+from crowdppl.criticism.doubts import log_p_by_vote, log_p_without_label, overfitting, worse_than_votes
 from crowdppl.fitting import fit
 from tests.crowd import annotations
 from tests.doubtful import simulated

@@ -20,8 +20,16 @@ from crowdppl.evaluation.metrics import evaluate
 from crowdppl.inference.tables import probe_block
 from crowdppl.inference.typical_labels import TypicalLabels
 from crowdppl.networks.classifier import feature_tensor, log_shares
-from crowdppl.networks.experts import GRID, GatedClassifier, population_centre, principal_axes, silverman_bandwidth
-from crowdppl.networks.population import count_modes, gate_doubts, unimodality_p_value
+from crowdppl.networks.experts import (
+    GRID,
+    GatedClassifier,
+    count_modes,
+    gate_doubts,
+    population_centre,
+    principal_axes,
+    silverman_bandwidth,
+    unimodality_p_value,
+)
 from crowdppl.plots.annotators import annotator_map, plot_annotator_map
 from crowdppl.posterior import Posterior
 from tests.handmade import coloured
