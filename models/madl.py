@@ -126,14 +126,7 @@ class Madl:
 def label_weights(embedding: Tensor, scale: Tensor | None) -> Tensor:
     """Weights (A,) of annotators, 1 on average and the smaller the more of them are alike (equations 21 to 23).
 
-    Args:
-        embedding: v, (A, Q).
-        scale: beyond what distance annotators differ; None gives each weight 1.
-
-    Examples:
-        >>> import torch
-        >>> crowdppl.models.madl.label_weights(torch.tensor([[0.0], [0.0], [9.0]]), torch.tensor(1.0))
-        tensor([0.7500, 0.7500, 1.5000])
+    Of embeddings v (A, Q); ``scale`` is beyond what distance annotators differ, None gives each weight 1.
     """
     if scale is None:
         return torch.ones(len(embedding), dtype=embedding.dtype, device=embedding.device)

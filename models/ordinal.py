@@ -123,22 +123,11 @@ class Ordinal:
 
 
 def ordinal_log_probs(edge: Tensor, tail: Tail = "normal") -> Tensor:
-    """Log-probability that standard noise falls into each band between edges, exact far out in the tails too.
+    """Log-probabilities (..., K) that standard noise falls into each band between edges (..., K - 1), far tails
+    too.
 
-    Args:
-        edge: (..., K - 1), increasing; the first band reaches down to minus infinity, the last one up to infinity.
-        tail: distribution of the noise, symmetric about 0.
-
-    Returns:
-        (..., K); the exponentials sum to one.
-
-    Raises:
-        MethodError: for another tail.
-
-    Examples:
-        >>> import torch
-        >>> crowdppl.models.ordinal.ordinal_log_probs(torch.tensor([-1.0, 1.0])).exp()
-        tensor([0.1587, 0.6827, 0.1587])
+    Edges increase; the first band reaches down to minus infinity, the last one up to infinity. MethodError for
+    another tail.
     """
     lower, upper = edge[..., :-1], edge[..., 1:]
     # Reflected into the lower tail, where a difference of probabilities does not cancel.

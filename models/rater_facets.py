@@ -176,21 +176,10 @@ class RaterFacets:
 
 
 def grade_log_probs(above: Tensor, step: Tensor, slope: Tensor) -> Tensor:
-    """Log-probability of each grade under a generalised partial credit model (Muraki 1992).
+    """Log-probability (..., K, P) of each grade under a generalised partial credit model (Muraki 1992).
 
-    Args:
-        above: how far places lie above the difficulty, (..., P).
-        step: of each grade above the one before, (..., K - 1).
-        slope: (...).
-
-    Returns:
-        (..., K, P); the exponentials sum to one over grades.
-
-    Examples:
-        >>> import torch
-        >>> one = crowdppl.models.rater_facets.grade_log_probs(torch.zeros(1), torch.zeros(3), torch.tensor(1.0))
-        >>> one.exp().flatten()
-        tensor([0.2500, 0.2500, 0.2500, 0.2500])
+    Of places (..., P) above the difficulty, the step (..., K - 1) of each grade above the one before, and slopes
+    (...).
     """
     reached = pad(step.cumsum(-1), (1, 0)).unsqueeze(-1)
     weight = torch.arange(reached.shape[-2]).unsqueeze(-1) * above.unsqueeze(-2) - reached
@@ -200,13 +189,9 @@ def grade_log_probs(above: Tensor, step: Tensor, slope: Tensor) -> Tensor:
 class FacetLabels(cp.NumberLabels):
     """Grades by raters on criteria, given an item's place on a grid.
 
-    Args:
-        block: who labelled what.
-        table: log p(grade | rater, group, criterion, place), (..., A, G, C, K, P).
-        criterion: of each label, (S,), or None where there is one.
-        group: of each item, (n_items,), or None where there is one.
-        place: of each group, (..., G, P).
-        standard: the same in standard deviations from its mean, (P,).
+    Of a table log p(grade | rater, group, criterion, place), (..., A, G, C, K, P), the criterion of each label
+    (S,) and the group of each item (n_items,), None where there is one, and places of each group (..., G, P), also
+    in ``standard`` deviations from its mean (P,).
     """
 
     graded = True

@@ -122,15 +122,10 @@ class RobustAnnotators:
 
 
 class RobustLabels(cp.NumberLabels):
-    """Numbers with errors of Student's t (4 degrees of freedom) around an item's own, which lies on a grid.
+    """Numbers with errors of Student's t (4 degrees of freedom) around an item's own, which lies on a grid (G,).
 
-    Args:
-        block: who labelled what.
-        annotators: bias and spread, (..., A) each.
-        items: mean and width of the items' numbers, (..., 1) each.
-        grid: what these may be, (G,).
-        ends: of the scale, or None.
-        shared: the correlation of the errors of an item's labels.
+    Of annotators' bias and spread, (..., A) each, and items' mean and width, (..., 1) each; ``shared`` is the
+    correlation of the errors of an item's labels.
     """
 
     def __init__(

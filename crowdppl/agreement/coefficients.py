@@ -227,12 +227,8 @@ def nearness(n_classes: int, weights: str) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Coefficient:
-    """One coefficient of a data set.
-
-    Attributes:
-        value: NaN where it is not defined.
-        resampled: its value on each bootstrap sample, (B,).
-        counts: items and pairs that entered, and those that were left out.
+    """One coefficient of a data set: its value, NaN where it is not defined, its values on bootstrap samples,
+    (B,), and the items and pairs that entered, and those that were left out.
     """
 
     value: float

@@ -16,13 +16,8 @@ from crowdppl.errors import DataError, SparseDataWarning
 
 
 class Squares(NamedTuple):
-    """Mean squares of a table of n items by k annotators.
-
-    Attributes:
-        n, k: its size.
-        items, annotators: between items, and between annotators.
-        within: within items.
-        rest: what neither items nor annotators explain.
+    """Mean squares of a table of n items by k annotators: between items, between annotators, within items, and the
+    rest, what neither explain.
     """
 
     n: int

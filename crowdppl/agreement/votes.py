@@ -114,8 +114,7 @@ def bootstrap_counts(n_items: int, samples: int, seed: int) -> Iterator[np.ndarr
 def ratio(above: np.ndarray, below: np.ndarray) -> np.ndarray:
     """above / below, NaN where the denominator is zero."""
     shape = np.broadcast_shapes(np.shape(above), np.shape(below))
-    found: np.ndarray = np.divide(above, below, out=np.full(shape, np.nan), where=np.abs(below) > EPSILON)
-    return found
+    return np.asarray(np.divide(above, below, out=np.full(shape, np.nan), where=np.abs(below) > EPSILON))
 
 
 def set_votes(data: Annotations) -> tuple[DeduplicatedVotes, np.ndarray]:

@@ -18,10 +18,9 @@ MAX_NAMED = 5
 def class_agreement(posterior: Fit) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """How often labels name the class of their item, and how often they repeat another label of it.
 
-    The first share of class k is among all labels of items that the fit gives to k, the second, a mean over items,
-    among all other labels of items with a label k: where k is named most on its own items, the first is not below
-    it. (K,) each: both, NaN where nothing is counted, and the standard error of their difference, with items as
-    the units.
+    The first share of class k is among labels of items that the fit gives to k, the second, a mean over items,
+    among all other labels of items with a label k. (K,) each: both, NaN where nothing is counted, and the standard
+    error of their difference by items.
     """
     data, p = posterior.data, posterior.uncorrected().result.probabilities
     votes = data.votes()

@@ -254,8 +254,7 @@ class _Asked:
         logs = predictive(self.posterior, bags, DRAWS).reshape(-1, len(a), len(pairs))
         p = np.exp(logs - logs[..., :1])
         agreed, named = p[..., 1 : 1 + self.n_classes], (p * (sign * possible.all(-1))).sum(-1, keepdims=True)
-        out: np.ndarray = (agreed / named).mean(0).T
-        return out
+        return np.asarray((agreed / named).mean(0).T)
 
 
 def _beside_the_rest(
@@ -364,8 +363,7 @@ def excess_agreement(posterior: Fit, alone: bool = False) -> ExcessAgreement:
 
 def _distance(total: np.ndarray, mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
     """In standard deviations."""
-    out: np.ndarray = (total - mean) / np.sqrt(np.maximum(variance, 1e-12))
-    return out
+    return np.asarray((total - mean) / np.sqrt(np.maximum(variance, 1e-12)))
 
 
 class _Terms(NamedTuple):
@@ -461,8 +459,7 @@ def loadings(excess: ExcessAgreement, n_annotators: int) -> np.ndarray:
     matrix[excess.one, excess.other] = matrix[excess.other, excess.one] = (excess.z - middle) / spread
     values, vectors = np.linalg.eigh(matrix)
     edge = 2.2 * np.sqrt((matrix != 0).sum(1).max())
-    out: np.ndarray = np.sqrt((vectors**2) @ np.where(values > edge, values, 0))
-    return out
+    return np.asarray(np.sqrt((vectors**2) @ np.where(values > edge, values, 0)))
 
 
 def groups(excess: ExcessAgreement, linked: np.ndarray, n_annotators: int) -> np.ndarray:
@@ -475,5 +472,4 @@ def groups(excess: ExcessAgreement, linked: np.ndarray, n_annotators: int) -> np
     large = np.flatnonzero(np.bincount(member) > 2)
     number = np.full(member.max() + 1, -1)
     number[large] = np.arange(len(large))
-    out: np.ndarray = number[member]
-    return out
+    return np.asarray(number[member])

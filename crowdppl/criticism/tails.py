@@ -48,8 +48,7 @@ def normal_deviates(total: np.ndarray, value: np.ndarray, share: np.ndarray, par
 
 def upper_tail(deviate: np.ndarray) -> np.ndarray:
     """Probability that a standard normal variable is larger."""
-    out: np.ndarray = torch.special.log_ndtr(-torch.from_numpy(deviate)).exp().numpy()  # ndtr is 0 from 8.3 on
-    return out
+    return np.asarray(torch.special.log_ndtr(-torch.from_numpy(deviate)).exp())  # ndtr is 0 from 8.3 on
 
 
 def _cumulants(

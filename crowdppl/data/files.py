@@ -38,13 +38,9 @@ USUAL = {"csv": ",", "tsv": "\t"}
 
 @dataclass(frozen=True)
 class Table:
-    """A file, read.
-
-    Attributes:
-        frame: its rows, of Arrow but for JSON.
-        place: where a row stands, such as "line 5 of answers.csv".
-        text: whether ids and labels are text because the format knows nothing else.
-        columns: whether its rows are tokens, and further columns hold the tags of annotators.
+    """A file, read: its rows, of Arrow but for JSON; where a row stands, such as "line 5 of answers.csv"; whether
+    ids and labels are text because the format knows nothing else; and whether rows are tokens, with tags in
+    further columns.
     """
 
     frame: pd.DataFrame | pa.Table

@@ -112,14 +112,11 @@ def sorting(ids: pd.Index[Any], name: str) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class Codebook:
-    """Ids by code: the id with code 3 is ``ids[3]``.
+    """Ids by code: the id with code 3 is ``ids[3]``; ``name`` says what they name: "item", "annotator" or
+    "answer".
 
-    Ids keep their type and spelling. A codebook made from data is sorted; afterwards ids are only appended, so that
-    codes stay what they are.
-
-    Attributes:
-        name: what the ids name: "item", "annotator" or "answer".
-        ids: each id once.
+    Ids keep their type and spelling. A codebook made from data is sorted; afterwards ids are only appended, so
+    that codes stay what they are.
     """
 
     name: str

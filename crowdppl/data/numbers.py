@@ -18,13 +18,8 @@ from crowdppl.errors import DataError
 
 @dataclass(frozen=True)
 class NumberKind:
-    """A kind of labels that are numbers.
-
-    Attributes:
-        name: what ``kind=`` says.
-        holds: which of some finite numbers, float64 (n,), can be labels: bool (n,).
-        words: what a label of this kind is, for messages.
-        read: what rows of labels are turned into first.
+    """A kind of labels that are numbers: what ``kind=`` says, which finite numbers (n,) can be labels, what one is
+    in words, and what rows of labels are turned into first.
     """
 
     name: str

@@ -28,16 +28,11 @@ DIFFERENT_SAME = (("different", "same"), ("dissimilar", "similar"), ("no", "yes"
 
 @dataclass(frozen=True)
 class PartsKind:
-    """A kind of labels whose items are named by two columns.
+    """A kind of labels whose items are named by two columns, ``parts``, which models read as item covariates.
 
-    Attributes:
-        name: what ``kind=`` says.
-        parts: what the columns are called, and the item covariates that models read.
-        shared: whether both hold ids of the same objects.
-        unordered: whether it does not matter which of them comes first.
-        ordered: whether the second counts positions, whole numbers.
-        columns: whether two columns name them; else items are read, and labels name the second part.
-        only: the first part of ids that have one part alone; None where both are needed.
+    Both may be ids of ``shared`` objects, ``unordered`` if it does not matter which comes first; the second may
+    count positions, and be ``ordered``. Without ``columns``, items are read, and labels name the second part.
+    ``only`` is the first part of ids that have one part alone.
     """
 
     name: str
@@ -80,12 +75,11 @@ def with_parts(rows: Rows, options: Mapping[str, Any], kind: PartsKind) -> tuple
     table = features if isinstance(features, pd.DataFrame) else None
     of_objects = table is not None and kind.shared and not any(map(_is_pair, table.index))
     named = [options.get("items"), None if table is None or of_objects else table.index]
-    own = _parts(rows.item, kind, rows.place)
-    every = [own, *(_parts(ids, kind, _of_options) for ids in named if ids is not None)]
+    every = [_parts(ids, kind, _of_options) for ids in named if ids is not None]
+    every.insert(0, _parts(rows.item, kind, rows.place))
     first, second = _books(every, kind)
-    place = first.codes(own[0].values)[own[0].codes] * len(second) + second.codes(own[1].values)[own[1].codes]
     listed = [first.codes(a.values)[a.codes] * len(second) + second.codes(b.values)[b.codes] for a, b in every]
-    distinct = np.unique(np.concatenate(listed))
+    place, distinct = listed[0], np.unique(np.concatenate(listed))
     one, other = np.divmod(distinct, len(second))
     if kind.shared and (one == other).any():
         row = int(np.argmax(np.isin(place, distinct[one == other])))
@@ -93,15 +87,9 @@ def with_parts(rows: Rows, options: Mapping[str, Any], kind: PartsKind) -> tuple
             f"{native(first.ids[place[row] // len(second)])!r} is compared with itself at {rows.place(row)}"
         )
     names = _names(zip(first.ids[one], second.ids[other], strict=True), kind)
-    parts = pd.DataFrame(
-        {
-            kind.parts[0]: pd.Categorical.from_codes(one, categories=first.ids),
-            kind.parts[1]: second.ids[other]
-            if kind.ordered
-            else pd.Categorical.from_codes(other, categories=second.ids),
-        },
-        index=names,
-    )
+    left: Any = pd.Categorical.from_codes(one, categories=first.ids)
+    right: Any = second.ids[other] if kind.ordered else pd.Categorical.from_codes(other, categories=second.ids)
+    parts = pd.DataFrame(dict(zip(kind.parts, (left, right), strict=True)), index=names)
     changed = {**options, "item_covariates": _joined(options.get("item_covariates"), parts, kind)}
     if table is not None:
         both = _of_both_sides(table, first, one, other).set_axis(names) if of_objects else None

@@ -83,8 +83,7 @@ def warn_of_repeats(old: Annotations, new: Annotations) -> None:
 
     def pairs(data: Annotations, number: np.ndarray) -> np.ndarray:
         item, annotator, _ = data.label_codes()
-        found: np.ndarray = number[item] * data.n_annotators + annotator
-        return found
+        return np.asarray(number[item] * data.n_annotators + annotator)
 
     again = np.isin(pairs(new, code), pairs(old, np.arange(old.n_items)))  # new items have negative numbers
     if again.any():
@@ -196,8 +195,7 @@ def label_folds(data: Annotations, folds: int, seed: int) -> np.ndarray:
             f"no item of {data.n_items} has labels of two annotators, so that none can be left out; give "
             "more labels, or leave out whole items: heldout_score and compare take whole_items=True"
         )
-    out: np.ndarray = fold[unit]
-    return out
+    return np.asarray(fold[unit])
 
 
 def item_folds(data: Annotations, folds: int, seed: int) -> np.ndarray:
@@ -208,5 +206,4 @@ def item_folds(data: Annotations, folds: int, seed: int) -> np.ndarray:
     """
     whole = whole_units(data)
     labelled, place = np.unique(whole[data.label_codes()[0]], return_inverse=True)
-    out: np.ndarray = (np.random.default_rng(seed).permutation(len(labelled)) % folds)[place]
-    return out
+    return np.asarray((np.random.default_rng(seed).permutation(len(labelled)) % folds)[place])

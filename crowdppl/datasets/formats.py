@@ -132,8 +132,7 @@ def _integers(path: Path) -> np.ndarray:
     text = path.read_text(encoding="utf-8").replace(",", " ")
     if not text.strip():
         raise ValueError(f"no numbers in {path.name}")
-    found: np.ndarray = np.loadtxt(StringIO(text), dtype=np.int64, ndmin=2)
-    return found
+    return np.asarray(np.loadtxt(StringIO(text), dtype=np.int64, ndmin=2))
 
 
 def _by_item(table: pd.DataFrame) -> pd.Series[Any]:

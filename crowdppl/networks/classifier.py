@@ -39,14 +39,11 @@ def parts(features: Features) -> Iterable[Tensor]:
 
 
 class Standardise(nn.Module):
-    """Brings features to mean 0 and standard deviation 1, after a square root where none is negative.
+    """Brings features (N, D) to mean 0 and standard deviation 1, after a square root where none is negative.
 
     Counts and activations that are never negative have long tails, which the root shortens. A feature that is
-    exactly the same for all items becomes 0.
-
-    Args:
-        features: (N, D), of all items, read in batches (twice where none is negative). Sums are in float64, so that
-            their order does not matter in float32.
+    exactly the same for all items becomes 0. Features are read in batches; sums are in float64, so that their
+    order does not matter in float32.
     """
 
     root: Tensor
@@ -170,19 +167,11 @@ def perceptron(n_features: int, n_classes: int, hidden: int = 128, dropout: floa
 
 
 class Network(nn.Module):
-    """A network with its input layer and its first weights.
+    """A network with its input layer and its first weights, for features (N, ...) of all items.
 
-    Args:
-        body: maps a batch of features to a row for each item.
-        features: (N, ...) of all items.
-        own: whether the body is a user's: it starts from the weights with which it came. The first weights of a
-            default body are drawn.
-        whole: whether features came as whole numbers.
-        stream: added to the seed of first weights, so that the networks of a model differ.
-
-    Attributes:
-        precision: as ``Training.precision``.
-        given: the state with which a user's body came; None for a default one.
+    The body maps a batch of features to a row for each item; a user's ``own`` starts from the weights with which
+    it came, ``given``, those of a default one are drawn, by a seed to which ``stream`` is added. ``whole``
+    features came as whole numbers; ``precision`` is as of ``Training``.
     """
 
     precision: str = "full"

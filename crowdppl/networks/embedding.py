@@ -25,15 +25,9 @@ REACH = 3.0
 class Embedding(nn.Module):
     """A network that maps standardised features to points of a space.
 
-    Args:
-        body: maps a batch of features (B, ...) to (B, M).
-        features: (N, ...) of the items that it is trained on; only tables (N, D) are standardised and clipped.
-            Images are flattened for ``Layers``.
-        dimension: M.
-
-    Attributes:
-        own: whether the body is a user's.
-        learning: names of the parameters of the body that are to learn: those that were not frozen.
+    The body maps a batch (B, ...) to (B, M). Of the features (N, ...) on which it is trained, only tables (N, D)
+    are standardised and clipped; images are flattened for ``Layers``. ``own`` is a user's body; ``learning`` names
+    its parameters that were not frozen.
     """
 
     def __init__(self, body: nn.Module, features: Tensor, dimension: int) -> None:

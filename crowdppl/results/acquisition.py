@@ -21,16 +21,11 @@ ITEM, ANNOTATOR, GAIN, KEY = range(4)
 
 
 class Assignment:
-    """Pairs of an item and an annotator in the order of their gain, within limits for each.
+    """Pairs of an item and an annotator in the order of their gain: n, at most so many of one item, and of one
+    annotator.
 
     All pairs of an item are added at once; pairs that cannot be chosen any more are dropped, to bound memory.
-
-    Args:
-        n: number of pairs to choose.
-        per_item, per_annotator: at most so many of one item, and of one annotator (None for any number).
-
-    Attributes:
-        chosen: pairs [item, annotator, gain, tie key] chosen so far, best first.
+    ``chosen`` are [item, annotator, gain, tie key], best first.
     """
 
     def __init__(self, n: int, per_item: int, per_annotator: int | None) -> None:

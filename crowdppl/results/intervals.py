@@ -158,8 +158,7 @@ def _abstaining(table: np.ndarray | CoinTables) -> np.ndarray:
 def _right(table: np.ndarray | CoinTables) -> np.ndarray:
     if isinstance(table, CoinTables):
         return table.diagonal()
-    out: np.ndarray = among_named(table).diagonal(axis1=-2, axis2=-1)
-    return out
+    return np.asarray(among_named(table).diagonal(axis1=-2, axis2=-1))
 
 
 def _errors(draws: np.ndarray) -> np.ndarray:

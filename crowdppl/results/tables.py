@@ -266,8 +266,7 @@ def information(table: np.ndarray | CoinTables, prevalence: np.ndarray) -> np.nd
     joint = prevalence[:, None] * table
     apart = prevalence[:, None] * joint.sum(1, keepdims=True)
     ratio = np.where(joint > 0, joint, 1) / np.where(joint > 0, apart, 1)
-    out: np.ndarray = np.maximum((joint * np.log2(ratio)).sum((1, 2)), 0)
-    return out
+    return np.asarray(np.maximum((joint * np.log2(ratio)).sum((1, 2)), 0))
 
 
 MAX_ROWS = 10

@@ -38,14 +38,8 @@ class Kind(Protocol):
 
 @dataclass(frozen=True)
 class Context:
-    """The items, as annotators see them, and their truth.
-
-    Attributes:
-        truth: class codes, (N,).
-        classes: names of the classes, K of them.
-        items: ids, N of them.
-        labelled: whether any annotator may label an item, bool (N,).
-        features: float64 (N, M), or None.
+    """The items, as annotators see them: truths, class codes (N,), names of the K classes, ids, whether any
+    annotator may label an item, bool (N,), and features, float64 (N, M), or None.
     """
 
     truth: np.ndarray
@@ -580,8 +574,7 @@ def spread(p: float, others: np.ndarray) -> np.ndarray:
     """p on the diagonal and 1 - p spread evenly over the cells marked in each row; certain where none is."""
     given = others.sum(1, keepdims=True)
     wrong = (1 - p) * others / np.maximum(given, 1)
-    out: np.ndarray = wrong + np.diag(np.where(given[:, 0] > 0, p, 1.0))
-    return out
+    return np.asarray(wrong + np.diag(np.where(given[:, 0] > 0, p, 1.0)))
 
 
 def nearest_classes(x: np.ndarray, truth: np.ndarray) -> list[tuple[int, int]]:
