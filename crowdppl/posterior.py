@@ -266,7 +266,7 @@ class Posterior(Fit):
     def plot_agreement_network(
         self, *, ax: Axes | None = None, level: float = 0.05, groups: Any = None, seed: int = 0
     ) -> Axes:
-        """Draws lines between annotators who agree too much (``plots.annotators.plot_agreement_network``)."""
+        """Draws links of annotators who agree more than expected (``plots.annotators.plot_agreement_network``)."""
         return annotator_plots.plot_agreement_network(self, ax=ax, level=level, groups=groups, seed=seed)
 
     def plot_reliability(

@@ -77,8 +77,7 @@ class MetaEm:
     )
 
     def meta_fit(self, episodes: Any, **how: Any) -> MetaEm:
-        """A copy whose network has learned from few-shot tasks, of other classes and items; fits do not train it
-        further.
+        """A copy whose network has learned from few-shot tasks, of other classes; fits do not train it.
 
         ``episodes`` are a ``crowdppl.few_shot.EpisodeSampler``; ``how`` is as for ``meta_trained``.
         """

@@ -123,11 +123,9 @@ class Ordinal:
 
 
 def ordinal_log_probs(edge: Tensor, tail: Tail = "normal") -> Tensor:
-    """Log-probabilities (..., K) that standard noise falls into each band between edges (..., K - 1), far tails
-    too.
+    """Log-probabilities (..., K) that standard noise falls into each band between edges (..., K - 1).
 
-    Edges increase; the first band reaches down to minus infinity, the last one up to infinity. MethodError for
-    another tail.
+    Edges increase; the first band reaches down to minus infinity, the last one up to infinity; exact in tails.
     """
     lower, upper = edge[..., :-1], edge[..., 1:]
     # Reflected into the lower tail, where a difference of probabilities does not cancel.

@@ -178,8 +178,7 @@ class RaterFacets:
 def grade_log_probs(above: Tensor, step: Tensor, slope: Tensor) -> Tensor:
     """Log-probability (..., K, P) of each grade under a generalised partial credit model (Muraki 1992).
 
-    Of places (..., P) above the difficulty, the step (..., K - 1) of each grade above the one before, and slopes
-    (...).
+    Of places (..., P) above the difficulty, steps (..., K - 1) between grades, and slopes (...).
     """
     reached = pad(step.cumsum(-1), (1, 0)).unsqueeze(-1)
     weight = torch.arange(reached.shape[-2]).unsqueeze(-1) * above.unsqueeze(-2) - reached

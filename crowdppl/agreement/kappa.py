@@ -73,8 +73,7 @@ class AnnotatorPairs:
         )
 
     def kappas(self, count: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Shared items, share of agreement on them, and Cohen's kappa, (P, C) each, for items that count (N, C)
-        times.
+        """Shared items, share of agreement on them, and Cohen's kappa, (P, C) each; items count (N, C) times.
 
         Cohen (1960), Educational and Psychological Measurement 20: 37-46; with weights Cohen (1968), Psychological
         Bulletin 70: 213-220. Kappa is NaN for a single item, and where both gave all of them the same class.

@@ -37,7 +37,7 @@ def available() -> int:
 
 
 def require_memory(what: str, n_bytes: int, remedy: str) -> None:
-    """MemoryShortageError for ``what`` needs more bytes than are left: a killed process gives no reason."""
+    """Refuses what needs more bytes than are left by MemoryShortageError: a killed process gives no reason."""
     left = available()
     if n_bytes > left:
         raise MemoryShortageError(

@@ -88,8 +88,7 @@ class CovariateColumns:
         return self.values[:, [self.names.index(name) for name in names]]
 
     def groups(self, *names: Hashable) -> tuple[Tensor, int]:
-        """The group of each item that a column names, int64 (n,), and how many there are; of several, (n,
-        columns).
+        """The group of each item that a column names, int64 (n,), or of several (n, columns); and their number.
 
         DataError where a column names none for some item, or holds floats, or columns have other categories.
         """
@@ -262,8 +261,7 @@ def history_table(history: Any, annotators: Codebook, n_classes: int) -> np.ndar
     """Pseudo-counts [annotator, truth, label] from earlier work, for use in a prior: float64 (A, K, K), or None.
 
     They are a mapping from annotator id to (K, K), zeros for those left out, or (A, K, K) in codebook order.
-    DataError for an annotator who is unknown or named twice, another shape, and counts that are negative or not
-    finite.
+    DataError for an annotator who is unknown or named twice, another shape, and counts below 0 or not finite.
     """
     if history is None:
         return None

@@ -126,8 +126,7 @@ class Codebook:
         return len(self.ids)
 
     def codes(self, values: Iterable[Any]) -> np.ndarray:
-        """The code of each value, int64; -1 for an unknown one; DataError for what cannot be an id, such as a
-        list.
+        """The code of each value, int64, -1 for an unknown one; DataError for what cannot be an id.
 
         A number also finds the text that spells it, and the other way round: 7 finds "7", but not "007".
         """
@@ -252,8 +251,7 @@ def encode(values: Any, name: str, place: Place = place_in_rows, *, mixed: bool 
     """Finds the distinct values of a column of text or integers (or of True and False, for labels).
 
     Whole floats become integers, with a warning: pandas makes floats of integers where some are missing.
-    DataError, with the row, for a value that is missing, or neither text nor an integer, and for types that are
-    not to be ``mixed``.
+    DataError, with the row, for a value that is missing, or neither text nor an integer, and for mixed types.
     """
     if isinstance(values, Encoding):
         return values
@@ -409,8 +407,7 @@ def listed_answers(values: Iterable[Any], name: str) -> list[Any]:
 def encode_labels(column: Any, place: Place, named: bool, abstentions: Iterable[Any], text: bool) -> Encoding:
     """Finds the distinct labels of a column; DataError, with the row, where they are missing, empty or mixed.
 
-    They may be of mixed types where the classes are ``named``; in a file of ``text``, a missing value is text,
-    too.
+    They may be of mixed types where the classes are ``named``; in files of ``text``, missing values are text.
     """
     away = list(abstentions)
     labels = encode(column, "label", place, mixed=bool(away) or named)

@@ -32,8 +32,7 @@ HOW = "write 'a > b = c', or a list of objects, the best first, with a list of t
 
 
 def with_ranks(rows: Rows) -> Rows:
-    """Rows of whole rankings as rows of ranks, from 1 for the best, an object each; rows of ranks stay as they
-    are.
+    """Rows of whole rankings as rows of ranks, 1 the best, an object each; rows of ranks stay.
 
     A ranking is text such as "a > b = c", a list of objects, of which one that is a list holds ties, or such a
     list as JSON. Items of whole rankings are problems, or a table of no columns; those of ranks are objects, or

@@ -23,8 +23,7 @@ from crowdppl.errors import DataError, RepeatsWarning, SparseDataWarning
 
 
 def align_to(old: Annotations, new: Annotations | pd.DataFrame) -> Annotations:
-    """New annotations under the codes of old ones; annotators and classes that are new follow, classes with a
-    warning.
+    """New annotations under the codes of old ones; new annotators and classes follow, these with a warning.
 
     New features and covariates get the old order of columns. Where new data have none, those of annotators are
     taken from the old data if all annotators are old, and those of items likewise. DataError when an abstention or
@@ -67,7 +66,7 @@ def _warn_of_new_classes(old: Annotations, new: Annotations) -> None:
 
 
 def check_aligned(old: Annotations, new: Annotations) -> Annotations:
-    """New annotations with the kind and abstainers of the old, in either of which somebody may have abstained."""
+    """New annotations under old codes, with the kind of the old ones and the abstainers of both."""
     tells = old.alphabet.informative
     new = replace(new, alphabet=replace(new.alphabet, kind=old.kind, informative=tells))
     if old.abstainers is None or new.abstainers is None:
@@ -168,8 +167,7 @@ def whole_units(data: Annotations) -> np.ndarray:
 
 
 def label_folds(data: Annotations, folds: int, seed: int) -> np.ndarray:
-    """The fold in which each label is left out, never all of an item in one; -1: never. int (S,) as
-    ``data.frame()``.
+    """The fold in which each label is left out, never all of an item in one, or -1: int (S,) as ``frame()``.
 
     An item's labels are dealt to the folds in random order; labels of one annotator on one item stay together. An
     item that only one annotator labelled always keeps its label; DataError when all are such. Items of a sequence

@@ -94,8 +94,7 @@ class Rows:
 
 
 def rows_of_frame(frame: Any, given: Roles, origin: str, place: Place = place_in_rows, text: bool = False) -> Rows:
-    """A table with one label a row; ``given`` are columns by role, "item" or its parts, "annotator", "label",
-    "gold".
+    """A table with one label a row; ``given`` are columns by role: item or its parts, annotator, label, gold.
 
     A further column named like a role is kept as "other_label", say. DataError when it is no table, or a column is
     missing, ambiguous, or guessed to hold items and counts rows.
@@ -295,8 +294,7 @@ def rows_of_matrix(matrix: Any, missing: Any, items: Any, annotators: Any) -> Ro
     """A matrix (N, A) of labels: array, tensor, table or rows; what a mask covers, or is ``missing``, is no label.
 
     By default missing is what pandas takes so, -1 among what are no floats, and text of blanks; ``items`` and
-    ``annotators`` are those of a table, else numbers. DataError when it is sparse, of other dimensions, or ids do
-    not fit.
+    ``annotators`` are those of a table, else numbers. DataError if it is sparse or nothing fits.
     """
     values = tensor_to_numpy(matrix, "the matrix")
     try:

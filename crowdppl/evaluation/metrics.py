@@ -213,8 +213,7 @@ def rank_correlation(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 def span_counts(posterior: Fit, row: np.ndarray, truth: np.ndarray) -> np.ndarray | None:
     """Spans of the most probable labels that are right, all of these, and the true ones, by sequence, (Q, 3).
 
-    Of gold, rows and classes (n,), those sequences count of which it has all items; None where labels are no BIO
-    tags.
+    Of gold, rows and classes (n,), those sequences count of which it has all items; None without BIO tags.
     """
     tags = tags_of(posterior.data)
     if tags is None:
@@ -247,8 +246,7 @@ def resampled_scores(
 ) -> dict[str, np.ndarray]:
     """Every score of labels, (resamples,), where items count as often as whole numbers (some, N) at a time say.
 
-    Scores are functions of weighted sums over items, which come by rising confidence: 1,000 resamples are a few
-    matrix products.
+    Scores are functions of weighted sums over items, which come by rising confidence.
     """
     from scipy.sparse import csr_array  # slow to import
 

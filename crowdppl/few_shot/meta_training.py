@@ -107,8 +107,7 @@ def meta_train(
     """Trains an embedding on few-shot tasks, in place, by Adam with a rate that falls to 0 along a cosine.
 
     ``loss`` is of a batch of tasks; ``clean`` annotators are always right; checkpoints are as for
-    ``meta_trained``, told apart by ``about``, further settings of the loss for JSON. Returns the loss of each
-    step.
+    ``meta_trained``, told apart by ``about``, further settings. Returns the loss of each step.
 
     MethodError for settings out of range, NumericalError for a loss that is not finite, with its step, ResultError
     for a checkpoint of another training, or a damaged one.

@@ -98,8 +98,7 @@ def input_layer(body: nn.Module, features: Features, own: bool, whole: bool) -> 
     """The layer before a network: it standardises tables, flattens images or leaves features (N, ...) as they are.
 
     A user's ``own`` body gets them as they are where its attribute ``raw_features`` is True; ``whole`` ones came
-    as whole numbers. MethodError when a network with embeddings does not say whether features are what it looks
-    up.
+    as whole numbers. MethodError when a network with embeddings does not say what features are.
     """
     table = features.dim() == 2
     raw = getattr(body, RAW, None) if own else False
@@ -349,8 +348,7 @@ def own_copy(network: nn.Module, what: str = "the network") -> nn.Module:
 def checked(
     network: nn.Module, features: Features, shape: Sequence[int | None], wanted: str, what: str = "the network"
 ) -> Tensor:
-    """The output of a network for the first two items, once it is of a shape, None for any size: ``wanted`` in
-    words.
+    """The output of a network for the first two items, once it is as ``wanted``; None is any size.
 
     MethodError when the network refuses the features, or returns something else, or no finite numbers; DataError
     when features (N, ...) cannot be read.

@@ -87,11 +87,9 @@ class Experts(Network):
 
     @torch.no_grad()
     def on_typical(self, gate: Tensor, oracle: Tensor) -> tuple[Tensor, Tensor]:
-        """Averages over typical items, for an item without features; of gates (..., A, M) and the oracle's (...,
-        M).
+        """Averages over typical items, for one without features; of gates (..., A, M), oracle (..., M).
 
-        Log-probabilities (..., A, K, K) of labels given the truth, and of the truth, (K,), or (..., 1, K) for
-        chains.
+        Log-probabilities (..., A, K, K) of labels given the truth; of the truth (K,), of chains (..., 1, K).
         """
         seen = outputs(self, self.typical).to(gate.dtype)
         truth = self.seen_through(seen, oracle).exp()  # (..., T, K)
@@ -319,8 +317,7 @@ def changed_answers(data: Annotations, probabilities: np.ndarray, seed: int = 0)
     """Share of items to which most of another draw of the same annotators would give another answer, from 0.
 
     Annotators are drawn again with their labels; each has the same weight. Items with the same most probable class
-    are pooled. The share expected of annotators who are alike, from as few labels, is subtracted. 0 for fewer than
-    5 annotators.
+    are pooled. The share expected of annotators who are alike is subtracted; 0 for fewer than 5.
     """
     stream, oracle = np.random.default_rng(seed), probabilities.argmax(1)
     item, annotator, answer = data.label_codes()

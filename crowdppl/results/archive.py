@@ -213,8 +213,7 @@ def _file_digest(path: Path) -> str:
 def pack(value: Any, place: str, arrays: dict[str, np.ndarray]) -> Any:
     """A value as JSON holds it; what JSON has no word for is a dict with one key that begins with "$".
 
-    Its place, a path, names its arrays, which are put into ``arrays``, and stands in a ResultError for another
-    type.
+    Its place, a path, names its arrays, put into ``arrays``, and stands in a ResultError for another type.
     """
 
     def each(parts: Mapping[str, Any]) -> dict[str, Any]:

@@ -218,7 +218,7 @@ def fit_member(name: str, make: Callable[[], Fit]) -> Fit:
 
 
 def averaged(fits: Mapping[str, Fit], correction: Correction | None) -> Fit:
-    """The fit, by name, of the largest weight, with the probabilities of all, corrected; the only one without."""
+    """The fit of the largest weight with the probabilities of all, corrected; the only one, as it is."""
     if correction is None:
         (alone,) = fits.values()
         return alone

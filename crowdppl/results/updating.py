@@ -80,8 +80,7 @@ def update(posterior: Fit, new_labels: Annotations | pd.DataFrame, **options: An
 def labels_without(posterior: Fit, annotators: Iterable[Any]) -> Annotations:
     """The annotations of a fit without the labels of some annotators.
 
-    DataError for an unknown id, or when no label would be left; MethodError for one with labels before an
-    ``update``.
+    DataError for an unknown id, or when no label would be left; MethodError for one with labels before.
     """
     data, names = posterior.data, one_or_several(annotators)
     out = data.annotator_book.require(names, "annotators", "posterior.annotators() lists them")
