@@ -121,12 +121,9 @@ class Checked:
 
 @dataclass(frozen=True)
 class Hammer(Checked):
-    """Mostly right; errors fall evenly on the other classes.
+    """Right with probability p; errors fall evenly on the other classes.
 
     Named as in Karger, Oh & Shah (2011), "Iterative learning for reliable crowdsourcing systems", where p = 1.
-
-    Attributes:
-        p: probability of the right label.
     """
 
     p: Probability = 0.75
@@ -157,10 +154,7 @@ class Spammer(Checked):
     """Answers without looking: the label does not depend on the truth.
 
     Raykar & Yu (2012), "Eliminating spammers and ranking annotators for crowdsourced labeling tasks": all rows of
-    the confusion are equal.
-
-    Attributes:
-        one_class: always the same class, drawn for each annotator; else every class with the same probability.
+    the confusion are equal; with ``one_class``, drawn for each annotator, it is always this, else any alike.
     """
 
     one_class: bool = False
@@ -175,11 +169,8 @@ class Spammer(Checked):
 class HammerSpammer(Checked):
     """Knows the truth with probability p, and answers without looking otherwise; a blind answer may be right.
 
-    Tanno et al. (2019), "Learning from noisy labels by regularized estimation of annotator confusion". Where each
-    annotator is either a hammer or a spammer, draw their kinds with ``draw_kinds``.
-
-    Attributes:
-        p: probability of knowing; that of the right label is p + (1 - p) / K.
+    Tanno et al. (2019), "Learning from noisy labels by regularized estimation of annotator confusion". Labels are
+    right with probability p + (1 - p) / K. Where each is a hammer or a spammer, draw kinds with ``draw_kinds``.
     """
 
     p: Probability = 0.6
@@ -219,9 +210,6 @@ class PairwiseFlipper(Checked):
 
     Tanno et al. (2019), "Learning from noisy labels by regularized estimation of annotator confusion": the wrong
     class is drawn evenly, for each annotator and class.
-
-    Attributes:
-        p: probability of the right label.
     """
 
     p: Probability = 0.6
@@ -237,10 +225,8 @@ class PairwiseFlipper(Checked):
 class Malicious(Checked):
     """Knows the truth and swaps classes one to one, so that the labels mislead and yet carry all information.
 
-    With two classes, the malicious annotator of Raykar & Yu (2012), who flips the label.
-
-    Attributes:
-        p: probability of the right label; the permutation, drawn for each annotator, moves every class.
+    With two classes, the malicious annotator of Raykar & Yu (2012), who flips the label. It is right with
+    probability p; the permutation, drawn for each annotator, moves every class.
     """
 
     p: Probability = 0.1
@@ -256,11 +242,7 @@ class Malicious(Checked):
 
 @dataclass(frozen=True)
 class NeighbourConfuser(Checked):
-    """Misses by one step: errors fall on the classes next to the truth in the order of classes, as with grades.
-
-    Attributes:
-        p: probability of the right label.
-    """
+    """Right with probability p; errors fall on the classes next to the truth in their order, as with grades."""
 
     p: Probability = 0.7
     name: ClassVar[str] = "neighbour_confuser"
