@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
@@ -366,10 +366,10 @@ def _table(table: pd.DataFrame) -> str:
     return text
 
 
-def _extreme(values: Mapping[str, float] | None, pick: Any) -> float | None:
+def _extreme(values: Mapping[str, float] | None, pick: Callable[[list[float]], float]) -> float | None:
     """The largest or smallest of a diagnostic of sites."""
-    finite = [x for x in (values or {}).values() if np.isfinite(x)]
-    return float(pick(finite)) if finite else None
+    finite = [x for x in map(float, (values or {}).values()) if np.isfinite(x)]
+    return pick(finite) if finite else None
 
 
 def annotators(posterior: Fit, level: float = 0.95) -> pd.DataFrame:
