@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
+from weakref import WeakKeyDictionary, ref
 
 import numpy as np
 import pyro
@@ -28,7 +29,7 @@ from crowdppl.inference.replay import FIRST, Function, Replayed
 from crowdppl.inference.result import SiteResult
 from crowdppl.inference.sequential import with_missing
 from crowdppl.inference.signatures import Signatures, signatures
-from crowdppl.inference.sites import Reads, Site, read_model, reads_of, sites_by_shape
+from crowdppl.inference.sites import Reading, Reads, Site, read_model, reads_of, sites_by_shape
 from crowdppl.inference.starts import named_soft_truth, soft_truth, spectral_truth, typical_values, votes
 from crowdppl.inference.typical_labels import TypicalLabels, typical_items
 from crowdppl.networks.outputs import cached_outputs, networks_of
@@ -103,14 +104,19 @@ class Problem:
     _replayed: dict[Hashable, Replayed] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @staticmethod
-    def of(model: Model, blocks: list[Block], options: Options, whole: Callable[[], Block]) -> Problem:
-        """A model and data, with the model's sites classified.
+    def of(
+        model: Model,
+        blocks: list[Block],
+        options: Options,
+        whole: Callable[[], Block],
+        data: Annotations | None = None,
+    ) -> Problem:
+        """A model and data, with the model's sites classified; of the same ``data``, as they were found before.
 
         Raises:
             MethodError: when the model does not run, or has sites that no engine can treat.
         """
-        known = any(b.says_of_truths for b in blocks)
-        found = read_model(model, next(b for b in blocks if b.n_items), known)
+        found = _reading(model, blocks, data)
         conjugate = frozenset(n for n, s in found.sites.items() if s.kind == "conjugate")
         return Problem(model, blocks, options, whole, *found, plates_of(model), conjugate)
 
@@ -182,7 +188,7 @@ class Problem:
     @property
     def _own(self) -> bool:
         """Whether the model comes with crowdppl, whose tests hold it to the contract."""
-        return type(self.model).__module__.partition(".")[0] == __name__.partition(".")[0]
+        return _is_own(self.model)
 
     @property
     def tolerance(self) -> float:
@@ -273,6 +279,29 @@ class Problem:
         return {} if shares is None or self.truth is None else {self.truth: shares.log().t()}
 
 
+def _is_own(model: Model) -> bool:
+    return type(model).__module__.partition(".")[0] == __name__.partition(".")[0]
+
+
+_readings: WeakKeyDictionary[Annotations, tuple[Callable[[], Any], Hashable, Reading]] = WeakKeyDictionary()
+"""The last model that was read on data that are still there, and what it was found to be."""
+
+
+def _reading(model: Model, blocks: Sequence[Block], data: Annotations | None) -> Reading:
+    """What a model is found to be; found once where a fit and what is asked of it build its problem in turn.
+
+    Models of others may change between two readings.
+    """
+    block, known = next(b for b in blocks if b.n_items), any(b.says_of_truths for b in blocks)
+    if data is None or not _is_own(model) or networks_of(model):
+        return read_model(model, block, known)
+    how, last = (known, block.device, block.dtype), _readings.get(data)
+    if last is None or last[0]() is not model or last[1] != how:
+        last = ref(model), how, read_model(model, block, known)
+        _readings[data] = last
+    return last[2]
+
+
 def build_problem(
     model: Model,
     data: Annotations,
@@ -291,7 +320,7 @@ def build_problem(
         MethodError: for a start that names no site, or has another shape than its site.
         NumericalError: for a start that is not finite; it names the site.
     """
-    data = with_missing(model, data)
+    given, data = data, with_missing(model, data)
     dtype = options.dtype or (torch.float64 if data.n_labels < LARGE else torch.float32)
     blocks = with_network_outputs(model, data, data.on(options.device, dtype))
     blocks = [replace(b, sparse=True) for b in blocks]
@@ -305,7 +334,7 @@ def build_problem(
         every = with_network_outputs(model, data, [data.as_block().to(options.device, dtype)])[0]
         return replace(every, evidence=known)
 
-    problem = Problem.of(model, blocks, options, whole).in_narrow_blocks()
+    problem = Problem.of(model, blocks, options, whole, given).in_narrow_blocks()
     if start is not None and not isinstance(start, Mapping):
         raise MethodError(f"start is {kind_of(start)}; give a mapping from names of sites to values")
     return replace(problem, given=_checked(problem, start)) if start else problem

@@ -202,7 +202,7 @@ def card_of(model: object) -> Card | None:
 
 
 def set_up(model: Any, data: Any) -> Any:
-    """The model with what its ``setup`` found in the data; networks that it makes are of float32."""
+    """The model with what its ``setup`` found in the data, itself where nothing is new; networks are of float32."""
     setup = getattr(model, "setup", None)
     if setup is None:
         return model
@@ -211,7 +211,10 @@ def set_up(model: Any, data: Any) -> Any:
     from crowdppl.core.devices import default_dtype
 
     with default_dtype(torch.float32):
-        return setup(data)
+        ready = setup(data)
+    before, after = (getattr(x, "__dict__", {}) for x in (model, ready))
+    same = type(ready) is type(model) and before.keys() == after.keys()
+    return model if same and before and all(before[name] is x for name, x in after.items()) else ready
 
 
 def plates_of(model: object) -> int:
