@@ -18,10 +18,12 @@ Inputs = Mapping[str, Tensor | Generator]
 Function = Callable[[Any], Tensors]
 """From tensors and random streams by name to tensors by name."""
 aten = torch.ops.aten
-SAME = frozenset((aten.detach.default, aten.view.default, aten.permute.default, aten.squeeze.default))
+SAME = frozenset(getattr(aten, name).default for name in ("detach", "view", "permute", "squeeze", "expand"))
 """Operations that move no number, and often give back a tensor of the same form: a step for nothing."""
 WAITS = ("aten::cholesky", "aten::_cholesky", "aten::linalg_", "aten::_linalg_", "crowdppl::filtered")
 """Beginnings of the names of operations that wait for a GPU, or copy to it, which no graph of kernels repeats."""
+SHAPED = frozenset(getattr(aten, name).default for name in ("ones_like", "zeros_like", "full_like", "new_zeros"))
+"""Operations that read the form of a tensor, and no number: backward passes begin with one."""
 FIRST = 5
 """Calls before a function is recorded: about as many as recording costs."""
 
@@ -43,6 +45,7 @@ class Step(NamedTuple):
         writes: whether it changes an argument, or the state of a stream.
         unsteady: whether numbers come out as Python's, or decide the shape of what comes out.
         waits: whether it waits for a GPU.
+        shaped: whether it reads no number, so that the same comes out of other inputs.
     """
 
     line: str
@@ -51,6 +54,7 @@ class Step(NamedTuple):
     writes: bool
     unsteady: bool
     waits: bool
+    shaped: bool
 
 
 @dataclass(frozen=True)
@@ -152,7 +156,7 @@ class Recorder(TorchDispatchMode):
                 self.written.add(_place(x))
         several = made if isinstance(made, (list, tuple)) else (made,)
         makes = [self._new(x) for x in several]
-        if self.moving.isdisjoint(uses):
+        if func in SHAPED or self.moving.isdisjoint(uses):
             self.held.update(zip(makes, several, strict=True))
         else:
             self.moving.update(makes)
@@ -161,7 +165,7 @@ class Recorder(TorchDispatchMode):
             dynamic = any(x is not None and x.dtype in (torch.bool, torch.uint8) for x in args[1])
         unsteady = dynamic or not all(isinstance(x, Tensor) for x in several)
         line = f"{', '.join(makes)}{',' if several is made else ''} = {self._name(func, uses)}({', '.join(given)})"
-        self.steps.append(Step(line, uses, makes, seeded or bool(writes), unsteady, waits))
+        self.steps.append(Step(line, uses, makes, seeded or bool(writes), unsteady, waits, func in SHAPED))
         return made
 
     def _new(self, x: Any) -> str:
@@ -194,7 +198,7 @@ class Recorder(TorchDispatchMode):
         for step in self.steps:
             made = (self.held.get(name) for name in step.makes)
             changed = any(isinstance(x, Tensor) and _place(x) in self.written for x in made)
-            if changed or not self.moving.isdisjoint(step.uses):
+            if changed or not (step.shaped or self.moving.isdisjoint(step.uses)):
                 if step.unsteady:
                     return None
                 self.moving.update(step.makes)
