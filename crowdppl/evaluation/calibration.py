@@ -20,7 +20,8 @@ from crowdppl.evaluation.heldout import LEAST_WEIGHT, fit_method, select_volume,
 from crowdppl.inference.predict.answers import label_tables
 from crowdppl.inference.predict.held_out import left_out
 from crowdppl.inference.predict.predictive import refit
-from crowdppl.inference.predict.update import options_of
+from crowdppl.inference.predict.update import options_of, problem_of
+from crowdppl.inference.problem import without_validation
 from crowdppl.inference.replay import lending
 from crowdppl.inference.result import Correction, Fit, uninterrupted
 from crowdppl.primitives.model import Model
@@ -46,8 +47,8 @@ AVERAGE = "average"
 """Name of the score of all members together."""
 MIN_DRAWS, MAX_DRAWS = 20, 100
 """Draws over which predictions are averaged: the logarithm of a mean over few is biased downwards."""
-WORK = 400_000
-"""Draws times labels beyond which there are the fewest draws."""
+WORK, PLACES = 400_000, 10_000_000
+"""Draws times labels, and draws times items times their states, beyond which there are the fewest draws."""
 LABELS, MAX_LABELS = 5_000, 20_000
 """Labels that are left out in whole folds, about, as each fold costs a refit; and at most, of a larger fold."""
 BIAS, FEW, FEW_ANNOTATORS, MANY_CLASSES, JOINT = 0.5, 0.6, 30.0, 0.55, 0.01
@@ -150,17 +151,25 @@ def heldout_logs(
     fold[fold >= max(1, round(LABELS / np.count_nonzero(fold == 0)))] = -1
     fold = first_folds(MAX_LABELS, fold, item, seed)
     logs: dict[str, list[np.ndarray]] = {name: [] for name in members}
-    draws = min(MAX_DRAWS, max(MIN_DRAWS, WORK // max(data.n_labels, 1)))
+    draws = {name: _enough_draws(member, data) for name, member in members.items()}
     used = range(int(fold.max()) + 1)
     for number in used:
         out = fold == number
         part = keep(data, ~out)
         for name, member in members.items():
             again = _quietly(member, part, (models or {}).get(name))
-            own = left_out(again, data, out, together=False, draws=draws)[0]
+            own = left_out(again, data, out, together=False, draws=draws[name])[0]
             logs[name].append(np.concatenate([own[None], _tried(again, data, out)]))
     owner = whole_units(data)[np.concatenate([item[fold == number] for number in used])]
     return {name: np.concatenate(parts, 1) for name, parts in logs.items()}, owner
+
+
+def _enough_draws(member: Fit, data: Annotations) -> int:
+    """Draws over which a member's predictions are averaged."""
+    with without_validation("cpu"):
+        states = problem_of(member, member.data, options_of(member, device="cpu")).states
+    most = min(WORK // max(data.n_labels, 1), PLACES // (data.n_items * states))
+    return min(MAX_DRAWS, max(MIN_DRAWS, most))
 
 
 def _quietly(member: Fit, data: Annotations, model: Model | None = None) -> Fit:

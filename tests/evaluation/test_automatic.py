@@ -13,8 +13,10 @@ from crowdppl import fitting as automatic
 from crowdppl.errors import MethodError
 from crowdppl.evaluation import calibration
 from crowdppl.evaluation.metrics import evaluate
-from crowdppl.inference.result import CalibrationMap, Correction
+from crowdppl.inference.predict.held_out import left_out
+from crowdppl.inference.result import CalibrationMap, Correction, Fit
 from crowdppl.posterior import Posterior
+from crowdppl.primitives import class_blends
 from crowdppl.results import correction
 from crowdppl.results.correction import fit_map
 from crowdppl.simulation.from_model import Simulation
@@ -134,6 +136,19 @@ def test_of_many_labels_some_decide_on_the_weights_and_the_result_says_so(monkey
     for name, rate in part.rates.items():
         assert part.scores[name] == some[name][rates.index(rate)].mean()
     assert part.notes == ("weights and discounts are from 120 of 300 labels, left out in turn",)
+
+
+def test_predictions_of_many_states_are_averaged_over_fewer_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+    data, draws = crowd(20, 5, 3, 4), {}
+
+    def noted(posterior: Fit, *given: Any, **how: Any) -> Any:
+        draws[posterior.method] = how["draws"]
+        return left_out(posterior, *given, **how)
+
+    monkeypatch.setattr(calibration, "left_out", noted)
+    monkeypatch.setattr(calibration, "PLACES", 30 * data.n_items * len(class_blends(data.n_classes)))
+    calibration.heldout_logs(automatic.members(data, {"max_iterations": 2}), data)
+    assert draws == {"hierarchical_mixed_membership": 30, "hierarchical_dawid_skene": 100, "one_coin": 100}
 
 
 def test_no_known_truth_enters_the_probabilities_by_which_its_own_item_is_mapped(

@@ -11,6 +11,7 @@ from torch import Tensor
 import crowdppl
 from crowdppl.inference import problem, replay
 from crowdppl.inference.replay import FIRST, Function, Replayed, recorded
+from crowdppl.inference.sites import read_model
 from tests.crowd import posed
 
 HERE = {"x": torch.tensor([0.3, 0.7, 1.1], dtype=torch.float64)}
@@ -176,13 +177,13 @@ def test_fits_lend_each_other_what_looks_at_no_label(monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize("own", [True, False])
 def test_a_model_of_ours_alone_is_read_once_on_the_same_data(own: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    read, reads = problem.read_model, []
+    reads = []
 
     def noted(*given: Any) -> Any:
         reads.append(given)
-        return read(*given)
+        return read_model(*given)
 
-    monkeypatch.setattr(problem, "read_model", noted)
+    monkeypatch.setattr("crowdppl.inference.problem.read_model", noted)
     ours = type(crowdppl.method("one_coin"))
     model = ours() if own else type("Mine", (ours,), {})()
     crowdppl.heldout_score(model, crowdppl.anaesthetists(), folds=2, inference="vb", max_iterations=3)
