@@ -20,7 +20,6 @@ from crowdppl.evaluation.calibration import AUTO_NOTE, FOLDS, calibrated, with_n
 from crowdppl.evaluation.heldout import fit_method, heldout_score, model_with
 from crowdppl.inference.engines import warn_of_unused
 from crowdppl.inference.options import FitOptions
-from crowdppl.inference.replay import lending
 from crowdppl.inference.result import Fit, require_classes, uninterrupted
 from crowdppl.networks.outputs import warn_of_no_features
 from crowdppl.posterior import Posterior
@@ -141,7 +140,6 @@ def check_automatic(inference: str, alone: bool) -> None:
         raise MethodError("'auto' chooses methods and engines itself; leave out settings, start and inference")
 
 
-@lending()
 def fit_auto(data: Annotations, options: FitOptions) -> Fit:
     """Fits mixed membership, Dawid-Skene (both hierarchical) and one coin by vb; averages and corrects them.
 

@@ -22,7 +22,6 @@ from crowdppl.inference.predict.held_out import left_out
 from crowdppl.inference.predict.predictive import refit
 from crowdppl.inference.predict.update import options_of, problem_of
 from crowdppl.inference.problem import without_validation
-from crowdppl.inference.replay import lending
 from crowdppl.inference.result import Correction, Fit, uninterrupted
 from crowdppl.primitives.model import Model
 from crowdppl.results.correction import (
@@ -56,7 +55,6 @@ BIAS, FEW, FEW_ANNOTATORS, MANY_CLASSES, JOINT = 0.5, 0.6, 30.0, 0.55, 0.01
 what few add, how many are few, the power of the number of classes, and the joint errors that show it."""
 
 
-@lending()
 def calibrated(
     members: Mapping[str, Fit],
     data: Annotations,

@@ -23,7 +23,6 @@ from crowdppl.inference.engines import fit_model, runs_many_chains, used_by, war
 from crowdppl.inference.options import FitOptions, Options, options_from
 from crowdppl.inference.predict.held_out import left_out
 from crowdppl.inference.predict.predictive import refit
-from crowdppl.inference.replay import lending
 from crowdppl.inference.result import Fit, uninterrupted
 from crowdppl.networks.classifier import learns
 from crowdppl.networks.outputs import networks_of
@@ -288,7 +287,6 @@ def heldout_score(
     return score
 
 
-@lending()
 def score_one_of(
     methods: int,
     model: str | Model | Fit,

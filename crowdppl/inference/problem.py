@@ -25,7 +25,7 @@ from crowdppl.inference.chains import refuse_misread_chains
 from crowdppl.inference.density import Density
 from crowdppl.inference.options import Options
 from crowdppl.inference.passes import FullPass
-from crowdppl.inference.replay import FIRST, Function, Replayed, lender_of
+from crowdppl.inference.replay import FIRST, Function, Replayed
 from crowdppl.inference.result import SiteResult
 from crowdppl.inference.sequential import with_missing
 from crowdppl.inference.signatures import Signatures, signatures
@@ -170,12 +170,7 @@ class Problem:
         return short and getattr(self.model, "repeatable", self._own) and not networks_of(self.model)
 
     def replay(
-        self,
-        name: Hashable,
-        function: Function,
-        inputs: Mapping[str, Tensor],
-        often: bool = False,
-        no_labels: bool = False,
+        self, name: Hashable, function: Function, inputs: Mapping[str, Tensor], often: bool = False
     ) -> dict[str, Tensor]:
         """A function of tensors, and of nothing else that changes; replayed after some calls where that is right.
 
@@ -183,13 +178,11 @@ class Problem:
             name: the same name means the same function.
             function, inputs: as of ``Replayed``.
             often: whether it is mostly called a dozen times or more.
-            no_labels: whether it looks at no label, and may do the same in fits to others (``replay.lending``).
         """
         if not self.steady:
             return function(inputs)
         if name not in self._replayed:
-            new = self._replayed[name] = Replayed(function, 0 if often else FIRST)
-            new.lender = lender_of(self.model, name, new) if no_labels else None
+            self._replayed[name] = Replayed(function, 0 if often else FIRST)
         return self._replayed[name](inputs)
 
     @property

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterator, Mapping
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import count
@@ -249,12 +247,10 @@ class Replayed:
         function: whose results depend on its inputs, and on nothing else that changes. Its first result, where it
             is not finite, is the function's own to explain: it is called again.
         first: calls before it is recorded; 0 where it is mostly called a dozen times or more.
-        lender: the same function of another problem, by whose operations it is replaced where they do the same.
     """
 
     function: Function
     first: int = FIRST
-    lender: Replayed | None = None
     calls: int = field(default=0, init=False)
     program: Program | Graph | None = field(default=None, init=False)
     trusted: bool = field(default=False, init=False)
@@ -265,10 +261,7 @@ class Replayed:
     def __call__(self, inputs: Inputs) -> Tensors:
         """The function's results."""
         self.calls += 1
-        lender, self.lender = self.lender, None
-        if lender is not None and lender.trusted:
-            return self._borrowed(lender, inputs)
-        if self._hopeless or (self.calls <= self.first and self.program is None):
+        if self._hopeless or self.calls <= self.first:
             return self.function(inputs)
         if self.program is None:
             results, self.program = recorded(self.function, inputs)
@@ -282,22 +275,13 @@ class Replayed:
         first = next(iter(found.values()))
         return found if math.isfinite(float(first.sum())) else self.function(inputs)
 
-    def _borrowed(self, lender: Replayed, inputs: Inputs) -> Tensors:
-        """The function's results, by which another's operations are judged."""
-        results, like = self.function(inputs), _likeness(inputs)
-        if lender.program is not None and like == lender._like:
-            found = lender.program(*_copied(inputs).values())
-            if _all_same(results, found):
-                self.program, self._like, self.trusted = lender.program, like, True
-        return results
-
     def _compared(self, inputs: Inputs, program: Any) -> Tensors:
         """The function's results, by which those of its operations are judged, unless nothing has moved."""
         found = program(*_copied(inputs).values())
         results = self.function(inputs)
         pairs = ((x, inputs[n]) for n, x in self._at.items())
         if any(not torch.equal(x, y) for x, y in pairs if isinstance(x, Tensor) and isinstance(y, Tensor)):
-            self.trusted = _all_same(results, found)
+            self.trusted = results.keys() == found.keys() and all(_same(x, found[n]) for n, x in results.items())
             self._hopeless, self._at = not self.trusted, {}
             on_gpu = all(x.is_cuda for x in inputs.values() if isinstance(x, Tensor))
             if self.trusted and on_gpu and not program.waits:
@@ -305,36 +289,8 @@ class Replayed:
         return results
 
 
-_lent: ContextVar[dict[Hashable, tuple[Any, Replayed]] | None] = ContextVar("lent", default=None)
-
-
-@contextmanager
-def lending() -> Iterator[None]:
-    """Fits inside, such as those to folds of the same data, lend each other what they recorded (``lender_of``)."""
-    lent = _lent.get()
-    token = _lent.set({} if lent is None else lent)
-    try:
-        yield
-    finally:
-        _lent.reset(token)
-
-
-def lender_of(model: Any, name: Hashable, replayed: Replayed) -> Replayed | None:
-    """The last function of a name of the same model, after which this one lends; None without ``lending``."""
-    lent = _lent.get()
-    if lent is None:
-        return None
-    _, last = lent.get((id(model), name), (model, None))
-    lent[id(model), name] = model, replayed  # with the model, so that no other has its id
-    return last
-
-
 def _copied(inputs: Inputs) -> Inputs:
     return {n: x.detach().clone() if isinstance(x, Tensor) else x.clone_state() for n, x in inputs.items()}
-
-
-def _all_same(one: Tensors, other: Tensors) -> bool:
-    return one.keys() == other.keys() and all(_same(x, other[n]) for n, x in one.items())
 
 
 def _same(one: Tensor, other: Tensor) -> bool:

@@ -48,16 +48,7 @@ def written_out(at: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {"x": torch.add(at["x"], 1, out=torch.empty(3, dtype=torch.float64))}
 
 
-def formed(at: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Writes into what has the form of an input, and none of its numbers."""
-    out, ones = torch.zeros_like(at["x"]), torch.ones_like(at["x"])
-    before = out + 1
-    out += at["x"]
-    ones[0] = 5
-    return {"before": before, "out": out, "ones": ones, "mean": (torch.full_like(at["x"], 2.0) / 3).mean()}
-
-
-@pytest.mark.parametrize("function", [with_slope, filled, picked, sparse, written_out, formed])
+@pytest.mark.parametrize("function", [with_slope, filled, picked, sparse, written_out])
 @pytest.mark.filterwarnings("ignore:Sparse")
 def test_operations_repeat_a_function_elsewhere(function: Function) -> None:
     first, program = recorded(function, HERE)
@@ -134,45 +125,6 @@ def test_after_a_comparison_the_function_is_not_called() -> None:
     for at in points(FIRST + 20):
         assert torch.equal(repeated(at)["slope"], with_slope(at)["slope"])
     assert counting.calls == FIRST + 2
-
-
-def test_what_was_recorded_elsewhere_is_lent_after_one_comparison() -> None:
-    lender, borrower = Replayed(with_slope), Counting(with_slope)
-    for at in points(FIRST + 3):
-        lender(at)
-    repeated = Replayed(borrower, lender=lender)
-    for at in points(20):
-        assert torch.equal(repeated(at)["slope"], with_slope(at)["slope"])
-    assert borrower.calls == 1
-
-
-@pytest.mark.parametrize("other", [lambda at: {"value": at["x"].sum()}, lambda at: {"value": at["x"].sum() * 3}])
-def test_what_does_something_else_is_not_lent(other: Function) -> None:
-    lender, borrower = Replayed(lambda at: {"value": at["x"].sum() * 2}), Counting(other)
-    for at in points(FIRST + 3):
-        lender(at)
-    repeated = Replayed(borrower, lender=lender)
-    for at in points(FIRST + 20):
-        assert torch.equal(repeated(at)["value"], other(at)["value"])
-    assert borrower.calls == FIRST + 2
-
-
-def test_fits_lend_each_other_what_looks_at_no_label(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = crowdppl.fit("hierarchical_dawid_skene", crowdppl.anaesthetists(), inference="vb", seed=0)
-    borrowed, trusted = Replayed._borrowed, []
-
-    def noted(self: Replayed, lender: Replayed, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        results = borrowed(self, lender, inputs)
-        trusted.append(self.trusted)
-        return results
-
-    monkeypatch.setattr(Replayed, "_borrowed", noted)
-    lent = crowdppl.heldout_score(whole)
-    assert trusted
-    assert all(trusted)
-    monkeypatch.setattr(problem, "SMALL", 0)
-    plain = crowdppl.heldout_score(whole)
-    np.testing.assert_array_equal(lent.labels["log_p"], plain.labels["log_p"])
 
 
 @pytest.mark.parametrize("own", [True, False])

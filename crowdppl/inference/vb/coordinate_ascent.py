@@ -363,25 +363,18 @@ class CoordinateAscent:
         search = LBFGSAscent([*leaves.values()], *(PRIOR_LOOKS if of_priors else LOOKS), state.memory)
 
         def objective() -> tuple[float, list[Tensor]]:
-            gradient = Evaluated.gaussian_gradient
-            found = self._replay(problem, state, "gaussians", gradient, counts, no_labels=not in_labels)
+            found = self._replay(problem, state, "gaussians", Evaluated.gaussian_gradient, counts)
             return float(found["objective"]), [found[f"slope.{i}"] for i in range(len(leaves))]
 
         search(objective)  # moves the numbers that the state shares with the leaves
         state = replace(state, memory=search.memory)
         if in_labels:
             return state
-        after = self._replay(problem, state, "priors", Evaluated.prior_parameters, no_labels=True)
+        after = self._replay(problem, state, "priors", Evaluated.prior_parameters)
         return replace(state, parameters=state.parameters | {n: x + counts[n] for n, x in after.items()})
 
     def _replay(
-        self,
-        problem: Problem,
-        state: State,
-        name: str,
-        function: Callable[..., Tensors],
-        *more: Tensors,
-        no_labels: bool = False,
+        self, problem: Problem, state: State, name: str, function: Callable[..., Tensors], *more: Tensors
     ) -> Tensors:
         """A function of what is known at a state, and of more tensors; replayed where that is right."""
 
@@ -391,7 +384,7 @@ class CoordinateAscent:
         inputs = replace(state, memory={}).arrays()
         for given in more:
             inputs |= given
-        return problem.replay((name, type(self.rule)), elsewhere, inputs, self.rule.many_iterations, no_labels)
+        return problem.replay((name, type(self.rule)), elsewhere, inputs, self.rule.many_iterations)
 
 
 EM, VB = CoordinateAscent("em", MapUpdate()), CoordinateAscent("vb", MeanFieldUpdate())
