@@ -43,7 +43,7 @@ def test_declared_classes_that_nobody_uses_take_no_tables_of_coins(limit: Limit)
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("method", ["class_coin", "ordinal", "item_difficulty"])
+@pytest.mark.parametrize("method", ["ordinal", "item_difficulty"])
 def test_tables_count_where_no_site_is_as_large(limit: Limit, method: str) -> None:
     kind = "ordinal" if method == "ordinal" else "nominal"
     data = Annotations.from_arrays([0, 0, 1], [0, 1, 0], [0, 1, 1], classes=range(100), kind=kind)

@@ -40,7 +40,7 @@ def fitted(method: str, prevalence: str, data: Annotations, inference: str = "vb
 
 @pytest.mark.parametrize("inference", ["vb", pytest.param("em", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("abstentions", [False, True])
-@pytest.mark.parametrize(("method", "prevalence"), [*SOME, GLAD, *MORE])
+@pytest.mark.parametrize(("method", "prevalence"), [*SOME, pytest.param(*GLAD, marks=pytest.mark.slow), *MORE])
 def test_classes_that_no_label_names_may_be_summed_out_together(
     method: str, prevalence: str, abstentions: bool, inference: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -99,7 +99,7 @@ def test_coins_are_the_tables_that_they_stand_for(
     np.testing.assert_array_equal(again.confusion(draws=True), other.confusion(draws=True))
 
 
-@pytest.mark.parametrize("method", ["one_coin", "mace"])
+@pytest.mark.parametrize("method", ["one_coin", pytest.param("mace", marks=pytest.mark.slow)])
 def test_a_thousand_classes_cost_no_table_of_their_pairs(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of 400 annotators it would have 3 GB; nor is a start of items and classes needed."""
     monkeypatch.setattr("crowdppl.inference.problem.soft_truth", lambda *_: pytest.fail("computed"))

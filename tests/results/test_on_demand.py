@@ -57,8 +57,8 @@ def test_what_is_not_asked_for_is_not_computed(monkeypatch: pytest.MonkeyPatch) 
             posterior.annotators()
 
 
-@pytest.mark.parametrize("dtype", [None, torch.float32])
-@pytest.mark.parametrize("updated", [False, True])
+@pytest.mark.parametrize("dtype", [None, pytest.param(torch.float32, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("updated", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_files_lack_draws_that_were_not_asked_for(
     updated: bool, dtype: torch.dtype | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
