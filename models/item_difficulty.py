@@ -66,14 +66,11 @@ class ItemDifficulty:
         items = cp.plates.items(data)
         with items:
             difficulty = pyro.sample("difficulty", dist.Normal(0.0, hardness))
-        easy = data.of_item((-difficulty).exp()).unsqueeze(-1)
-        # At most 0, so that the sum of exponentials needs no other shift; answers first, because that vectorises.
-        below = (logits - logits.amax(-1, keepdim=True)).movedim(-1, 0)  # (label, ..., A, truth)
+        easy = (-difficulty).exp()
 
         def log_label(answer: Tensor) -> Tensor:
-            x = data.of_annotator(below, event_dim=1) * easy  # (label, ..., S, truth)
-            given = x.gather(0, answer[:, None].expand(1, *x.shape[1:])).squeeze(0)
-            return given - x.exp().sum(0).log()
+            x = data.of_annotator(logits, event_dim=2) * data.of_item(easy)[..., None, None]
+            return cp.each_label(x)(answer) - x.logsumexp(-1)
 
         table = cp.with_abstentions(data, log_label)
         with items:
