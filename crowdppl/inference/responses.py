@@ -50,10 +50,10 @@ class Response(ABC):
         """The transpose of ``change``: (..., F) to (..., P)."""
 
     @abstractmethod
-    def weight(self, extra: Tensor, prior: Tensor, unsupported: Tensor) -> Tensor:
+    def weight(self, extra: Tensor, prior: Tensor, unsupported: Tensor, most: Tensor) -> Tensor:
         """The part of each row's parameter that is left where what is asked varies more by ``extra``, in all.
 
-        At least the amount ``prior`` is left, less what of it is ``unsupported``.
+        At least the amount ``prior`` is left, less what of it is ``unsupported``, but never more than ``most``.
         """
 
 
@@ -102,7 +102,7 @@ class DirichletResponse(Response):
         total = self.parameter.sum(-1, keepdim=True)
         return (y - (self.parameter * y).sum(-1, keepdim=True) / total) / total
 
-    def weight(self, extra: Tensor, prior: Tensor, unsupported: Tensor) -> Tensor:
+    def weight(self, extra: Tensor, prior: Tensor, unsupported: Tensor, most: Tensor) -> Tensor:
         x = self.parameter
         n = x.sum(-1)
         mean, each, total = x / n.unsqueeze(-1), 1 / self._diagonal, (1 / self._diagonal).sum(-1)
@@ -112,7 +112,7 @@ class DirichletResponse(Response):
         apart = ((1 - mean).square() * each + mean.square() * (total.unsqueeze(-1) - each)).sum(-1)
         own = (apart + common * along) / n.square()
         left = (n + 1) / (1 + extra / own).clamp(min=1) - 1
-        return _share_left(left, n, prior, unsupported)
+        return _share_left(left, n, prior, unsupported, most)
 
 
 class GammaResponse(Response):
@@ -152,7 +152,7 @@ class GammaResponse(Response):
         above = self._above_mean(y)
         return self.covariance(torch.cat([above, torch.zeros_like(above)], -1))
 
-    def weight(self, extra: Tensor, prior: Tensor, unsupported: Tensor) -> Tensor:
+    def weight(self, extra: Tensor, prior: Tensor, unsupported: Tensor, most: Tensor) -> Tensor:
         n, (a, _, own) = len(self.parameter), self._parts
         # Independent rows with variances v are (1 - 2 / n) v + mean(v) / n around their mean.
         mean = extra.mean(0) / (1 - 1 / max(n, 2))
@@ -161,14 +161,14 @@ class GammaResponse(Response):
         left = (1 + (1 + 2 * wanted).sqrt()) / (2 * wanted)  # below the solution, from where Newton's steps climb
         for _ in range(NEWTON):
             left = left - (torch.polygamma(1, left) - wanted) / torch.polygamma(2, left)
-        return _share_left(left, a, prior, unsupported)
+        return _share_left(left, a, prior, unsupported, most)
 
     def _above_mean(self, x: Tensor) -> Tensor:
         """(..., F) less the mean over the first dimension of the rows."""
         return x - x.mean(-self.parameter.dim(), keepdim=True)
 
 
-def _share_left(left: Tensor, n: Tensor, prior: Tensor, unsupported: Tensor) -> Tensor:
-    """The part of an amount n that is left, between the prior's and all of it, less what nothing supports."""
+def _share_left(left: Tensor, n: Tensor, prior: Tensor, unsupported: Tensor, most: Tensor) -> Tensor:
+    """The part of n that is left: ``left``, but the prior's at least, less what nothing supports, and ``most``."""
     known = torch.maximum(left, torch.minimum(prior.to(n), n)) - unsupported.to(n)
-    return torch.as_tensor((known / n).clamp(max=1))
+    return torch.as_tensor((torch.minimum(known, most.to(n)) / n).clamp(max=1))

@@ -126,7 +126,7 @@ def step(problem: Problem, state: GibbsState) -> tuple[GibbsState, float]:
     stream = options.generator(6, t)
     for number, name in enumerate(state.onehot, 1):  # in turn: each is drawn given the current others
         logits = _replay(problem, state, f"logits of {name}", partial(_logits, name=name), number)["logits"]
-        state = replace(state, onehot={**state.onehot, name: _draw_onehot(logits, stream)})
+        state = replace(state, onehot={**state.onehot, name: draw_onehot(logits, stream)})
     found = swept = _replay(problem, state, "sweep", _sweep, 0, {"draws": stream})
     if (hyper := state.hyper) is not None:
         if t == options.warmup and int(hyper.time):  # from here on, the averaged step sizes
@@ -138,13 +138,22 @@ def step(problem: Problem, state: GibbsState) -> tuple[GibbsState, float]:
     return state, float(swept["objective"].mean())
 
 
+def conditionals(problem: Problem, state: GibbsState) -> Tensors:
+    """Parameters (C, ..., event) of conjugate sites given all else, the enumerated sites drawn."""
+    given: dict[str, Any] = {f"site.{n}": x for n, x in values(problem, state).items()}
+    for block in problem.blocks:
+        given[f"stream.{block.offset}"] = problem.options.generator(10, int(state.sweeps), block.offset)
+    total = _drawing_pass(problem, given, list(state.leaves))
+    return {n: x + total.gradient[n] for n, x in _priors(problem, total.trace_sites, state.leaves).items()}
+
+
 def _first_values(problem: Problem, stream: torch.Generator) -> tuple[Tensors, Tensors, Tensors]:
     """Typical values: statistics of conjugate sites, one-hot sites, and unconstrained prior parameters."""
     chains, sites = problem.options.chains, problem.sites
     typical = problem.typical(stream).items()
     wide = {n: sites[n].widen(x.expand(chains, *x.shape), problem.plates).contiguous() for n, x in typical}
     leaves = {s.name: s.leaf(wide[s.name]) for s in problem.of_kind("conjugate")}
-    onehot = {s.name: _draw_onehot(wide[s.name].log(), stream) for s in problem.of_kind("onehot")}
+    onehot = {s.name: draw_onehot(wide[s.name].log(), stream) for s in problem.of_kind("onehot")}
     at = {}
     for site in problem.of_kind("hyper"):
         u = site.transform.inv(wide[site.name])
@@ -262,7 +271,8 @@ def relabel(problem: Problem, state: GibbsState) -> GibbsState:
     return replace(first, leaves=leaves, relabelled=state.relabelled | chains)
 
 
-def _draw_onehot(logits: Tensor, stream: torch.Generator) -> Tensor:
+def draw_onehot(logits: Tensor, stream: torch.Generator) -> Tensor:
+    """One-hot values of a draw from each row of logits."""
     p = logits.softmax(-1)
     code = torch.multinomial(p.reshape(-1, p.shape[-1]), 1, generator=stream)
     return torch.nn.functional.one_hot(code.reshape(p.shape[:-1]), p.shape[-1]).to(p)

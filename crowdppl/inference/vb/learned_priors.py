@@ -53,7 +53,7 @@ def amounts(problem: Problem, state: State) -> dict[str, Amounts]:
     counts = counts_beyond(problem, state, here.prior_parameters(sites))
     priors = _search(problem, state, counts)
     rows = [n for n in priors if problem.sites[n].conjugate.counts and priors[n].shape[-1] > 1]
-    return {n: _amounts(priors[n], counts[n], _mean(state.parameters[n].double())) for n in rows}
+    return {n: _amounts(priors[n], counts[n], shares(state.parameters[n].double())) for n in rows}
 
 
 def _search(problem: Problem, state: State, counts: Tensors) -> Tensors:
@@ -92,16 +92,17 @@ def _learned(problem: Problem, sites: TraceSites, names: Tensors) -> Tensors:
     return out
 
 
-def _mean(concentration: Tensor) -> Tensor:
+def shares(concentration: Tensor) -> Tensor:
+    """The means of Dirichlets."""
     return concentration / concentration.sum(-1, keepdim=True)
 
 
 def _amounts(prior: Tensor, counts: Tensor, mean: Tensor) -> Amounts:
-    return Amounts(_amount(prior + counts, mean), _amount(prior, _mean(prior).mean(0)))
+    return Amounts(amount_around(prior + counts, mean), amount_around(prior, shares(prior).mean(0)))
 
 
-def _amount(rows: Tensor, centre: Tensor) -> Tensor:
+def amount_around(rows: Tensor, centre: Tensor) -> Tensor:
     """The concentration of a Dirichlet with the variance around a centre of a mixture of others, (P, ..., K)."""
-    mean, total = _mean(rows), rows.sum(-1, keepdim=True)
+    mean, total = shares(rows), rows.sum(-1, keepdim=True)
     variance = (mean * (1 - mean) / (total + 1) + (mean - centre).square()).mean(0).sum(-1)
     return ((centre * (1 - centre)).sum(-1) / variance - 1).clamp(min=LEAST)

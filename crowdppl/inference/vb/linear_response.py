@@ -4,7 +4,8 @@ Mean field takes truth and parameters for independent: labels are counted as if 
 missing variance shows in how the fixed point moves with the prior. With V the covariance of the sites' statistics
 under mean field, such as log theta of Dirichlets, and H the second derivative of the labels' evidence by them, the
 covariance is ``(V^-1 - H)^-1``. It is solved for by conjugate gradients, with differences of passes in place of H.
-Rows whose prior is learned are first made as wide as that prior leaves them (``learned_priors``).
+Rows whose prior is learned are first made as wide as that prior leaves them (``learned_priors``); with few labels,
+rows are at least as wide as short chains go (``short_chains``).
 """
 
 from __future__ import annotations
@@ -21,11 +22,12 @@ from crowdppl.inference.loop import Step, iterate
 from crowdppl.inference.predict.priors import PosteriorAsPrior
 from crowdppl.inference.problem import Problem
 from crowdppl.inference.responses import Response
-from crowdppl.inference.state import State
+from crowdppl.inference.state import State, Tensors
 from crowdppl.inference.tables import WIDTH
 from crowdppl.inference.vb.coordinate_ascent import VB
 from crowdppl.inference.vb.fit import Extrapolation
 from crowdppl.inference.vb.learned_priors import amounts
+from crowdppl.inference.vb.short_chains import amounts_of_chains
 from crowdppl.networks.outputs import network_of
 
 Vectors = dict[str, Tensor]
@@ -49,8 +51,9 @@ def weights(problem: Problem, state: State, generator: torch.Generator, *, settl
     """For each row of each site that responds, the part of its parameter that is information: above 0, at most 1.
 
     A distribution with this part of the parameter has the same mean, and the variance of linear response, or the
-    prior's where that is smaller. After an update, what the earlier fit overcounted is no information either. Where
-    vb has stopped short of its fixed point, on a flat way, the weights are found at the fixed point.
+    prior's where that is smaller; or that of short chains where that is larger. After an update, what the earlier
+    fit overcounted is no information either. Where vb has stopped short of its fixed point, on a flat way, linear
+    response is found at the fixed point.
 
     Args:
         problem, state: of vb at its fixed point.
@@ -63,7 +66,8 @@ def weights(problem: Problem, state: State, generator: torch.Generator, *, settl
     """
     if VB.at(problem, state).gaussians_in_labels or getattr(problem.model, "counting", None) is not None:
         return {}
-    found, upward = _weights(problem, state, generator)
+    most = amounts_of_chains(problem, state, generator)
+    found, upward = _weights(problem, state, most, generator)
     if upward and settled and network_of(problem.model) is None:
         step = partial(VB.step, problem)
         quiet = replace(problem.options, progress=False, callback=None)
@@ -71,12 +75,14 @@ def weights(problem: Problem, state: State, generator: torch.Generator, *, settl
         state, progress = iterate(ahead, state, quiet, steps=MORE, tolerance=CONVERGED)
         if progress.interrupted:
             raise KeyboardInterrupt
-        found, _ = _weights(problem, state, generator)
+        found, _ = _weights(problem, state, most, generator)
     return found
 
 
-def _weights(problem: Problem, state: State, generator: torch.Generator) -> tuple[dict[str, Tensor], bool]:
-    """The weights at a state, and whether it is no maximum: some direction curves upwards."""
+def _weights(
+    problem: Problem, state: State, most: Tensors, generator: torch.Generator
+) -> tuple[dict[str, Tensor], bool]:
+    """The weights at a state, at most those of amounts, and whether some direction curves upwards: no maximum."""
     sites = problem.sites
     parameters = {n: x.double() for n, x in state.parameters.items() if x.shape[-1] > 1}
     _, _, priors = VB.at(problem, state).evaluate()
@@ -89,15 +95,15 @@ def _weights(problem: Problem, state: State, generator: torch.Generator) -> tupl
     if not rows.of:
         return {}, False
     within = min(LABELS, FACTORS // problem.states) // max(problem.n_labels, _cells(problem))
-    most = max(FEWEST, min(PROBES, within, NUMBERS // sum(x.parameter.numel() for x in rows.of.values())))
+    probes = max(FEWEST, min(PROBES, within, NUMBERS // sum(x.parameter.numel() for x in rows.of.values())))
     k = problem.blocks[0].n_classes
     unsupported = problem.model.unsupported if isinstance(problem.model, PosteriorAsPrior) else {}
     found = {}
     for name, row in rows.of.items():
-        vectors = max(FEWEST, most * k // max(k, row.shape[-1]))  # each says as much of a row as it has entries
+        vectors = max(FEWEST, probes * k // max(k, row.shape[-1]))  # each says as much of a row as it has entries
         extra = _extra_variance(curvature, rows, name, vectors, generator)
-        weight = row.weight(extra, known[name], unsupported.get(name, torch.zeros(())))
-        found[name] = weight * share.get(name, 1.0)
+        unknown, enough = unsupported.get(name, torch.zeros(())), most.get(name, torch.full((), torch.inf))
+        found[name] = row.weight(extra, known[name], unknown, enough) * share.get(name, 1.0)
     return found, curvature.upward
 
 

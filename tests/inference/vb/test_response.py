@@ -13,7 +13,7 @@ import crowdppl
 from crowdppl import Annotations
 from crowdppl.core.intervals import from_dirichlet
 from crowdppl.inference.loop import Progress
-from crowdppl.inference.vb import linear_response
+from crowdppl.inference.vb import linear_response, short_chains
 from crowdppl.posterior import Posterior
 
 K = 3
@@ -64,6 +64,7 @@ def dense(posterior: Posterior) -> np.ndarray:
 
 
 def test_rows_are_as_wide_as_a_dense_matrix_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(short_chains, "FACTORS", 0)
     monkeypatch.setattr(linear_response, "TOLERANCE", 1e-6)
     found = fitted(drawn(1).data)
     ratio = dense(found)
@@ -106,6 +107,7 @@ def test_annotators_with_many_labels_are_not_drowned_by_those_with_few(monkeypat
 
 def test_short_of_the_fixed_point_widths_are_those_at_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """On the flat way of annotators who are hardly better than chance, some direction bends upwards."""
+    monkeypatch.setattr(short_chains, "FACTORS", 0)
     seed = 2
     design = crowdppl.random_design(400, 10, 5, classes=3, seed=seed)
     model = crowdppl.method("bayesian_dawid_skene", prior_strength=10.0, prior_accuracy=0.5)
@@ -243,6 +245,28 @@ def test_rows_of_a_learned_prior_are_as_wide_as_quadrature_says() -> None:
     )
     before, after = (np.abs(x / exact - 1) for x in (narrow, wide))
     assert (after < before).all() and after.max() < 0.15 < before.max()
+
+
+def test_with_few_labels_rows_are_as_wide_as_all_truths_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The posterior of abilities is a mixture over the truths of six items, which can be listed."""
+    labels = np.array([[2, 1, 2], [1, 1, 2], [0, 1, 2], [0, 0, 0], [0, 0, 0], [1, 1, 0]])
+    rows = [(item, a, label) for item, row in enumerate(labels) for a, label in enumerate(row)]
+    data = Annotations.from_frame(pd.DataFrame(rows, columns=["item", "annotator", "label"]), classes=range(K))
+    hits = (np.array(list(np.ndindex(*(K,) * len(labels))))[:, :, None] == labels).sum(1)  # of all truths
+    right, wrong = 2.0 + hits, 1.0 + len(labels) - hits
+    log_p = (betaln(right, wrong) - (wrong - 1) * np.log(K - 1)).sum(1)
+    p = np.exp(log_p - log_p.max())
+    p /= p.sum()
+
+    def error() -> np.ndarray:
+        site = fitted(data, "one_coin", settings={"right": 2.0, "wrong": 1.0}).result.sites["ability"]
+        mean, n = site.mean[:, 0], site.spread.sum(-1)
+        exact = p @ (beta(right, wrong).var() + (right / (right + wrong) - mean) ** 2)
+        return np.asarray(np.sqrt(mean * (1 - mean) / (n + 1) / exact) - 1)
+
+    assert np.abs(error()).max() < 0.05
+    monkeypatch.setattr(short_chains, "FACTORS", 0)
+    assert error().max() < -0.05
 
 
 def comparisons(seed: int, labels: int = 60, objects: int = 8) -> Annotations:

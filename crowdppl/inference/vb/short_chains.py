@@ -1,0 +1,71 @@
+"""How wide rows are where few labels leave the posterior skew, or with several modes, which linear response misses.
+
+Short chains of Gibbs start from draws of vb's distributions, and rows hold where these go, around vb's means.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from crowdppl.inference.mcmc import gibbs
+from crowdppl.inference.mcmc.hmc import HmcState
+from crowdppl.inference.problem import Problem
+from crowdppl.inference.state import State
+from crowdppl.inference.vb.learned_priors import amount_around, shares
+from crowdppl.networks.outputs import network_of
+from crowdppl.primitives.model import card_of
+
+CHAINS, SWEEPS, EVERY = 50, 40, 2
+"""Of the second half of each chain, every other sweep is kept."""
+FACTORS, NUMBERS = 50_000_000, 10_000_000
+"""Log-factors that all chains look up, and numbers that they hold at once: with more labels, one mode remains."""
+
+
+def amounts_of_chains(problem: Problem, state: State, generator: torch.Generator) -> dict[str, Tensor]:
+    """By site of shares, concentrations of rows with vb's means that are as wide as chains from there go.
+
+    None where Gibbs has no exact updates or the method refuses it, with many labels, and where items or annotators
+    have latent kinds: chains may exchange these.
+    """
+    rows = [n for n, x in state.parameters.items() if problem.sites[n].conjugate.counts and x.shape[-1] > 1]
+    numbers = CHAINS * (sum(x.numel() for x in state.parameters.values()) + problem.width)
+    looked_up = CHAINS * SWEEPS * problem.n_labels * problem.states
+    kinds = problem.of_kind("onehot") or problem.states != problem.blocks[0].n_classes
+    card = card_of(problem.model)
+    refused = problem.of_kind("free") or network_of(problem.model) is not None or (card and card.refusal("gibbs"))
+    if not rows or kinds or refused or numbers > NUMBERS or looked_up > FACTORS:
+        return {}
+    seed = int(torch.randint(2**31, (), generator=generator, device=generator.device))
+    quiet = replace(problem.options, progress=False, callback=None)
+    problem = replace(problem, options=replace(quiet, seed=seed, chains=CHAINS, warmup=SWEEPS // 2))
+    at, kept = _start(problem, state, generator), []
+    for sweep in range(SWEEPS):
+        at, _ = gibbs.step(problem, at)
+        if sweep >= SWEEPS // 2 and sweep % EVERY == 0:
+            kept.append(gibbs.conditionals(problem, at))
+    found = {}
+    for name in rows:
+        x = state.parameters[name].double()
+        drawn = torch.cat([given[name] for given in kept]).reshape(-1, *x.shape)
+        found[name] = amount_around(drawn, shares(x))
+    return found
+
+
+def _start(problem: Problem, state: State, generator: torch.Generator) -> gibbs.GibbsState:
+    """Chains at draws of vb's distributions."""
+
+    def wide(name: str, x: Tensor) -> Tensor:
+        return problem.sites[name].widen(x.expand(CHAINS, *x.shape), problem.plates).contiguous()
+
+    leaves = {n: problem.sites[n].conjugate.draw(wide(n, x), generator) for n, x in state.parameters.items()}
+    onehot = {n: gibbs.draw_onehot(wide(n, x), generator) for n, x in state.logits.items()}
+    at = {n: wide(n, x) for n, x in state.loc.items()}
+    for name, x in state.log_scale.items():
+        noise = torch.randn(at[name].shape, generator=generator, dtype=x.dtype, device=x.device)
+        at[name] = at[name] + wide(name, x.exp()) * noise
+    hyper = HmcState.of(at, CHAINS, generator.device) if at else None
+    none = torch.zeros(CHAINS, dtype=torch.bool, device=generator.device)
+    return gibbs.GibbsState(leaves, onehot, hyper, torch.zeros((), dtype=torch.int64), none)
