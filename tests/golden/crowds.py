@@ -1,5 +1,6 @@
 """Three small data sets, whose numbers come from numpy and lists alone."""
 
+import warnings
 from functools import cache
 
 import numpy as np
@@ -40,7 +41,9 @@ def crowd() -> Annotations:
     rows.loc[::13, "label"] = "?"
     again = rows.iloc[::17].assign(label="b")
     options = {"classes": CLASSES, "abstentions": ["?"], "items": [*known.index, "unseen"]}
-    return Annotations.from_frame(pd.concat([rows, again]), gold=known.iloc[:4], **options)
+    with warnings.catch_warnings():  # made once, so that only the first fit would be told of repeats
+        warnings.simplefilter("ignore")
+        return Annotations.from_frame(pd.concat([rows, again]), gold=known.iloc[:4], **options)
 
 
 @cache
