@@ -180,5 +180,5 @@ def test_gibbs_passes_where_the_independence_of_vb_is_found_out() -> None:
     assert exact.table["p_value"].min() > 1e-4, exact
     wide = rank_check(model, design, inference="vb", simulations=100)
     each = wide.table.loc[["mean accuracy", "prevalence", "confusion"]]
-    assert each["p_value"].min() > 1e-4 and (each["spread"] - 1).abs().max() < 0.15, wide
+    assert each["p_value"].min() > 1e-4 and (each["spread"] - 1).abs().max() < 0.2, wide
     assert wide.table.loc["log-likelihood", "p_value"] < 1e-3, wide
