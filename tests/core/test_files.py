@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from crowdppl.core.files import new_file, new_files, settle
+from crowdppl.core.files import COMMITTED, new_file, new_files, settle
 from crowdppl.errors import ResultError
 
 NAMES = ("a", "b", "c")
@@ -89,3 +89,13 @@ def test_a_link_is_replaced_and_not_followed(tmp_path: Path) -> None:
     with new_file(folder / "a") as part:
         part.write_text("newest")
     assert contents(folder) == {"a": "newest", "b": "new", "c": "new"} and other.read_text() == "kept"
+
+
+def test_a_link_in_place_of_a_commit_is_refused(tmp_path: Path) -> None:
+    other, folder = tmp_path / "other", tmp_path / "result"
+    written(other, "kept")
+    folder.mkdir()
+    (folder / COMMITTED).symlink_to(other, target_is_directory=True)
+    with pytest.raises(ResultError):
+        written(folder, "new")
+    assert contents(other) == dict.fromkeys(NAMES, "kept")

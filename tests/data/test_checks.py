@@ -127,3 +127,8 @@ def test_rows_of_tables_beyond_their_codes_are_refused_with_advice() -> None:
     check_tables(2**20, 2**11 - 1)
     with pytest.raises(DataError, match=r"2\*\*31 is the limit; merge rare"):
         check_tables(2**20, 2**11)
+
+
+def test_a_single_annotator_is_warned_of() -> None:
+    with pytest.warns(SparseDataWarning, match="all .* 'ann'"):
+        Annotations.from_arrays([1, 2, 3], ["ann"] * 3, ["x", "y", "x"])

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import crowdppl
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.columns import recognise
 from crowdppl.data.files import read_annotations, read_gold
@@ -277,3 +278,35 @@ def test_ten_million_labels_load_within_four_gibibytes(tmp_path: Path) -> None:
     ran = [sys.executable, "-W", "ignore", "-c", code, str(tmp_path / "answers.parquet")]
     found = subprocess.run(ran, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
     assert found[:2] == ["2000000", "10000000"] and float(found[2]) < 4096
+
+
+@pytest.mark.parametrize("label", ["annotation_id", "label_id", "AnswerID"])
+def test_ids_are_never_labels(label: str) -> None:
+    """They would be as many classes as there are labels."""
+    with pytest.raises(DataError, match="no column that looks like label"):
+        recognise(["item", "annotator", label], dict.fromkeys(["item", "annotator", "label"]), "it")
+    assert recognise(["item", label, "vote"], dict.fromkeys(["item", "label"]), "it")["label"] == "vote"
+
+
+def test_the_columns_that_were_read_are_said(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"image": list("iijj"), "user": list("abab"), "answer": list("xyxx")})
+    data = Annotations.from_frame(frame.assign(seconds=[3, 1, 4, 1]), label_covariates=["seconds"])
+    wanted = {"item": "image", "annotator": "user", "label": "answer", "label_covariates": "seconds"}
+    assert data.summary()["columns"] == wanted
+    posterior = crowdppl.fit("majority_vote", data, inference="em", seed=0)
+    said = "item from 'image', annotator from 'user', label from 'answer', label_covariates from 'seconds'"
+    assert f"columns: {said}" in posterior.summary()
+    posterior.save(tmp_path)
+    assert crowdppl.load(tmp_path).data.roles == data.roles
+    wide = Annotations.from_frame(frame.pivot(index="image", columns="user", values="answer"), wide=True)
+    assert wide.summary()["columns"] == {"item": "image", "annotator": "a, b"}
+    assert Annotations.from_dicts({"a": {"i": 1, "j": 2}, "b": {"i": 1}}).summary()["columns"] == {}
+
+
+def test_truncated_archives_and_parquet(frame: pd.DataFrame, tmp_path: Path) -> None:
+    big = pd.concat([frame.assign(item=frame.item + str(k)) for k in range(200)])
+    big.to_parquet(tmp_path / "a.parquet")
+    packed = gzip.compress(big.to_csv(index=False).encode())
+    for name, data in (("b.parquet", (tmp_path / "a.parquet").read_bytes()), ("b.csv.gz", packed)):
+        with pytest.raises(DataError, match="truncated"):
+            read_annotations(written(tmp_path / name, data[: len(data) // 2]))

@@ -1,5 +1,6 @@
 """Labels that are no plain categories are refused with what they are, and ordinary ones are not."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -134,3 +135,24 @@ def test_json_in_a_cell(text: str, tmp_path: Path) -> None:
 def test_dates_durations_and_complex_numbers_are_no_numbers(kind: str, labels: Any) -> None:
     with pytest.raises(DataError, match="row 0 .* is not a .*finite number"):
         Annotations.from_frame(table(list(labels)), kind=kind)
+
+
+def test_nested_exports(tmp_path: Path) -> None:
+    def saved(tasks: Any, lines: bool) -> Path:
+        path = tmp_path / "export.json"
+        path.write_text("\n".join(map(json.dumps, tasks)) if lines else json.dumps(tasks, indent=2))
+        return path
+
+    given = [{"id": 9, "completed_by": 1, "result": [{"value": {"choices": ["cat"]}}]}]
+    task: dict[str, Any] = {"id": 1, "data": {"text": "t"}, "annotations": given, "predictions": []}
+    for lines in (False, True):
+        with pytest.raises(DataError, match="export.json is a nested export of Label Studio: 'annotations'.*CSV"):
+            read_annotations(saved([task | {"annotations": []}, task], lines))
+    with pytest.raises(DataError, match="nested export: 'responses' holds records of user, value"):
+        read_annotations(saved([{"text": "t", "responses": {"user": 1, "value": "x"}}], True))
+    flat = [{"item": n // 2, "user": n % 2, "label": "xyxx"[n], "meta": {"n": n}} for n in range(4)]
+    assert read_annotations(saved(flat, False)).n_labels == 4
+    with pytest.raises(DataError, match="label at entry 2 of export.json is missing"):
+        read_annotations(saved([flat[0], flat[1] | {"label": None}], False))
+    with pytest.raises(DataError, match="entry 2 of export.json is 7"):
+        read_annotations(saved([flat[0], 7], False))

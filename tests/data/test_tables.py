@@ -201,3 +201,13 @@ def test_an_empty_text_is_no_label_where_a_cell_may_be_empty_and_refused_elsewhe
 def test_columns_that_cannot_be_read(item: Any) -> None:
     with pytest.raises(DataError, match="item column"):
         Annotations.from_arrays(item, list("abab"), LABELS)
+
+
+def test_a_wide_table_with_gold_and_annotators_that_are_named() -> None:
+    frame = VOTES.assign(truth=["a", "b", None, "b"], words=[12, 7, 3, 9])
+    data = Annotations.from_frame(frame, wide=True, gold_column="truth", annotators=["r3", "r1"])
+    assert data.gold is not None and data.gold.to_dict() == {1: "a", 2: "b", 4: "b"}
+    assert (data.n_labels, data.annotators.tolist()) == (8, ["r1", "r3"])
+    assert data.summary()["columns"] == {"item": "item", "annotator": "r3, r1", "gold": "truth"}
+    with pytest.raises(DataError, match="'r9'"):
+        Annotations.from_frame(frame, wide=True, annotators=["r1", "r9"])

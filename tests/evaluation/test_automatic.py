@@ -227,3 +227,16 @@ def test_a_discount_within_a_standard_error_of_the_best_is_the_smallest() -> Non
     assert logs.mean(1).argmax() == 2 and calibration.smallest_discount(logs, owner) == 1
     logs[0] += 0.2
     assert calibration.smallest_discount(logs, owner) == 0
+
+
+def test_labels_that_are_left_out_come_from_whole_folds_and_items() -> None:
+    fold, item = np.tile([0, 0, 1, 2, -1], 50), np.repeat(np.arange(50), 5)
+    wanted = {500: [100, 50, 50], 131: [100, 31, 0], 100: [100, 0, 0], 7: [6, 0, 0], 1: [2, 0, 0]}
+    for n, sizes in wanted.items():
+        found = calibration.first_folds(n, fold, item, seed=3)
+        assert [int((found == number).sum()) for number in range(3)] == sizes
+        assert (found[found >= 0] == fold[found >= 0]).all()
+        assert set(np.bincount(item[found == 0])) <= {0, 2}
+        np.testing.assert_array_equal(found, calibration.first_folds(n, fold, item, seed=3))
+    # a fold that ends where the next begins with the item before: two ends, although the codes add up to the same
+    assert calibration.first_folds(1, np.array([1, 0]), np.array([0, 1]), seed=3).tolist() == [-1, 0]

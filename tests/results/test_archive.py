@@ -266,3 +266,22 @@ def test_settings_come_back_with_their_type(tmp_path: Path) -> None:
     assert torch.equal(found.table.pop("tensor"), tensor) and found.table.pop("numpy") == 0.5
     assert_same(found.table, table)
     assert repr(found.table) == repr(table)
+
+
+def test_a_crash_between_two_files_leaves_a_whole_posterior(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tiny().save(tmp_path)
+    calls, replace = iter(range(9)), Path.replace
+
+    def crash(path: Path, target: Path) -> Path:
+        if next(calls) == 1:
+            raise KeyboardInterrupt
+        return replace(path, target)
+
+    data = annotations([1, 1, 2, 7], ["a", "b", "a", "c"], ["x", "y", "y", "x"])
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Path, "replace", crash)
+        posterior(data).save(tmp_path)
+    pd.testing.assert_frame_equal(load(tmp_path).data.frame(), data.frame())
+    assert {path.name for path in tmp_path.iterdir()} == {*archive.FILES}

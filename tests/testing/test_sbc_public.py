@@ -172,7 +172,9 @@ def test_what_cannot_be_ranked_is_refused(wrong: dict[str, Any], message: str) -
 
 @pytest.mark.slow
 def test_gibbs_passes_where_the_independence_of_vb_is_found_out() -> None:
-    """One by one its parameters have the right width; drawn apart they explain the labels less well."""
+    """One by one its parameters are at most a fifth too wide, since rows are as wide as the posterior is around
+    vb's mean, and hardly too narrow; drawn apart they explain the labels less well.
+    """
     model = method("bayesian_dawid_skene", prevalence_strength=2.0, prior_strength=10.0, prior_accuracy=0.7)
     design = random_design(40, 4, 3, 2, seed=0)
     one_each: dict[str, Any] = {"chains": 99, "draws": 1, "warmup": 20}
@@ -180,5 +182,5 @@ def test_gibbs_passes_where_the_independence_of_vb_is_found_out() -> None:
     assert exact.table["p_value"].min() > 1e-4, exact
     wide = rank_check(model, design, inference="vb", simulations=100)
     each = wide.table.loc[["mean accuracy", "prevalence", "confusion"]]
-    assert each["p_value"].min() > 1e-4 and (each["spread"] - 1).abs().max() < 0.2, wide
+    assert each["p_value"].min() > 1e-4 and each["spread"].between(0.8, 1.1).all(), wide
     assert wide.table.loc["log-likelihood", "p_value"] < 1e-3, wide
