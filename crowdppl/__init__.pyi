@@ -39,7 +39,7 @@ from .evaluation.heldout import heldout_score as heldout_score
 from .evaluation.metrics import Evaluation as Evaluation
 from .evaluation.metrics import evaluate as evaluate
 from .fitting import fit as fit
-from .inference.svi.guide import mean_field as mean_field
+from .inference.svi.svi import mean_field as mean_field
 from .networks.training import default_recipe as default_recipe
 from .networks.training import default_training as default_training
 from .plots.annotators import annotator_map as annotator_map
@@ -52,13 +52,13 @@ from .posterior import load as load
 from .registry import method as method
 from .registry import register as register
 from .registry import zoo as zoo
-from .results.filling import fill as fill
 from .results.leave_one_out import LeaveOneOut as LeaveOneOut
+from .results.updating import fill as fill
 from .results.updating import outlier_scores as outlier_scores
 from .simulation.crowd import SimulatedCrowd as SimulatedCrowd
+from .simulation.crowd import Simulation as Simulation
+from .simulation.crowd import random_design as random_design
+from .simulation.crowd import simulate as simulate
 from .simulation.crowd import simulate_annotators as simulate_annotators
-from .simulation.from_model import Simulation as Simulation
-from .simulation.from_model import random_design as random_design
-from .simulation.from_model import simulate as simulate
 
 __version__: str

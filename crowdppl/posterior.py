@@ -30,8 +30,6 @@ from crowdppl.results import (
     decisions,
     grouping,
     rankings,
-    sites,
-    spans,
     tables,
     updating,
 )
@@ -96,8 +94,8 @@ class Posterior(Fit):
         return tables.labels(self)
 
     def spans(self, minimum: float = 0.5) -> pd.DataFrame:
-        """The spans of each sequence, such as the names in a sentence, and how sure each is (``spans.spans``)."""
-        return spans.spans(self, minimum)
+        """The spans of each sequence, such as the names in a sentence, and how sure each is (``grouping.spans``)."""
+        return grouping.spans(self, minimum)
 
     def to_arrow(self) -> pa.Table:
         """Labels of the items, with the probability of every class, as a table of Arrow (``tables.to_arrow``)."""
@@ -148,8 +146,8 @@ class Posterior(Fit):
         return tables.prevalence(self, level)
 
     def site(self, name: str, draws: bool = False, *, widened: bool = True) -> xr.DataArray:
-        """Posterior mean of one site of the model, or draws of it (``sites.site``)."""
-        return sites.site(self, name, draws, widened=widened)
+        """Posterior mean of one site of the model, or draws of it (``arviz.site``)."""
+        return arviz.site(self, name, draws, widened=widened)
 
     def members(self) -> dict[str, Posterior]:
         """The fits whose probabilities a corrected posterior averages, by name (``correction.members``)."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from crowdppl.core.memory import require_memory
+from crowdppl.core.devices import require_memory
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.sets import NO_YES, OF_SETS
 from crowdppl.errors import DataError

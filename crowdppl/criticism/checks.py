@@ -1,4 +1,4 @@
-"""Posterior predictive checks: statistics of labels that are compared with labels drawn from a fit."""
+"""Posterior predictive checks, and the classes of a fit that labels contradict."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from crowdppl.agreement.votes import row_pairs
 from crowdppl.core.validation import seed_number, whole_number
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.blocks import row_sizes
+from crowdppl.data.ids import native
 from crowdppl.data.parts import SIDES
 from crowdppl.errors import DataError
 from crowdppl.inference.predict.update import draw_labels
@@ -28,6 +29,10 @@ MIN_SHARED = 10
 PAIRS_AT_ONCE = 2_000_000
 MIN_PROBABILITY = 0.05
 """Of an answer; agreement on rarer ones has no more weight."""
+ERRORS, MARGIN = 2.0, 0.8
+"""Standard errors, and the ratio, by which a class has to fall short of the agreement of labels."""
+MAX_NAMED = 5
+"""Classes that a doubt names."""
 
 
 @dataclass(frozen=True)
@@ -350,3 +355,53 @@ def _summary(pooled: np.ndarray, names: pd.Index[Any]) -> pd.DataFrame:
         "p_value": np.where(names.isin(UPWARD), above, two_sided) / len(pooled),
     }
     return pd.DataFrame(columns, index=names)
+
+
+def class_agreement(posterior: Fit) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """How often labels name the class of their item, and how often they repeat another label of it.
+
+    The first share of class k is among labels of items that the fit gives to k, the second, a mean over items,
+    among all other labels of items with a label k. (K,) each: both, NaN where nothing is counted, and the standard
+    error of their difference by items.
+    """
+    data, p = posterior.data, posterior.uncorrected().result.probabilities
+    votes = data.votes()
+    labels, (row, k) = votes.sum(1), np.nonzero(votes)
+    times, n, truth = votes[row, k], labels[row], p[row, k]
+    said = np.where(n > 1, times, 0)
+    again = said * (times - 1) / np.maximum(n - 1, 1)
+    given, hit, base, repeated = labels @ p, *(np.bincount(k, x, p.shape[1]) for x in (times * truth, said, again))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        own, other = hit / given, repeated / base
+        away = own[k] * n * truth / given[k]  # what an item adds to the difference where nobody names the class
+        pull = times * truth / given[k] - away - (again - other[k] * said) / base[k]
+        variance = (own / given) ** 2 * np.einsum("i,ik,ik->k", labels**2, p, p)
+        variance += np.bincount(k, pull**2 - away**2, p.shape[1])
+    return own, other, np.sqrt(np.maximum(variance, 0.0))
+
+
+def contradicted(own: np.ndarray, other: np.ndarray, error: np.ndarray) -> np.ndarray:
+    """Codes of the classes whose items get their label less often than it is repeated, of ``class_agreement``."""
+    return np.flatnonzero((own < MARGIN * other) & (own < other - ERRORS * error))
+
+
+def collapse(posterior: Fit) -> Iterator[str]:
+    """The text of the doubt about such classes; sides of comparisons are none that could trade places."""
+    if posterior.data.kind == "pair":
+        return
+    own, other, error = class_agreement(posterior)
+    found = contradicted(own, other, error)
+    if not len(found):
+        return
+    items, labels = (x.sum(0) / x.sum() for x in (posterior.result.probabilities, posterior.data.votes()))
+    parts = [
+        f"{native(posterior.data.classes[k])!r} ({items[k]:.0%} of items, {labels[k]:.0%} of labels; {own[k]:.0%} "
+        f"of the labels of its items name it, and {other[k]:.0%} of those beside a label that does)"
+        for k in found[:MAX_NAMED]
+    ]
+    more = f" and {len(found) - MAX_NAMED} more" if len(found) > MAX_NAMED else ""
+    yield (
+        f"labels agree with one another more than with the fit on {len(found)} of {len(own)} classes: "
+        f"{', '.join(parts)}{more}. They fell together, wandered off or traded places: take a method with fewer "
+        "parameters or a prior that leans on the diagonal, or fit('auto', data), or give known truths (gold=)"
+    )

@@ -12,8 +12,7 @@ import numpy as np
 
 from crowdppl.core.validation import switch
 from crowdppl.criticism import collusion
-from crowdppl.criticism.checks import predictive_check
-from crowdppl.criticism.collapse import collapse
+from crowdppl.criticism.checks import collapse, predictive_check
 from crowdppl.criticism.collusion import excess_agreement, shares_more
 from crowdppl.criticism.spammers import names_one_class
 from crowdppl.criticism.sparse_data import sparse_data

@@ -24,14 +24,13 @@ from crowdppl.data.blocks import (
     with_covariates,
     with_known,
 )
-from crowdppl.data.checks import cell_counts, check_tables, require_one_of
+from crowdppl.data.checks import cell_counts, check_tables, require_categories, require_one_of
 from crowdppl.data.coded import Coded, code_ids, warnings_of, who_abstains, without_repeats
 from crowdppl.data.columns import label_roles
 from crowdppl.data.covariates import covariate_table, feature_table, history_table, label_columns, some_columns
 from crowdppl.data.features import StoredFeatures, placed_features
 from crowdppl.data.gold import given_truths, known_truths
 from crowdppl.data.ids import KINDS, Codebook, LabelSet, encode_labels, listed_answers, native, read_label_set
-from crowdppl.data.kinds import require_categories
 from crowdppl.data.numbers import NUMBERS, label_set_of, spread, with_numbers
 from crowdppl.data.parts import PARTS, truths_of_items, with_parts
 from crowdppl.data.sequences import units_of

@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 
 from crowdppl.core.validation import kind_of
+from crowdppl.data.checks import SEPARATORS
 from crowdppl.data.ids import Codebook, Encoding, Place, as_index, encode, listed_answers, native
-from crowdppl.data.kinds import SEPARATORS
 from crowdppl.data.tables import Rows
 from crowdppl.errors import DataError
 

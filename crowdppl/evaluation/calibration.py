@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from crowdppl.core.validation import warn
-from crowdppl.criticism.collapse import class_agreement, contradicted
+from crowdppl.criticism.checks import class_agreement, contradicted
 from crowdppl.criticism.collusion import joint_errors, shares_more
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.split import keep, label_folds, whole_units

@@ -21,7 +21,7 @@ from crowdppl.evaluation.annotator_metrics import compared_with_gold
 from crowdppl.evaluation.number_metrics import NumberEvaluation, Scores, evaluate_numbers, warn_of_gold
 from crowdppl.inference.result import Fit, NumberTruth
 from crowdppl.results.choices import best
-from crowdppl.results.spans import in_sequences, most_probable, tags_of
+from crowdppl.results.grouping import in_sequences, most_probable, tags_of
 from crowdppl.results.tables import probabilities
 
 MIN_PROBABILITY = 1e-10

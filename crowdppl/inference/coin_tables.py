@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from crowdppl.core.memory import require_memory
+from crowdppl.core.devices import require_memory
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from crowdppl.core.devices import pyro_state_kept
-from crowdppl.core.memory import BYTES, enough_memory, require_memory
+from crowdppl.core.devices import BYTES, enough_memory, pyro_state_kept, require_memory
 from crowdppl.core.validation import shown, warn
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.covariates import no_covariates
@@ -24,10 +23,10 @@ from crowdppl.errors import ConvergenceWarning, DataError, MethodError, UnusedOp
 from crowdppl.inference import laplace
 from crowdppl.inference.assembly import mixing, result_of_draws, result_of_point, result_of_state
 from crowdppl.inference.checkpoint import TrialCache, check_path, trial_cache
+from crowdppl.inference.laplace import Marginal
 from crowdppl.inference.loop import diagnostics_of, starts_of
-from crowdppl.inference.marginal import Marginal
 from crowdppl.inference.mcmc import gibbs, nuts
-from crowdppl.inference.neural.early_stopping import Epochs, with_early_stopping
+from crowdppl.inference.neural.learner import Epochs, with_early_stopping
 from crowdppl.inference.options import FitOptions, Options
 from crowdppl.inference.problem import Earlier, Problem, build_problem, without_validation
 from crowdppl.inference.result import Fit, FitResult

@@ -21,20 +21,26 @@ from crowdppl.data.blocks import Block
 from crowdppl.data.covariates import CovariateColumns
 from crowdppl.data.features import feature_tensor, placed_features
 from crowdppl.errors import MethodError, NumericalError
-from crowdppl.inference.chains import refuse_misread_chains
 from crowdppl.inference.density import Density
+from crowdppl.inference.gaussians import Signatures, signatures
 from crowdppl.inference.options import Options
 from crowdppl.inference.passes import FullPass
 from crowdppl.inference.replay import FIRST, Function, Replayed
 from crowdppl.inference.result import SiteResult
-from crowdppl.inference.sequential import with_missing
-from crowdppl.inference.signatures import Signatures, signatures
-from crowdppl.inference.sites import Reading, Reads, Site, read_model, reads_of, sites_by_shape
+from crowdppl.inference.sites import (
+    Reading,
+    Reads,
+    Site,
+    read_model,
+    reads_of,
+    refuse_misread_chains,
+    sites_by_shape,
+)
 from crowdppl.inference.starts import named_soft_truth, soft_truth, spectral_truth, typical_values, votes
 from crowdppl.inference.typical_labels import TypicalLabels, typical_items
 from crowdppl.networks.outputs import cached_outputs, networks_of
 from crowdppl.primitives.distributions import SparseCategorical
-from crowdppl.primitives.model import Model, plates_of
+from crowdppl.primitives.model import Model, plates_of, with_missing
 
 LARGE = 1_000_000
 """Labels from which arrays with an entry an item or a label are kept in float32."""

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from crowdppl.core.memory import require_memory
+from crowdppl.core.devices import require_memory
 from crowdppl.data.blocks import Block
 from crowdppl.data.ragged import RaggedIndex
 from crowdppl.inference.coin_tables import CoinTables

@@ -20,10 +20,9 @@ from crowdppl.data.numbers import NUMBERS
 from crowdppl.data.parts import PARTS
 from crowdppl.datasets.builtin import example
 from crowdppl.errors import CrowdpplWarning, MethodError
-from crowdppl.inference.sequential import with_missing
 from crowdppl.networks.outputs import networks_of
 from crowdppl.plots.axes import DARK, LIGHT, MIDDLE, axes_or_new
-from crowdppl.primitives.model import Model, card_of, set_up
+from crowdppl.primitives.model import Model, card_of, set_up, with_missing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

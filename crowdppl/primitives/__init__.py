@@ -4,7 +4,7 @@ from crowdppl.core.validation import Count, NotNegative, Positive, Share, Whole,
 from crowdppl.data.blocks import Block
 from crowdppl.primitives import plates
 from crowdppl.primitives.chains import chain, succession, successions
-from crowdppl.primitives.comparisons import annotate_each, preferences
+from crowdppl.primitives.comparisons import RankedLabels, annotate_each, preferences
 from crowdppl.primitives.distributions import Categorical, ChosenDirichlet, NormalGamma, OneHot
 from crowdppl.primitives.labels import Coin, Coins, NumberLabels, each_label
 from crowdppl.primitives.likelihood import (
@@ -32,7 +32,6 @@ from crowdppl.primitives.priors import (
     default_prevalence,
     diagonal_prior,
 )
-from crowdppl.primitives.rankings import RankedLabels
 from crowdppl.primitives.statistics import natural
 from crowdppl.primitives.sums import log_gaussian, log_grid, logsumexp, neg_log
 

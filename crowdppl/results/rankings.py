@@ -18,7 +18,7 @@ from crowdppl.inference.result import Fit
 from crowdppl.networks.classifier import outputs
 from crowdppl.networks.outputs import network_of, rows_to_classify
 from crowdppl.networks.rewards import Rewards
-from crowdppl.results.sites import draws_of_site, objects_of
+from crowdppl.results.arviz import draws_of_site, objects_of
 
 SKILLS = {"skill": 1, "weakness": -1}
 """The sites of positive numbers of which the larger rank first, or last."""

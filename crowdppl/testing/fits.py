@@ -23,7 +23,7 @@ from crowdppl.networks.outputs import networks_of
 from crowdppl.networks.training import VOLUMES, training_of
 from crowdppl.posterior import Posterior, load
 from crowdppl.primitives.model import card_of, set_up
-from crowdppl.simulation.from_model import simulate
+from crowdppl.simulation.crowd import simulate
 from crowdppl.testing.fixtures import Trial, on_a_scale, require, reversed_names
 from crowdppl.testing.models import same_chains, same_density
 

@@ -23,9 +23,8 @@ from crowdppl.errors import CrowdpplWarning, MethodError
 from crowdppl.fitting import fit
 from crowdppl.inference.engines import ENGINES, engine_support, fit_model, used_by
 from crowdppl.inference.options import FitOptions, options_from
-from crowdppl.inference.sequential import with_missing
 from crowdppl.posterior import Posterior
-from crowdppl.primitives.model import Model, card_of, set_up
+from crowdppl.primitives.model import Model, card_of, set_up, with_missing
 from crowdppl.registry import name_of
 
 QUICK: FitOptions = {"max_iterations": 10, "chains": 2, "draws": 2, "warmup": 1}

@@ -25,10 +25,10 @@ from crowdppl.errors import NumericalError
 from crowdppl.inference.density import Density, trace_sites
 from crowdppl.inference.families import family_of
 from crowdppl.inference.problem import without_validation
-from crowdppl.inference.svi.guide import mean_field
+from crowdppl.inference.svi.svi import mean_field
 from crowdppl.primitives.labels import NumberLabels
 from crowdppl.primitives.model import Model, card_of, plates_of, set_up, settings_of
-from crowdppl.simulation.from_model import simulate
+from crowdppl.simulation.crowd import simulate
 from crowdppl.testing.fixtures import Trial, require
 
 STEPS = 15

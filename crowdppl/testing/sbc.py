@@ -25,7 +25,7 @@ from crowdppl.inference.problem import Problem, build_problem, without_validatio
 from crowdppl.inference.tables import tables_at
 from crowdppl.plots.axes import DARK, LIGHT, MIDDLE, axes_or_new
 from crowdppl.primitives.model import Model, set_up
-from crowdppl.simulation.from_model import Simulation, simulate
+from crowdppl.simulation.crowd import Simulation, simulate
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

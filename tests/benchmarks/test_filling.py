@@ -12,7 +12,7 @@ from crowdppl.data.split import keep, label_folds
 from crowdppl.fitting import fit
 from crowdppl.inference.predict.held_out import left_out
 from crowdppl.posterior import Posterior
-from crowdppl.results.filling import fill
+from crowdppl.results.updating import fill
 from tests.benchmarks.results import Recorder
 from tests.benchmarks.tables import markdown, mean_and_error
 from tests.benchmarks.test_pruning import hit

@@ -9,8 +9,8 @@ import torch
 
 import crowdppl
 from crowdppl import Annotations
-from crowdppl.core import memory
-from crowdppl.core.memory import enough_memory, is_shortage
+from crowdppl.core import devices
+from crowdppl.core.devices import enough_memory, is_shortage
 from crowdppl.errors import MemoryShortageError
 from tests.crowd import crowd
 
@@ -19,7 +19,7 @@ Limit = Callable[[int], None]
 
 @pytest.fixture
 def limit(monkeypatch: pytest.MonkeyPatch) -> Limit:
-    return lambda n_bytes: monkeypatch.setattr(memory, "available", lambda: n_bytes)
+    return lambda n_bytes: monkeypatch.setattr(devices, "available", lambda: n_bytes)
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -92,11 +92,11 @@ def test_a_container_leaves_less_than_its_machine(
     folder.mkdir(exist_ok=True)
     for name, text in files[version].items():
         (folder / name).write_text(str(text))
-    monkeypatch.setattr(memory, "CONTAINERS", tmp_path)
-    assert memory.available() == 500
+    monkeypatch.setattr(devices, "CONTAINERS", tmp_path)
+    assert devices.available() == 500
     (folder / "memory.max").write_text("max")
     (folder / "memory.limit_in_bytes").unlink(missing_ok=True)
-    assert memory.available() > 10**6
+    assert devices.available() > 10**6
 
 
 CPU = "[enforce fail at alloc_cpu.cpp:127] DefaultCPUAllocator: can't allocate memory: you tried 180 GB."

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import crowdppl
-from crowdppl.criticism.collapse import class_agreement, contradicted
+from crowdppl.criticism.checks import class_agreement, contradicted
 from crowdppl.data.annotations import Annotations
 from crowdppl.evaluation.calibration import stacked
 from crowdppl.posterior import Posterior

@@ -13,7 +13,7 @@ from crowdppl.evaluation.metrics import log_score
 from crowdppl.fitting import fit
 from crowdppl.inference.result import OnDemand, SiteResult, TableDraws
 from crowdppl.posterior import Posterior
-from crowdppl.simulation.from_model import Simulation
+from crowdppl.simulation.crowd import Simulation
 from tests.crowd import annotations, crowd
 from tests.doubtful import CONFUSION, handmade, kinds, simulated, site
 

@@ -7,7 +7,7 @@ import pytest
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.split import item_folds, keep, label_folds
 from crowdppl.errors import DataError
-from crowdppl.simulation.from_model import random_design
+from crowdppl.simulation.crowd import random_design
 from tests.crowd import annotations, crowd
 
 

@@ -16,8 +16,7 @@ import pandas as pd
 import pytest
 
 from crowdppl import datasets
-from crowdppl.datasets.formats import READERS
-from crowdppl.datasets.public import CACHE, OFFLINE, RECORD, SOURCES, described
+from crowdppl.datasets.public import CACHE, OFFLINE, READERS, RECORD, SOURCES, described
 from crowdppl.errors import ChecksumError, DataError, FetchError, UnverifiedWarning
 
 AUDIO = "id,f1,f2,class\n"

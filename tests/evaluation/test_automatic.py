@@ -19,7 +19,7 @@ from crowdppl.posterior import Posterior
 from crowdppl.primitives import class_blends
 from crowdppl.results import correction
 from crowdppl.results.correction import fit_map
-from crowdppl.simulation.from_model import Simulation
+from crowdppl.simulation.crowd import Simulation
 from tests.crowd import crowd
 
 MEMBERS = (*automatic.ROWS, *automatic.COIN)

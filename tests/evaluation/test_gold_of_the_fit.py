@@ -8,7 +8,7 @@ import pytest
 import crowdppl
 from crowdppl.errors import DataError, GoldLeakWarning
 from crowdppl.evaluation.metrics import evaluate
-from crowdppl.simulation.from_model import Simulation
+from crowdppl.simulation.crowd import Simulation
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ import crowdppl
 from crowdppl.data.blocks import Block
 from crowdppl.errors import ConvergenceWarning, MethodError
 from crowdppl.inference import laplace
-from crowdppl.inference.marginal import Marginal
+from crowdppl.inference.laplace import Marginal
 from crowdppl.primitives import annotate, confusion_prior, plates, prevalence, truth
 from tests.crowd import annotations, crowd, double, posed
 from tests.networks.test_networks import clouds

@@ -24,7 +24,7 @@ from crowdppl import Annotations
 from crowdppl.data.blocks import Block
 from crowdppl.errors import MethodError
 from crowdppl.inference.engines import used_by
-from crowdppl.inference.marginal import Marginal
+from crowdppl.inference.laplace import Marginal
 from crowdppl.inference.mcmc import gibbs
 from crowdppl.inference.vb.coordinate_ascent import EM, VB
 from crowdppl.inference.vb.fit import run_starts

@@ -28,7 +28,7 @@ from crowdppl.errors import MethodError
 from crowdppl.inference.density import Density
 from crowdppl.inference.engines import fit_model
 from crowdppl.inference.families import FAMILIES
-from crowdppl.inference.marginal import Marginal
+from crowdppl.inference.laplace import Marginal
 from crowdppl.inference.mcmc import gibbs
 from crowdppl.inference.mcmc.gibbs import sample
 from crowdppl.inference.options import Options

@@ -13,7 +13,7 @@ from crowdppl.data.annotations import Annotations
 from crowdppl.errors import MethodError, NumericalError, ResultError
 from crowdppl.evaluation import heldout as volumes
 from crowdppl.evaluation.heldout import ClassifierScore, select_volume
-from crowdppl.inference.neural import early_stopping
+from crowdppl.inference.neural import learner
 from crowdppl.inference.options import Options
 from crowdppl.networks.training import VOLUMES, training_of
 from tests.networks.test_networks import clouds
@@ -167,7 +167,7 @@ def test_trials_of_a_killed_fit_are_not_made_again(
     """Nor the first training of ``patience``; the result is, to the bit, that of a fit that nobody killed."""
     how: dict[str, Any] = {"inference": "vb", "settings": {"training": {**SHORT, "patience": 3}}}
     whole = crowdppl.fit("bayes_dgc", many, **how)
-    real, first, calls = volumes.classifier_score, early_stopping._best_epoch, list[str]()
+    real, first, calls = volumes.classifier_score, learner._best_epoch, list[str]()
 
     def scored_once(model: Any, *given: Any, **more: Any) -> ClassifierScore:
         calls.append(str(model.training["volume"]))
@@ -183,7 +183,7 @@ def test_trials_of_a_killed_fit_are_not_made_again(
         raise RuntimeError("killed")
 
     monkeypatch.setattr(volumes, "classifier_score", scored_once)
-    monkeypatch.setattr(early_stopping, "_best_epoch", stopped_once)
+    monkeypatch.setattr(learner, "_best_epoch", stopped_once)
     how |= {"checkpoint": str(tmp_path / "kept"), "checkpoint_every": 1}
     for more in ({}, {"callback": kill}):
         with pytest.raises(RuntimeError, match="killed"):

@@ -15,7 +15,7 @@ from crowdppl.inference.result import CalibrationMap, Correction
 from crowdppl.posterior import Posterior
 from crowdppl.results.correction import apply_map, averaged, design_effect, members
 from crowdppl.results.updating import OLDER
-from crowdppl.simulation.from_model import Simulation
+from crowdppl.simulation.crowd import Simulation
 from tests.crowd import crowd
 
 NAMES = ("bayesian_dawid_skene", "one_coin")

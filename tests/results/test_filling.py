@@ -13,7 +13,7 @@ from crowdppl.errors import DataError, MethodError
 from crowdppl.networks.classifier import feature_tensor, log_shares
 from crowdppl.networks.experts import GatedClassifier
 from crowdppl.posterior import Posterior
-from crowdppl.results.filling import answer_shares, fill
+from crowdppl.results.updating import answer_shares, fill
 from tests.crowd import crowd
 from tests.networks.test_mmlc import QUICK
 from tests.networks.test_networks import clouds

@@ -21,7 +21,7 @@ from crowdppl.inference.problem import build_problem, without_validation
 from crowdppl.inference.result import OnDemand, TableDraws
 from crowdppl.inference.tables import MOST_DRAWS, affordable, thinned
 from crowdppl.results import intervals
-from crowdppl.simulation.from_model import random_design, simulate
+from crowdppl.simulation.crowd import random_design, simulate
 from tests.class_result import class_result
 
 DATA_SETS, LEVEL, MARGIN = 160, 0.9, 0.045

@@ -18,7 +18,7 @@ from crowdppl.inference.vb.coordinate_ascent import CoordinateAscent
 from crowdppl.posterior import Posterior, load
 from crowdppl.results.correction import Correction
 from crowdppl.results.leave_one_out import DRAWS, given_the_rest
-from crowdppl.simulation.from_model import random_design
+from crowdppl.simulation.crowd import random_design
 from tests.crowd import crowd
 
 

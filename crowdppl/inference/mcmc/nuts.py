@@ -11,8 +11,8 @@ from pyro.infer.mcmc import MCMC, NUTS
 from torch import Tensor
 
 from crowdppl.core.devices import pyro_state_kept, seeded
+from crowdppl.inference.laplace import Marginal, constrained
 from crowdppl.inference.loop import Progress
-from crowdppl.inference.marginal import Marginal, constrained
 from crowdppl.inference.problem import Problem
 from crowdppl.inference.state import first_state
 

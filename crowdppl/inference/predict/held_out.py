@@ -27,7 +27,7 @@ from crowdppl.inference.predict.predictive import (
 from crowdppl.inference.predict.update import options_of
 from crowdppl.inference.problem import build_problem, without_validation
 from crowdppl.inference.result import Fit
-from crowdppl.inference.sequential import with_missing
+from crowdppl.primitives.model import with_missing
 
 PIECE = 10_000_000
 """Numbers, draws x labels, that are computed together."""

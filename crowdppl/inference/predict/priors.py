@@ -1,20 +1,183 @@
-"""A model whose priors are the posterior of an earlier fit."""
+"""An earlier fit as the prior of a model, and what the model's prior says of what that fit has not seen."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
 import pyro.distributions as dist
 import torch
 from pyro.poutine.messenger import Messenger
 from torch import Tensor
 
+from crowdppl.core.devices import seeded
+from crowdppl.data.annotations import Annotations
 from crowdppl.data.blocks import Block
 from crowdppl.errors import MethodError
-from crowdppl.inference.result import SiteResult, Sites
+from crowdppl.inference.problem import Problem, model_sites, without_validation
+from crowdppl.inference.result import Fit, OnDemand, SiteResult, Sites
+from crowdppl.inference.sites import Site
+from crowdppl.inference.starts import prior_mean
 from crowdppl.networks.outputs import networks_of
 from crowdppl.primitives.distributions import OneHot
-from crowdppl.primitives.model import Model, plates_of
+from crowdppl.primitives.model import Model, plates_of, with_missing
+
+PRIOR_DRAWS = 1_000
+"""Draws of a prior that is no Gaussian, to which one is matched."""
+
+
+def with_newcomers(posterior: Fit, data: Annotations) -> Fit:
+    """The fit as if annotators, classes and groups of items of ``data`` had all been there, some without a label.
+
+    What is new of a site stands at its prior, given the mean of all else; of a site that was counted, a new class
+    adds its part of the prior.
+
+    Raises:
+        MethodError: when the model does not take them, or a class is new and a site was not counted.
+    """
+    old, stored = posterior.data, posterior.result.sites
+    if not (growth := _growth(old, data)):
+        return posterior
+    if "classes" in growth and networks_of(posterior.model):
+        raise _refusal(posterior, growth, f"its network tells {old.n_classes} apart")
+    try:
+        known = model_sites(posterior.model, data)
+    except MethodError as error:
+        raise _refusal(posterior, growth, str(error)) from error
+    with without_validation("cpu"), seeded(0):
+        after, before = _priors(posterior.model, data, stored), _priors(posterior.model, old, stored)
+
+    def grown(sites: Sites) -> Sites:
+        out = dict(sites)
+        for name in (n for n in sites if n in after.priors):
+            prior, mean = after.priors[name], after.means[name]
+            if sites[name].mean.shape != mean.shape:
+                _require_growth(posterior, growth, sites[name], mean.shape)
+                out[name] = _grown(
+                    _with_larger_prior(sites[name], prior, before.priors[name]), prior, mean, known[name]
+                )
+        return out
+
+    memory = posterior.memory
+    if memory is not None and "classes" not in growth:
+        memory = replace(memory, records=tuple(replace(x, sites=grown(x.sites)) for x in memory.records))
+    return replace(posterior, result=replace(posterior.result, sites=grown(stored)), memory=memory)
+
+
+def _growth(old: Annotations, new: Annotations) -> dict[str, tuple[int, int]]:
+    """How many annotators, classes and groups of items there were and are, where these numbers differ."""
+
+    def sizes(data: Annotations) -> dict[str, int]:
+        columns = data.blocks[0].item_covariates
+        groups = {} if columns is None else {f"values of {n!r}": len(x) for n, x in columns.levels.items()}
+        return {"annotators": data.n_annotators, "classes": data.n_classes, **groups}
+
+    before, after = sizes(old), sizes(new)
+    return {name: (before[name], n) for name, n in after.items() if before.get(name, n) != n}
+
+
+def at_prior_mean(problem: Problem, old: Sites, new: Sites, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Values of sites in which all that ``old`` ones do not have is at its mean, over which labels average it.
+
+    Expected statistics of a site that a model takes as such stay: those of a mean lack its spread.
+    """
+    out = dict(values)
+    for name, x in values.items():
+        if (family := old[name].conjugate) is not None and family.handed:
+            continue
+        if old[name].mean.shape != new[name].mean.shape:
+            mean = problem.sites[name].leaf(torch.from_numpy(new[name].mean).to(x))
+            front = _front(problem.sites[name].leaf(torch.from_numpy(old[name].mean)).shape)
+            out[name] = mean.expand(x.shape).clone()
+            out[name][front] = x[front]
+    return out
+
+
+@dataclass(eq=False)
+class _PriorMeans(Messenger):
+    """Puts each shared site at its posterior mean, and what the posterior does not have of it at the prior's."""
+
+    sites: Sites
+    priors: dict[str, Any] = field(default_factory=dict)
+    means: dict[str, np.ndarray] = field(default_factory=dict)
+
+    def _pyro_sample(self, msg: dict[str, Any]) -> None:
+        stored = self.sites.get(msg["name"])
+        if stored is not None and "item" not in stored.dims:
+            mean = _beside(stored.mean, prior_mean(msg["fn"]).numpy())
+            self.priors[msg["name"]], self.means[msg["name"]] = msg["fn"], mean
+            msg["value"] = torch.from_numpy(mean)
+
+
+def _priors(model: Model, data: Annotations, sites: Sites) -> _PriorMeans:
+    """Priors on one item of some data, without annotators' history, which was counted."""
+    block: Block = with_missing(model, data).blocks[0].subset(np.arange(1), 1.0)
+    with _PriorMeans(sites) as found:
+        model.model(replace(block, history=None))
+    return found
+
+
+def _require_growth(
+    posterior: Fit, growth: Mapping[str, tuple[int, int]], site: SiteResult, shape: tuple[int, ...]
+) -> None:
+    """Refuses a site that grows by anything else, or by classes where it is no sum of a prior and counts."""
+    grown = {pair for pair in zip(site.mean.shape, shape, strict=True) if pair[0] != pair[1]}
+    classes = {growth["classes"]} if "classes" in growth else set()
+    allowed = {*growth.values()} - (classes if site.conjugate is None else set())
+    if grown - allowed:
+        why = "" if site.conjugate is not None else ", and holds no counts to which a prior could be added"
+        raise _refusal(posterior, growth, f"site {site.name!r} is of shape {site.mean.shape}, not {shape}{why}")
+
+
+def _refusal(posterior: Fit, growth: Mapping[str, tuple[int, int]], why: str) -> MethodError:
+    new = " and ".join(f"{what} that are new ({after - before})" for what, (before, after) in growth.items())
+    return MethodError(
+        f"{posterior.method} by {posterior.inference} refuses {new}: {why}; fit anew to all labels, or leave out "
+        "those of what is new"
+    )
+
+
+def _with_larger_prior(site: SiteResult, after: Any, before: Any) -> SiteResult:
+    """A site that was counted under one prior, as if it had been under another, larger one; any other as it is."""
+    if site.conjugate is None:
+        return site
+    new, old = (site.conjugate.natural(prior).numpy() for prior in (after, before))
+    moved = new[_front(old.shape)] - old
+    return site.with_parameter(site.parameter + moved) if moved.any() else site
+
+
+def _grown(site: SiteResult, prior: Any, mean: np.ndarray, known: Site) -> SiteResult:
+    """A site with what is new at its prior."""
+    if site.conjugate is not None:
+        known_rows = site.weight
+        grown = site.with_parameter(_beside(site.parameter, site.conjugate.natural(prior).numpy()))
+        rows = np.ones(grown.parameter.shape[:-1])
+
+        def weight() -> np.ndarray | None:
+            return None if (found := known_rows()) is None else _beside(found, rows)
+
+        return replace(grown, weight=OnDemand(weight))
+    key = {"point": "value", "normal": "mean", "onehot": "probability", "draws": "draws"}[site.family]
+    more = {key: mean}
+    if site.family == "normal":
+        free = known.transform.inv(prior.sample((PRIOR_DRAWS,)))
+        more |= {"loc": free.mean(0).numpy(), "scale": free.std(0).numpy()}
+    return replace(site, arrays={name: _beside(site.arrays[name], x) for name, x in more.items()})
+
+
+def _front(shape: tuple[int, ...]) -> tuple[Any, ...]:
+    """The first entries of the last dimensions."""
+    return (..., *(slice(n) for n in shape))
+
+
+def _beside(known: np.ndarray, rest: np.ndarray) -> np.ndarray:
+    """``rest`` (*dims) with ``known`` (..., *fewer) as the first entries of each dimension."""
+    lead = known.ndim - rest.ndim
+    out = np.broadcast_to(rest, known.shape[:lead] + rest.shape).copy()
+    out[_front(known.shape[lead:])] = known
+    return out
 
 
 class PosteriorAsPrior:

@@ -25,18 +25,16 @@ from crowdppl.inference.engines import fit_model
 from crowdppl.inference.gaussians import base_draws
 from crowdppl.inference.loop import iterate
 from crowdppl.inference.options import SESSION, FitOptions, Options, options_from
-from crowdppl.inference.predict.newcomers import at_prior_mean, with_newcomers
-from crowdppl.inference.predict.priors import PosteriorAsPrior
+from crowdppl.inference.predict.priors import PosteriorAsPrior, at_prior_mean, with_newcomers
 from crowdppl.inference.problem import Problem, build_problem, without_validation
 from crowdppl.inference.result import ClassProbabilities, Fit, NumberTruth, Record, SiteResult, Sites, UpdateState
-from crowdppl.inference.sequential import draw_in_order
 from crowdppl.inference.starts import typical_values
 from crowdppl.inference.state import State
 from crowdppl.inference.tables import as_draws, by_code, number_truth, truth_at, truth_over
 from crowdppl.inference.vb.coordinate_ascent import VB
 from crowdppl.inference.vb.fit import quadrature_draws
 from crowdppl.primitives.labels import Labels
-from crowdppl.primitives.model import Model
+from crowdppl.primitives.model import Model, draw_in_order
 from crowdppl.primitives.sums import Summing
 
 BLOCK_ITEMS = 1_000_000

@@ -18,7 +18,7 @@ from crowdppl.data.annotations import Annotations
 from crowdppl.data.blocks import Block
 from crowdppl.errors import ConvergenceWarning, MethodError
 from crowdppl.inference.engines import fit_model
-from crowdppl.inference.marginal import Marginal
+from crowdppl.inference.laplace import Marginal
 from crowdppl.inference.mcmc import gibbs, nuts
 from crowdppl.inference.options import Options
 from crowdppl.primitives import annotate, coin_table, plates, prevalence, truth

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 import crowdppl
 from crowdppl.data.split import keep, label_folds
 from crowdppl.errors import ConvergenceWarning, DataError, MethodError
-from crowdppl.inference.neural.early_stopping import _left_out, _score
+from crowdppl.inference.neural.learner import _left_out, _score
 from crowdppl.inference.options import Options
 from crowdppl.inference.problem import build_problem, without_validation
 from crowdppl.inference.vb.coordinate_ascent import EM
