@@ -9,9 +9,9 @@ from . import primitives as primitives
 from . import registry as registry
 from . import simulation as simulation
 from . import testing as testing
-from .agreement.breakdown import agreement_classes as agreement_classes
-from .agreement.breakdown import agreement_items as agreement_items
 from .agreement.clusters import find_groups as find_groups
+from .agreement.coefficients import agreement_classes as agreement_classes
+from .agreement.coefficients import agreement_items as agreement_items
 from .agreement.coefficients import agreement_pairs as agreement_pairs
 from .agreement.coefficients import agreement_table as agreement_table
 from .agreement.intraclass import intraclass_correlations as intraclass_correlations

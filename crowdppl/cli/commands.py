@@ -173,8 +173,7 @@ def show_agreement(
     Prints Krippendorff's alpha, Fleiss' and Cohen's kappa, Gwet's coefficients and the share of equal pairs of
     labels, with 95 % bootstrap intervals; or the agreement on each class, item or pair of annotators.
     """
-    from crowdppl.agreement.breakdown import agreement_classes, agreement_items
-    from crowdppl.agreement.coefficients import agreement_pairs, agreement_table
+    from crowdppl.agreement.coefficients import agreement_classes, agreement_items, agreement_pairs, agreement_table
     from crowdppl.cli.outputs import require_new, write_frame
 
     weighted: Any = {"weights": weights}  # checked there

@@ -6,7 +6,7 @@ import inspect
 import math
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import lru_cache
@@ -112,6 +112,14 @@ def switch(name: str, value: Any, hint: str = "", error: type[CrowdpplError] = M
     if not isinstance(value, bool | np.bool_):
         raise _refusal(name, value, "True or False", hint, error)
     return bool(value)
+
+
+def refuse_unknown(owner: str, what: str, given: Iterable[str], known: Collection[str], more: str = "") -> None:
+    """Refuses a name that is not known by a MethodError, with those that are spelled like it, or else all."""
+    for name in given:
+        if name not in known:
+            hint = near_names(str(name), known) or f"; choose from {', '.join(known)}"
+            raise MethodError(f"{owner} has no {what} {name!r}{hint}{more.format(name=name)}")
 
 
 def near_names(wrong: str, known: Iterable[str]) -> str:

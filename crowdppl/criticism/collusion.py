@@ -12,6 +12,7 @@ import torch
 from crowdppl.core.intervals import holm, normal_deviates, upper_tail
 from crowdppl.criticism.checks import MIN_SHARED, Design
 from crowdppl.data.covariates import CovariateColumns
+from crowdppl.data.ragged import runs
 from crowdppl.data.split import whole_units
 from crowdppl.errors import DataError, MethodError
 from crowdppl.inference.predict.held_out import pieces
@@ -261,10 +262,9 @@ def _beside_the_rest(
     design: Design, a: np.ndarray, b: np.ndarray, answers: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The item's other labels, then each answer (P, width, 2): of each its bag, cell and label of the design."""
-    n, width, _ = answers.shape
-    starts, sizes = np.cumsum(design.labels) - design.labels, design.labels[design.item[a]]
-    pair = np.repeat(np.arange(n), sizes)
-    label = np.arange(len(pair)) + np.repeat(starts[design.item[a]] - np.cumsum(sizes) + sizes, sizes)
+    width = answers.shape[1]
+    starts = np.cumsum(design.labels) - design.labels
+    pair, label = runs(starts[design.item[a]], design.labels[design.item[a]])
     other = (label != a[pair]) & (label != b[pair])
     pair, label = pair[other], label[other]
     cell = design.annotator * design.n_answers + design.answer

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from crowdppl.data.covariates import CovariateColumns, no_covariates
 from crowdppl.data.features import Features, rows_taken
-from crowdppl.data.ragged import RaggedIndex, gather, sorted_pairs
+from crowdppl.data.ragged import RaggedIndex, gather, runs, sorted_pairs
 from crowdppl.data.rankings import OF_RANKS, Rankings
 from crowdppl.data.sequences import SEQUENCE, Sequences, edges_between
 from crowdppl.errors import DataError
@@ -373,7 +373,7 @@ class Block:
         bounds = np.append(row_starts(self), self.n_labels)
         sizes = bounds[positions + 1] - bounds[positions]
         ends = np.append(0, np.cumsum(sizes))
-        at = np.repeat(bounds[positions] - ends[:-1], sizes) + np.arange(ends[-1])
+        at = runs(bounds[positions], sizes)[1]
         bags = RaggedIndex.of_sorted(ends, self.bags.cells.cpu().numpy()[at], self.bags.n_cells)
         mine = torch.as_tensor(at, device=self.device)
         known = {**self.known_of(positions), **self.labels_at(at)}
@@ -488,10 +488,8 @@ def rows_by_item(blocks: Sequence[Block], order: np.ndarray) -> tuple[np.ndarray
     """The item of each row, int32 (S,), sorted, and the place of its label in the order of the blocks, (S,)."""
     sizes = np.concatenate([row_sizes(block) for block in blocks])
     by_item = np.argsort(order)
-    starts = (np.cumsum(sizes) - sizes)[by_item]
-    sizes = sizes[by_item]
-    place = np.arange(sizes.sum()) + np.repeat(starts - (np.cumsum(sizes) - sizes), sizes)
-    return np.repeat(np.arange(len(order), dtype=np.int32), sizes), place
+    item, place = runs((np.cumsum(sizes) - sizes)[by_item], sizes[by_item])
+    return item.astype(np.int32), place
 
 
 def row_codes(blocks: Sequence[Block], order: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -558,9 +556,13 @@ def join_blocks(blocks: Sequence[Block]) -> Block:
         parts = [getattr(block, name) for block in blocks]
         together = CovariateColumns.joined if isinstance(parts[0], CovariateColumns) else torch.cat
         known[name] = None if parts[0] is None else together(parts)
+    return replace(first, bags=bags, entries=None, seen=seen_by_all(blocks), **known)
+
+
+def seen_by_all(blocks: Sequence[Block]) -> dict[str, Tensor] | None:
+    """The outputs of networks for the items of all blocks, by network; None where there are none."""
     seen = [block.seen for block in blocks if block.seen is not None]
-    known["seen"] = {name: torch.cat([x[name] for x in seen]) for name in seen[0]} if seen else None
-    return replace(first, bags=bags, entries=None, **known)
+    return {name: torch.cat([x[name] for x in seen]) for name in seen[0]} if seen else None
 
 
 def repeats(block: Block, most: int | None = None) -> tuple[np.ndarray, np.ndarray]:

@@ -212,6 +212,12 @@ def sorted_pairs(
     return csc_array((entries.data, row[entries.indices], entries.indptr), shape=(n_rows, n_cells)).tocsr()
 
 
+def runs(starts: np.ndarray, sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Runs of consecutive places, by starts and sizes, one after another: the run of each place, and the place."""
+    run = np.repeat(np.arange(len(sizes)), sizes)
+    return run, np.arange(len(run)) + np.repeat(starts - (np.cumsum(sizes) - sizes), sizes)
+
+
 def ragged_sum(table: Tensor, bags: RaggedIndex, dtype: torch.dtype | None = None) -> Tensor:
     """Adds up lines of a table (n_cells, width): ``out[r] = sum of table[c] over the cells c of row r``, weighted.
 
@@ -296,6 +302,5 @@ def _pieces(sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
     if len(sizes) == 0 or sizes.max() <= PIECE:
         return starts, None
     per_cell = np.maximum(1, -(-sizes // PIECE))
-    owner = np.repeat(np.arange(len(sizes)), per_cell)
-    within = np.arange(len(owner)) - np.repeat(np.cumsum(per_cell) - per_cell, per_cell)
+    owner, within = runs(np.zeros_like(per_cell), per_cell)
     return starts[owner] + within * PIECE, owner

@@ -46,7 +46,9 @@ def with_answers(rows: Rows, options: Mapping[str, Any]) -> tuple[Rows, dict[str
         raise DataError("features do not tell classes apart; leave them out, or make a table of each class")
     away = listed_answers(options.get("abstentions", ()), "abstentions")
     known = _known_classes(options)
-    sets = None if rows.label is None else _sets(_cells(rows.label), rows.place, known, away)
+    label: Any = rows.label
+    cells = np.array(label.values, object)[label.codes] if isinstance(label, Encoding) else label
+    sets = None if label is None else _sets(list(cells), rows.place, known, away)
     classes = _classes(sets, known)
     n, item = len(classes), encode(rows.item, "item", rows.place)
     annotator = encode(rows.annotator, "annotator", rows.place)
@@ -96,13 +98,6 @@ def _known_classes(options: Mapping[str, Any]) -> pd.Index[Any] | None:
         return known
     given = options.get("classes")
     return None if given is None else as_index(listed_answers(given, "classes"))
-
-
-def _cells(labels: Any) -> list[Any]:
-    """The label of each row."""
-    if isinstance(labels, Encoding):
-        return list(np.array(labels.values, object)[labels.codes])
-    return list(labels)
 
 
 def _sets(

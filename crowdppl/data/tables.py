@@ -100,7 +100,7 @@ def rows_of_frame(frame: Any, given: Roles, origin: str, place: Place = place_in
     missing, ambiguous, or guessed to hold items and counts rows.
     """
     frame = require_table(frame, origin)
-    names = column_names(frame)
+    names = list(frame.columns if isinstance(frame, pd.DataFrame) else frame.column_names)
     try:
         roles = recognise(names, given, origin)
     except DataError:
@@ -171,11 +171,6 @@ def require_table(frame: Any, origin: str) -> pd.DataFrame | pa.Table:
         f"{origin} is {kind_of(frame)}, and no table; give a DataFrame of pandas or polars, a table of pyarrow or "
         "duckdb, or read a file by crowdppl.read_annotations"
     )
-
-
-def column_names(frame: pd.DataFrame | pa.Table) -> list[Hashable]:
-    """The names of the columns of either."""
-    return list(frame.columns if isinstance(frame, pd.DataFrame) else frame.column_names)
 
 
 def as_pandas(frame: pd.DataFrame | pa.Table, origin: str) -> pd.DataFrame:

@@ -10,12 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from crowdppl.core.validation import warn
 from crowdppl.criticism.checks import class_agreement, contradicted
 from crowdppl.criticism.collusion import joint_errors, shares_more
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.split import keep, label_folds, whole_units
-from crowdppl.errors import ConvergenceWarning, CrowdpplWarning
+from crowdppl.errors import CrowdpplWarning
 from crowdppl.evaluation.heldout import LEAST_WEIGHT, fit_method, select_volume, stacking_weights
 from crowdppl.inference.predict.answers import label_tables
 from crowdppl.inference.predict.held_out import left_out
@@ -178,11 +177,7 @@ def _quietly(member: Fit, data: Annotations, model: Model | None = None) -> Fit:
 
 def _with_gold(name: str, member: Fit, data: Annotations) -> Fit:
     """The member fitted again with the known truths; its name is in the warnings."""
-    with warnings.catch_warnings(action="ignore", category=CrowdpplWarning):
-        found = uninterrupted(refit(member, data))
-    for note in found.result.diagnostics["warnings"]:
-        warn(f"{name}, with the known truths: {note}", ConvergenceWarning)
-    return found
+    return uninterrupted(fit_member(f"{name}, with the known truths", partial(refit, member, data)))
 
 
 def first_folds(n: int, fold: np.ndarray, item: np.ndarray, seed: int) -> np.ndarray:

@@ -337,10 +337,7 @@ def unprepared(model: str | Model | Fit, settings: Mapping[str, Any] | None) -> 
             "held-out scores of 'auto' come with its fit, in posterior.correction.scores; for one of its methods "
             "give its name, or posterior.uncorrected()"
         )
-    if isinstance(model, Fit):
-        return None
-    given = {} if settings is None else named_settings(settings)
-    return registry.method(model, **given) if isinstance(model, str) else model
+    return None if isinstance(model, Fit) else model_with(model, settings)
 
 
 def _whole_fit(

@@ -113,19 +113,16 @@ def _tables_over(drawn: TableDraws) -> Tables:
     return Tables(tables.mean(0, dtype=np.float64), drawn.prevalence.mean(0))
 
 
-def _draws(problem: Problem, sites: Mapping[str, SiteResult], order: np.ndarray) -> dict[str, Tensor]:
-    """The draws from vb's distributions over which its tables and truths are averaged, always the same."""
-    return draws_of(problem, sites, order, affordable(problem), problem.options.generator(8))
-
-
 def _drawn_tables(problem: Problem, sites: Mapping[str, SiteResult], order: np.ndarray) -> TableDraws:
+    """The tables at draws from vb's distributions, which are always the same."""
     return draw_tables(problem, sites, order, affordable(problem), problem.options.generator(8))
 
 
 def _truth_spread(problem: Problem, sites: Mapping[str, SiteResult], order: np.ndarray) -> TruthSpread:
+    """How truths vary over some of the same draws."""
+    draws = draws_of(problem, sites, order, affordable(problem), problem.options.generator(8))
     few = max(SPREAD_DRAWS, SPREAD_READ // max(problem.n_labels, 1))
-    over = truth_over(problem, thinned(_draws(problem, sites, order), few))
-    return TruthSpread(by_code(over.sd, order), by_code(over.entropies, order))
+    return truth_over(problem, thinned(draws, few), order)[1]
 
 
 def _later(problem: Callable[[], Problem], compute: Callable[[Problem], T], again: bool = False) -> OnDemand[T]:
@@ -153,11 +150,10 @@ def result_of_draws(
     many = thinned(flat, max(MOST_DRAWS, min(TRUTH_DRAWS, LABELS_READ // max(problem.n_labels, 1))))
     if problem.truth is None:
         return FitResult(sites, number_truth(problem, many, order), None, diagnostics)
-    over = truth_over(problem, many)
-    spread = OnDemand.of(TruthSpread(by_code(over.sd, order), by_code(over.entropies, order)))
+    mean, spread = truth_over(problem, many, order)
     drawn = table_draws(problem, thinned(flat, max(MOST_DRAWS, affordable(problem))))
     tables = replace(_tables_over(drawn), draws=OnDemand.of(drawn))
-    return FitResult(sites, ClassProbabilities(by_code(over.mean, order), spread), tables, diagnostics)
+    return FitResult(sites, ClassProbabilities(mean, OnDemand.of(spread)), tables, diagnostics)
 
 
 def result_of_point(

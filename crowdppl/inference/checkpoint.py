@@ -75,7 +75,6 @@ class Checkpoint(Generic[State]):
     """A file that holds a fit after some of its epochs.
 
     Args:
-        path: of the file.
         every: epochs between two writes.
         key: what the fit is; another fit's file is refused.
         take: a state as tensors by name.
@@ -93,8 +92,7 @@ class Checkpoint(Generic[State]):
     def resume(self, state: State) -> tuple[State, list[float]]:
         """The state of the file, or ``state`` where there is none; and the objectives, to be added to.
 
-        Raises:
-            ResultError: for the file of another fit, or one that cannot be read.
+        ResultError for the file of another fit, or one that cannot be read.
         """
         if not self.path.exists():
             return state, self.objectives
@@ -142,9 +140,7 @@ def trial_cache(problem: Problem, options: Options, engine: str) -> TrialCache |
 def check_path(path: Any) -> Path:
     """Where a checkpoint is to lie: a file, in a folder that is made if need be, and in which one can write.
 
-    Raises:
-        MethodError: when it is no path of a file.
-        ResultError: when nothing can be written there.
+    MethodError when it is no path of a file. ResultError when nothing can be written there.
     """
     if not isinstance(path, str | PathLike) or not str(path) or Path(path).is_dir():
         raise MethodError(f"checkpoint={shown(path)} must be the path of a file, as text or a Path, and no folder")

@@ -74,15 +74,9 @@ def traced(
     chains: int | None = None,
     until: Collection[str] | None = None,
 ) -> TraceSites:
-    """The sample statements of a model with every discrete site enumerated.
+    """The sample statements of a model at values of sites, with every discrete site enumerated.
 
-    Args:
-        model: the Pyro program.
-        block: its argument.
-        values: of sites.
-        plates: nesting depth of the model's plates.
-        chains: number of chains left of them, or None.
-        until: sites after the last of which the run ends; None for all of it.
+    Chains, if any, are left of so many nested plates. The run ends after the last of the sites ``until``.
     """
     many = nullcontext() if chains is None else pyro.plate("chains", chains, dim=-plates - 1)
     first = -1 - plates - (chains is not None)
@@ -361,7 +355,7 @@ class Density:
 
     Args:
         model: the Pyro program, ``model(data)``.
-        plates: nesting depth of the model's plates (1: items alone; 2: groups and items).
+        plates: nesting depth of its plates (1: items alone; 2: groups and items).
         chains: number of values of all sites that are evaluated together, or None for one value.
         families: of sites whose values are given as statistics, from which the model receives values.
     """

@@ -23,10 +23,7 @@ def draws_of(
     out = {}
     for name in (n for n in sites if n in problem.sites):
         site = problem.sites[name]
-        x = _draw(site, sites[name], n, stream)
-        if site.local:
-            at = torch.from_numpy(order.astype(np.int64)).to(x.device)
-            x = x.index_select(1 + site.batch_shape.index(-1), at)
+        x = site.of_items(_draw(site, sites[name], n, stream), order, lead=1)
         out[name] = site.widen(x, problem.plates)
     return out
 

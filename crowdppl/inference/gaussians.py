@@ -89,13 +89,8 @@ def base_draws(
     seed: int,
     particles: int = PARTICLES,
 ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """First log-scales, and base draws (P, ...), of sites around their locations.
-
-    Args:
-        sites, loc: where to start.
-        signatures: keys of each coordinate's base draws.
-        seed: of the base draws.
-        particles: base draws, where labels depend on a site.
+    """First log-scales, and base draws (P, ...), of sites around their locations; P is ``particles`` where labels
+    depend on one of them.
     """
     if not any(site.kind == "free" for site in sites.values()):
         particles = enough_draws(sum(x.numel() for x in loc.values()))

@@ -32,12 +32,7 @@ Tensors = dict[str, Tensor]
 
 @dataclass(frozen=True)
 class LaplaceState:
-    """Where the search for the mode stands.
-
-    Attributes:
-        at: unconstrained values by site.
-        memory: what the search knows of the curvature.
-    """
+    """Where the search for the mode stands: unconstrained values by site, and what it knows of the curvature."""
 
     at: Tensors
     memory: Tensors = field(default_factory=dict)
@@ -53,8 +48,7 @@ class LaplaceRun(Run):
 def start(problem: Problem, number: int = 0) -> LaplaceState:
     """Where a start begins: at the means of its mean field.
 
-    Raises:
-        MethodError: for a model with a one-hot site or inferred priors, or with too many numbers.
+    MethodError for a model with a one-hot site or inferred priors, or with too many numbers.
     """
     Marginal(problem, "laplace")
     refuse_inferred_priors(problem, "laplace")
@@ -101,8 +95,7 @@ def precision(problem: Problem, at: Mapping[str, Tensor]) -> Tensor:
 def draws_at(problem: Problem, at: Mapping[str, Tensor]) -> Tensors:
     """Draws from the Gaussian at a mode, (1, D, [1, ...] batch, event) by site, conjugate sites as statistics.
 
-    Raises:
-        MethodError: where the density has no maximum there.
+    MethodError where the density has no maximum there.
     """
     factor, failed = torch.linalg.cholesky_ex(precision(problem, at))
     if bool(failed):
@@ -141,9 +134,7 @@ def sample(problem: Problem) -> tuple[Tensors, Progress]:
 def run(problem: Problem, order: np.ndarray) -> FitResult:
     """The result of a fit; ``order`` has item codes by position.
 
-    Raises:
-        MethodError: where no maximum is found.
-        KeyboardInterrupt: at Ctrl-C before one is.
+    MethodError where no maximum is found. KeyboardInterrupt at Ctrl-C before one is.
     """
     runs, notes = fit(problem), []
     progress = runs[0].progress
@@ -171,12 +162,7 @@ def capability(problem: Problem) -> str:
 class Marginal:
     """Potential energy of a model's continuous sites in unconstrained space, every discrete site summed out.
 
-    Args:
-        problem: model and data.
-        engine: that moves on it.
-
-    Raises:
-        MethodError: for a model with a one-hot site.
+    An engine moves on it. MethodError for a model with a one-hot site.
     """
 
     problem: Problem

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypedDict, cast
 
@@ -12,7 +11,18 @@ import numpy as np
 import torch
 
 from crowdppl.core.devices import check_device
-from crowdppl.core.validation import SEED, SEEDS, Count, NotNegative, Positive, Range, Whole, check_settings, shown
+from crowdppl.core.validation import (
+    SEED,
+    SEEDS,
+    Count,
+    NotNegative,
+    Positive,
+    Range,
+    Whole,
+    check_settings,
+    refuse_unknown,
+    shown,
+)
 from crowdppl.errors import MethodError
 
 SESSION = ("callback", "progress", "dtype", "checkpoint", "checkpoint_every")
@@ -126,22 +136,14 @@ LOOKUPS = 400_000
 
 
 def options_from(given: FitOptions, size: int | None = None) -> Options:
-    """Checks the keywords of ``fit``.
-
-    Args:
-        given: the keywords.
-        size: labels x classes, for an engine that runs more chains than 4, up to 32, the smaller the data.
+    """Checks the keywords of ``fit``; ``size`` is labels x classes, for an engine that runs more chains than 4, up
+    to 32, the smaller the data.
 
     Raises:
         MethodError: for an unknown keyword, with the nearest one, or a value out of range.
     """
-    known = [f.name for f in fields(Options)]
-    for name in given:
-        if name not in known:
-            near = get_close_matches(name, known, 1)
-            hint = f"did you mean {near[0]}?" if near else f"choose from {', '.join(known)}"
-            hint += f"; settings of a method go in settings={{{name!r}: ...}}"
-            raise MethodError(f"fit has no option {name!r}; {hint}")
+    of_method = "; settings of a method go in settings={{{name!r}: ...}}"
+    refuse_unknown("fit", "option", given, [f.name for f in fields(Options)], of_method)
     if "chains" not in given and size:
         given = {**given, "chains": min(32, max(4, LOOKUPS // size))}
     return Options(**cast(Any, given))

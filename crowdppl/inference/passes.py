@@ -35,14 +35,7 @@ class Total:
 
 @dataclass(frozen=True)
 class FullPass:
-    """A model on all blocks of a data set.
-
-    Args:
-        density: the model's density.
-        blocks: the data.
-        sites: the model's continuous and one-hot sites.
-        alike: whether items with the same labels may be evaluated once.
-    """
+    """A model on all blocks of a data set; where ``alike``, items with the same labels may be evaluated once."""
 
     density: Density
     blocks: Sequence[Block]

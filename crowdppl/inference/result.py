@@ -476,11 +476,7 @@ class Fit:
 
 
 def require_fit(found: Any) -> Fit:
-    """The same, when it is a fit or a posterior.
-
-    Raises:
-        DataError: for anything else, annotations say.
-    """
+    """The same, when it is a fit or a posterior. DataError for anything else, annotations say."""
     if isinstance(found, Fit):
         return found
     raise DataError(
@@ -498,8 +494,7 @@ def require_classes(fit: Fit, what: str) -> None:
 def uninterrupted(fit: Fit) -> Fit:
     """A fit that is one of several, when it ended by itself.
 
-    Raises:
-        KeyboardInterrupt: when the user stopped it: Ctrl-C is meant for all of them.
+    KeyboardInterrupt when the user stopped it: Ctrl-C is meant for all of them.
     """
     if fit.result.diagnostics["interrupted"]:
         raise KeyboardInterrupt

@@ -263,6 +263,13 @@ class Site:
         """The values that engines hold so."""
         return leaf if self.family is None else self.family.value(leaf)
 
+    def of_items(self, x: Tensor, at: np.ndarray | Tensor, lead: int = 0) -> Tensor:
+        """Values (lead, batch, event) of a local site at the items in these places; of other sites as they are."""
+        if not self.local:
+            return x
+        places = torch.as_tensor(at, dtype=torch.int64, device=x.device)
+        return x.index_select(lead + self.batch_shape.index(-1), places)
+
     def cut(self, value: Tensor, start: int, stop: int) -> Tensor:
         """The part of a local site's value that belongs to the items at positions ``start`` to ``stop``."""
         dim = value.dim() - 1 - len(self.event_shape)
@@ -293,13 +300,8 @@ class Reading(NamedTuple):
 def read_model(model: Model, block: Block, known: bool) -> Reading:
     """Runs a model on a few items at a draw from its prior, under Pyro's checks, and sorts its sites.
 
-    Args:
-        model: the model.
-        block: the data, or a part of them.
-        known: whether gold or evidence say something of some truth, which the model then must follow.
-
-    Raises:
-        MethodError: when the model does not run, or has sites that no engine can treat.
+    Where gold or evidence say something of some truth (``known``), the model must follow it. MethodError when the
+    model does not run, or has sites that no engine can treat.
     """
     small = replace(block.subset(np.arange(min(PROBE_ITEMS, block.n_items)), 1.0), sparse=False)
     found = _checked_sites(model, small)  # not kept: they hold tables of all annotators
@@ -356,8 +358,7 @@ def _checked_sites(model: Model, small: Block) -> TraceSites:
 def _sorted_sites(model: Model, small: Block, sites: Mapping[str, TraceSite]) -> dict[str, Site]:
     """A model's latents by what engines can do with them.
 
-    Raises:
-        MethodError: when a latent is discrete but not enumerated, or a site's shape breaks a plate.
+    MethodError when a latent is discrete but not enumerated, or a site's shape breaks a plate.
     """
     latents = {n: x for n, x in sites.items() if not x.observed and not x.enumerated}
     for name, site in latents.items():
@@ -469,13 +470,7 @@ def expected(x: Tensor, chains: int | None) -> Tensor:
 def refuse_misread_chains(model: Model, block: Block, sites: Mapping[str, Site]) -> None:
     """Refuses a model that does not give several values of its sites what it gives each alone.
 
-    Args:
-        model: after ``setup``.
-        block: the data, or a part of them.
-        sites: the model's continuous and one-hot sites.
-
-    Raises:
-        MethodError: names the first site at fault, its shape under chains, and how to index it.
+    The MethodError names the first site at fault, its shape under chains, and how to index it.
     """
     small = block.subset(np.arange(min(PROBE_ITEMS, block.n_items)), 1.0)
     sizes = {small.n_items, small.n_annotators, small.n_classes, small.n_answers}

@@ -149,8 +149,7 @@ def prior_parameters(sites: TraceSites, names: Collection[str], full_pass: FullP
 def refuse_inferred_priors(problem: Problem, engine: str) -> None:
     """Refuses models whose priors are inferred, for engines that look for a mode: they have no joint one.
 
-    Raises:
-        MethodError: naming the parameters of priors.
+    MethodError naming the parameters of priors.
     """
     names, name = [s.name for s in problem.of_kind("hyper")], type(problem.model).__name__
     if names:
@@ -176,10 +175,7 @@ def _continued(problem: Problem, earlier: Earlier, state: State) -> State:
     parameters, logits, loc, log_scale = Tensors(), Tensors(), dict(state.loc), dict(state.log_scale)
 
     def by_position(site: Site, x: np.ndarray) -> Tensor:
-        out = torch.from_numpy(np.array(x, np.float64))
-        if site.local:
-            out = out.index_select(site.batch_shape.index(-1), torch.from_numpy(earlier.order.astype(np.int64)))
-        return out.to(problem.options.device)
+        return site.of_items(torch.from_numpy(np.array(x, np.float64)), earlier.order).to(problem.options.device)
 
     for name, site in problem.sites.items():
         stored = earlier.sites[name]

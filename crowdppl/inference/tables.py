@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from crowdppl.inference.coin_tables import CoinTables
 from crowdppl.inference.density import Density
 from crowdppl.inference.draws import draws_of
 from crowdppl.inference.problem import Problem
-from crowdppl.inference.result import NumberTruth, SiteResult, TableDraws
+from crowdppl.inference.result import NumberTruth, SiteResult, TableDraws, TruthSpread
 from crowdppl.inference.sites import Site
 from crowdppl.inference.starts import Typical
 from crowdppl.inference.typical_labels import TypicalLabels
@@ -108,22 +108,8 @@ def _size(problem: Problem) -> int:
     return max(sites, block.n_annotators * block.n_classes * block.n_answers)
 
 
-@dataclass(frozen=True)
-class TruthOver:
-    """Each item's truth probabilities over draws of the parameters, by position.
-
-    Attributes:
-        mean, sd: (N, K).
-        entropies: (N, 2) in bits: of the mean, and the mean of the draws' own.
-    """
-
-    mean: np.ndarray
-    sd: np.ndarray
-    entropies: np.ndarray
-
-
-def truth_over(problem: Problem, draws: Draws) -> TruthOver:
-    """Truth probabilities averaged over draws."""
+def truth_over(problem: Problem, draws: Draws, order: np.ndarray) -> tuple[np.ndarray, TruthSpread]:
+    """Each item's truth probabilities averaged over draws, (N, K) in codebook order, and how they vary."""
     assert problem.truth is not None
     n_draws = next(iter(draws.values())).shape[0]
     step = max(1, min(TOGETHER, WIDTH // problem.width))
@@ -135,7 +121,8 @@ def truth_over(problem: Problem, draws: Draws) -> TruthOver:
     mean, square, own = (x / n_draws for x in sums)
     variance = (square - mean.square()).clamp(min=0)
     entropies = torch.stack([bits(mean), own], -1)
-    return TruthOver(mean.t().cpu().numpy(), variance.sqrt().t().cpu().numpy(), entropies.cpu().numpy())
+    share, sd, both = (by_code(x.cpu().numpy(), order) for x in (mean.t(), variance.sqrt().t(), entropies))
+    return share, TruthSpread(sd, both)
 
 
 def _truth_sums(problem: Problem, values: Draws, chains: int) -> Sequence[Tensor]:

@@ -45,12 +45,8 @@ class TypicalLabels:
     ) -> TypicalLabels:
         """Those of a data set: each annotator's labels, those of equal covariates as one; of many, quantiles.
 
-        An annotator without labels is taken to label under the covariates of all labels.
-
-        Args:
-            blocks: the data.
-            names: of the label covariates on which tables depend.
-            at: values that some covariates have instead of those in the data.
+        Tables depend on the covariates of these names, some of which have values ``at`` instead of those in the
+        data. An annotator without labels is taken to label under the covariates of all labels.
         """
         first = blocks[0]
         columns = CovariateColumns.joined(block.label_covariates for block in blocks)
@@ -76,9 +72,7 @@ class TypicalLabels:
 def typical_items(blocks: Sequence[Block], names: Collection[Hashable]) -> tuple[CovariateColumns | None, Tensor]:
     """Item covariates (n, D) that stand for those of all items, and the share (n,) that each row stands for.
 
-    Args:
-        blocks: the data.
-        names: of the item covariates that the model reads; without any, one stands for all.
+    Of those names that the model reads; without any, one stands for all.
     """
     columns = CovariateColumns.joined(block.item_covariates for block in blocks)
     if columns is None or not names:

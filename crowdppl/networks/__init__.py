@@ -1,10 +1,9 @@
 """Classifiers of items by features, for models and for users."""
 
-from crowdppl.networks.classifier import prepared, prepared_view
+from crowdppl.networks.classifier import prepared, prepared_rewards, prepared_view
 from crowdppl.networks.embedding import trained_embedding
 from crowdppl.networks.experts import GatedClassifier, experts_for, population_centre, population_doubts
 from crowdppl.networks.outputs import class_logits, network_output
-from crowdppl.networks.rewards import prepared_rewards
 from crowdppl.networks.training import default_recipe, default_training, log_volume
 
 __all__ = [

@@ -104,12 +104,7 @@ class Experts(Network):
 
 
 class GatedClassifier(nn.Module):
-    """A classifier: features to the log-probabilities of one gate.
-
-    Args:
-        experts: as ``experts_for`` gives them.
-        gate: (M,).
-    """
+    """A classifier: features to the log-probabilities of one gate (M,), by experts as of ``experts_for``."""
 
     gate: Tensor
 
@@ -270,11 +265,8 @@ def population_doubts(gates: np.ndarray, data: Annotations, probabilities: np.nd
     - modes: along the first principal axis of gates, Silverman's test (1981, "Using kernel density estimates to
       investigate multimodality") rejects one mode at level .05.
 
-    Nothing is found where annotators err alike, for then labels do not show that a crowd is wrong.
-
-    Args:
-        gates: of annotators, (A, M), each a share of 1 over experts.
-        probabilities: of the truth, (N, K).
+    Nothing is found where annotators err alike, for then labels do not show that a crowd is wrong. Gates (A, M) are
+    each a share of 1 over experts; probabilities of the truth are (N, K).
     """
     found = list(gate_doubts(gates))
     changed = 0.0 if any(kind == "diffuse" for kind, _ in found) else changed_answers(data, probabilities)

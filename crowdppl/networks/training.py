@@ -11,7 +11,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from crowdppl.core.validation import Count, NotNegative, Positive, Whole, check_settings, is_whole, number_within
+from crowdppl.core.validation import (
+    Count,
+    NotNegative,
+    Positive,
+    Whole,
+    check_settings,
+    is_whole,
+    number_within,
+    refuse_unknown,
+)
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.blocks import has_informative_label
 from crowdppl.data.features import feature_tensor
@@ -98,10 +107,7 @@ def training_of(settings: Mapping[str, Any]) -> Training:
     """``Training`` with settings by name; MethodError for an unknown one, or a value out of range."""
     if not isinstance(settings, Mapping):
         raise MethodError(f"training={settings!r} must be settings by name, such as {{'epochs': 60}}")
-    known = [field.name for field in fields(Training)]
-    for name in settings:
-        if name not in known:
-            raise MethodError(f"training has no setting {name!r}; choose from {', '.join(known)}")
+    refuse_unknown("training", "setting", settings, [field.name for field in fields(Training)])
     return Training(**settings)
 
 

@@ -346,8 +346,7 @@ class CategoricalLabels(Labels):
     def sample(self, sample_shape: Any = ()) -> Tensor:
         """Draws every label of the design at a drawn state: int32 (S,) table cells.
 
-        Raises:
-            MethodError: for several draws at once, or an enumerated state.
+        MethodError for several draws at once, or an enumerated state.
         """
         if len(sample_shape) or self.state.dim() > len(self.plates):
             raise MethodError("labels are drawn one data set at a time; call crowdppl.simulate in a loop")
@@ -442,11 +441,7 @@ def is_large(block: Block) -> bool:
 
 
 def _contexts_of(log_p: Table, block: Block) -> int:
-    """The number X of contexts of a table (..., A, X, T, L).
-
-    Raises:
-        MethodError: for anything else.
-    """
+    """The number X of contexts of a table (..., A, X, T, L). MethodError for anything else."""
     if not isinstance(log_p, Tensor):
         raise MethodError(
             "annotate: context= chooses from a table, and log_p is none; let the Coin or callable look at the "

@@ -6,7 +6,7 @@ import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import pandas as pd
 import torch
@@ -18,9 +18,6 @@ from crowdppl.data.blocks import Block, rows_by_item, with_covariates
 from crowdppl.data.ids import KINDS
 from crowdppl.data.numbers import NUMBERS
 from crowdppl.errors import MethodError
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 
 @dataclass(frozen=True)
@@ -196,11 +193,7 @@ class HasSetup(Protocol):
 
 
 def card_of(model: object) -> Card | None:
-    """The card of a model or of its class; None where it has none.
-
-    Raises:
-        MethodError: when ``card`` is no ``Card``.
-    """
+    """The card of a model or of its class; None where it has none. MethodError when ``card`` is no ``Card``."""
     card = getattr(model, "card", None)
     if card is not None and not isinstance(card, Card):
         raise MethodError(f"the card of {_label(model)} is {card!r}; make it a crowdppl.primitives.Card")
@@ -226,8 +219,7 @@ def set_up(model: Any, data: Any) -> Any:
 def plates_of(model: object) -> int:
     """How deep a model's plates nest, by default 1.
 
-    Raises:
-        MethodError: when ``plates`` is not a whole number of at least 1.
+    MethodError when ``plates`` is not a whole number of at least 1.
     """
     depth = getattr(model, "plates", 1)
     if not is_whole(depth) or depth < 1:
@@ -238,8 +230,7 @@ def plates_of(model: object) -> int:
 def settings_of(model: object) -> dict[str, Any]:
     """The settings of a model: its constructor arguments by name.
 
-    Raises:
-        MethodError: when the model does not keep a constructor argument as an attribute of the same name.
+    MethodError when the model does not keep a constructor argument as an attribute of the same name.
     """
     found = {}
     for name, parameter in inspect.signature(type(model)).parameters.items():
@@ -264,10 +255,8 @@ def draw_in_order(
     """The labels of each block, (S,), as ``draw`` gives them under covariates that the model derives from them.
 
     With the same random numbers, a label changes only when those change on which it depends. After one round those
-    are right that depend on none, after two those that depend on these, and so on.
-
-    Raises:
-        MethodError: when labels depend on each other in a circle, or the model derives no table of covariates.
+    are right that depend on none, after two those that depend on these, and so on. MethodError when labels depend
+    on each other in a circle, or the model derives no table of covariates.
     """
     if not hasattr(model, "derived_covariates"):
         return draw(blocks)

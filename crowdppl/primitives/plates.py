@@ -27,11 +27,7 @@ class Data(Protocol):
 
 
 def block_of(data: Data) -> Block:
-    """A model's argument as one block.
-
-    Raises:
-        DataError: when it is neither annotations nor a block of them.
-    """
+    """A model's argument as one block. DataError when it is neither annotations nor a block of them."""
     return require_data(data).as_block()
 
 

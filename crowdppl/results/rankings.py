@@ -15,9 +15,8 @@ from crowdppl.data.features import Features, feature_tensor, plain_array
 from crowdppl.data.parts import SIDES, beside
 from crowdppl.errors import MethodError
 from crowdppl.inference.result import Fit
-from crowdppl.networks.classifier import outputs
+from crowdppl.networks.classifier import Rewards, outputs
 from crowdppl.networks.outputs import network_of, rows_to_classify
-from crowdppl.networks.rewards import Rewards
 from crowdppl.results.arviz import draws_of_site, objects_of
 
 SKILLS = {"skill": 1, "weakness": -1}

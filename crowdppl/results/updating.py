@@ -17,6 +17,7 @@ from crowdppl.core.validation import seed_number, warn, whole_number
 from crowdppl.data.annotations import Annotations, require_annotations
 from crowdppl.data.blocks import row_codes, rows_by_item
 from crowdppl.data.ids import native, one_or_several
+from crowdppl.data.ragged import runs
 from crowdppl.data.split import align_to, check_aligned, keep, warn_of_repeats, with_rows
 from crowdppl.errors import DataError, DoubtWarning, MethodError
 from crowdppl.inference.predict import update as fits
@@ -24,9 +25,8 @@ from crowdppl.inference.predict.answers import item_marginal
 from crowdppl.inference.predict.predictive import LabelBags, predictive, refit
 from crowdppl.inference.result import Fit, NumberTruth, require_classes, require_fit
 from crowdppl.inference.tables import by_code
-from crowdppl.networks.classifier import log_shares
+from crowdppl.networks.classifier import Rewards, log_shares
 from crowdppl.networks.outputs import network_of, rows_to_classify
-from crowdppl.networks.rewards import Rewards
 from crowdppl.results.choices import choose
 from crowdppl.results.correction import averaged, corrected, members, members_after
 from crowdppl.results.tables import number_table
@@ -360,11 +360,10 @@ def answer_shares(posterior: Fit, item: np.ndarray, annotator: np.ndarray, draws
     starts = np.searchsorted(owner, np.arange(data.n_items + 1))
     mine, at = np.unique(item, return_inverse=True)
     items = np.concatenate([mine, np.repeat(item, k)])
-    sizes = starts[items + 1] - starts[items]
-    first = np.repeat(starts[items] - (np.cumsum(sizes) - sizes), sizes)
+    bag, place = runs(starts[items], starts[items + 1] - starts[items])
     tried = (annotator[:, None] * data.n_answers + np.arange(k)).ravel()
-    row = np.concatenate([np.repeat(np.arange(len(items)), sizes), len(mine) + np.arange(len(tried))])
-    cells = np.concatenate([cell[first + np.arange(len(first))], tried])
+    row = np.concatenate([bag, len(mine) + np.arange(len(tried))])
+    cells = np.concatenate([cell[place], tried])
     logs = predictive(posterior, LabelBags(items, row, cells), draws)
     change = logs[:, len(mine) :] - np.repeat(logs[:, : len(mine)][:, at], k, axis=1)
     p = np.exp(change).mean(0).reshape(-1, k)

@@ -459,10 +459,7 @@ def annotator_kind(name: str, **settings: Any) -> Any:
         hint = validation.near_names(str(name), BY_NAME)
         raise MethodError(f"there is no kind of annotator {name!r}{hint}; there are {', '.join(BY_NAME)}")
     kind = BY_NAME[name]
-    known = [field.name for field in fields(kind)]
-    for setting in settings:
-        if setting not in known:
-            raise MethodError(f"{name} has no setting {setting!r}; it has {', '.join(known)}")
+    validation.refuse_unknown(name, "setting", settings, [field.name for field in fields(kind)])
     return kind(**settings)
 
 

@@ -21,13 +21,13 @@ from crowdppl.data.covariates import feature_table
 from crowdppl.data.features import placed_features
 from crowdppl.data.ids import Codebook, as_index, listed, native, sorting
 from crowdppl.errors import DataError, MethodError
+from crowdppl.inference.density import TraceSite, TraceSites, trace_sites
 from crowdppl.inference.problem import without_validation
 from crowdppl.networks.outputs import cached_outputs, networks_of
 from crowdppl.primitives.labels import Labels, NumberLabels
 from crowdppl.primitives.model import Model, card_of, draw_in_order, set_up, with_derived
 from crowdppl.simulation.annotators import Context, Draw, Opinion, as_kinds, opinion_of, settings_text, streams
 
-Nodes = dict[str, Any]
 CHUNK = 10_000_000
 """Numbers that drawing a design may hold at once."""
 
@@ -388,17 +388,17 @@ def _draw_blocks(
     for block in blocks:
         conditioned = poutine.condition(model.model, data=shared)
         drawn, latents = _run(conditioned, replace(block, has_labels=False), shared)
-        labels.append(drawn["value"])
-        if isinstance(fn := drawn["fn"], NumberLabels) and fn.drawn is not None:
+        labels.append(drawn.value)
+        if isinstance(fn := drawn.fn, NumberLabels) and fn.drawn is not None:
             axes[fn.truth] = -1
             pieces.setdefault(fn.truth, []).append(fn.drawn.numpy())
-        for name, node in latents.items():
-            axis = _item_axis(node)
+        for name, site in latents.items():
+            axis = _item_axis(site)
             if axis is None:
-                shared[name] = node["value"]
+                shared[name] = site.value
             else:
                 axes[name] = axis
-                pieces.setdefault(name, []).append(node["value"].detach().numpy())
+                pieces.setdefault(name, []).append(site.value.detach().numpy())
     sites = {name: value.detach().numpy() for name, value in shared.items()}
     for name, parts in pieces.items():
         sites[name] = np.take(np.concatenate(parts, axis=axes[name]), place, axis=axes[name])
@@ -417,28 +417,20 @@ def _with_outputs(model: Model, design: Annotations) -> list[Block]:
     )
 
 
-def _run(model: Any, block: Block, known: Collection[str]) -> tuple[Any, Nodes]:
+def _run(model: Any, block: Block, known: Collection[str]) -> tuple[TraceSite, TraceSites]:
     """The site of the labels, and every latent one; for Pyro, a latent that is known already is observed."""
-    labels = None
-    latents = {}
-    for name, node in poutine.trace(model).get_trace(block).nodes.items():
-        if node["type"] != "sample" or type(node["fn"]).__name__ == "_Subsample":
-            continue
-        if isinstance(node["fn"], Labels):
-            labels = node
-        elif not node["is_observed"] or name in known:
-            latents[name] = node
-    if labels is None:
+    sites = trace_sites(poutine.trace(model).get_trace(block))
+    labels = [site for site in sites.values() if isinstance(site.fn, Labels)]
+    if not labels:
         raise MethodError("the model draws no labels: call crowdppl.primitives.annotate inside the plate of items")
-    return labels, latents
+    latents = {n: x for n, x in sites.items() if not x.observed or n in known}
+    return labels[-1], {n: x for n, x in latents.items() if not isinstance(x.fn, Labels)}
 
 
-def _item_axis(node: Any) -> int | None:
+def _item_axis(site: TraceSite) -> int | None:
     """The axis of a value, from the right, that runs over items; None where it is shared by all."""
-    for frame in node["cond_indep_stack"]:
-        if frame.vectorized and frame.name == "items":
-            return int(frame.dim) - len(node["fn"].event_shape)
-    return None
+    axes = (int(plate.dim) - len(site.fn.event_shape) for plate in site.plates if plate.name == "items")
+    return next(axes, None)
 
 
 def _truth_of(model: Model, sites: dict[str, np.ndarray]) -> str:

@@ -277,9 +277,8 @@ def _fitted(model: Model, drawn: Simulation, inference: str, options: Options) -
 
 def _true_value(problem: Problem, name: str, drawn: Simulation, like: Tensor) -> Tensor:
     """The true value of a site as engines hold it, (1, ...): Dirichlets as log theta, items by position."""
-    site, true = problem.sites[name], torch.from_numpy(drawn.parameters[name])
-    if site.local:
-        true = true.index_select(site.batch_shape.index(-1), torch.from_numpy(drawn.data.order.astype(np.int64)))
+    site = problem.sites[name]
+    true = site.of_items(torch.from_numpy(drawn.parameters[name]), drawn.data.order)
     return site.leaf(true).to(like).reshape(1, *like.shape[1:])
 
 
@@ -287,7 +286,7 @@ def _in_item_order(problem: Problem, name: str, x: Tensor, order: np.ndarray) ->
     """Values of a site on the model's scale, (n, *site), items in the order of ``data.items``."""
     site = problem.sites[name]
     x = site.value(x).reshape(len(x), *site.shape(problem.n_items)).cpu()
-    return x.index_select(1 + site.batch_shape.index(-1), torch.from_numpy(np.argsort(order))) if site.local else x
+    return site.of_items(x, np.argsort(order), lead=1)
 
 
 def _quantities(

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from crowdppl.agreement import kappa, votes
+from crowdppl.agreement import votes
 from crowdppl.agreement.coefficients import (
     agreement_pairs,
     agreement_table,
@@ -49,9 +49,9 @@ def test_intervals_are_quantiles_and_the_seed_decides() -> None:
 def test_pieces_make_the_same_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     data = graded(random_labels(8, n_items=80, n_annotators=12, keep=0.4))
     table, pairs = agreement_table(data, bootstrap=50), agreement_pairs(data)
-    monkeypatch.setattr(kappa, "MAX_PAIRS", 40)
+    monkeypatch.setattr(votes, "MAX_PAIRS", 40)
     monkeypatch.setattr(votes, "MAX_SAMPLES", 7)
-    assert len(list(kappa.annotator_pairs(DeduplicatedVotes.of(data), np.eye(4)))) > 5
+    assert len(list(votes.annotator_pairs(DeduplicatedVotes.of(data), np.eye(4)))) > 5
     pd.testing.assert_frame_equal(table, agreement_table(data, bootstrap=50), rtol=1e-10)
     pd.testing.assert_frame_equal(pairs, agreement_pairs(data), rtol=1e-10)
 

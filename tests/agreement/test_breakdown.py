@@ -7,8 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from crowdppl.agreement.breakdown import agreement_classes, agreement_items
-from crowdppl.agreement.coefficients import agreement_table
+from crowdppl.agreement.coefficients import agreement_classes, agreement_items, agreement_table
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import CrowdpplWarning, DataError, SparseDataWarning
 from tests.ratings import graded, random_labels, rows_of, values

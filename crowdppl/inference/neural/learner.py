@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from crowdppl.core.devices import seeded
 from crowdppl.data.annotations import Annotations
-from crowdppl.data.blocks import Block, has_informative_label, row_codes
+from crowdppl.data.blocks import Block, has_informative_label, row_codes, seen_by_all
 from crowdppl.data.features import Features, joined, read_stored
 from crowdppl.data.split import keep, label_folds
 from crowdppl.errors import DataError, MethodError, NumericalError
@@ -26,9 +26,8 @@ from crowdppl.inference.options import Options
 from crowdppl.inference.passes import FullPass
 from crowdppl.inference.problem import Problem, build_problem
 from crowdppl.inference.starts import soft_truth
-from crowdppl.networks.classifier import Network, init_weights, learns, log_shares, outputs, parts
+from crowdppl.networks.classifier import Network, Rewards, init_weights, learns, log_shares, outputs, parts
 from crowdppl.networks.outputs import network_of, trained_networks
-from crowdppl.networks.rewards import Rewards
 from crowdppl.networks.training import Training, training_of
 from crowdppl.primitives.comparisons import PREFERRED
 from crowdppl.primitives.model import Model
@@ -52,8 +51,7 @@ Epochs = Callable[[Problem], Iterator[tuple[Density, Mapping[str, Tensor]]]]
 def batch_sizes(n_items: int, size: int) -> list[int]:
     """Items of each batch of an epoch; a single last item joins the batch before, for batch norm needs two.
 
-    Raises:
-        DataError: when there are none.
+    DataError when there are none.
     """
     if not n_items:
         raise DataError(
@@ -79,10 +77,8 @@ def refuse_options(options: Options, *names: str) -> None:
 def check_trainable(network: nn.Module, name: str, features: Features, size: int) -> None:
     """Runs a copy of a user's network in train mode on ``size`` items, as many as the smallest batch holds.
 
-    Raises:
-        MethodError: when it fails, returns another shape than in eval mode, or no gradient reaches its weights; it
-            gives ``name``, the model's attribute.
-        DataError: when the features cannot be read.
+    MethodError when it fails, returns another shape than in eval mode, or no gradient reaches its weights; it gives
+    ``name``, the model's attribute. DataError when the features cannot be read.
     """
     if not learns(network) or (isinstance(network, Network) and not network.own):
         return
@@ -115,11 +111,7 @@ def check_trainable(network: nn.Module, name: str, features: Features, size: int
 
 
 def require_gradients(network: nn.Module, name: str, found: Tensor) -> None:
-    """Refuses the output of a network if gradients reach none of its weights.
-
-    Raises:
-        MethodError: unless all its weights are frozen.
-    """
+    """Refuses the output of a network if gradients reach none of its weights, unless all of them are frozen."""
     if not found.requires_grad and learns(network.body if isinstance(network, Network) else network):
         raise MethodError(
             f"no gradient reaches the weights of {name}: let gradients through (no detach, no torch.no_grad, no "
@@ -203,8 +195,7 @@ class Learner:
     def epoch(self, targets: Tensor) -> None:
         """One pass over the items that have labels or a known truth; targets are probabilities or counts (N, K).
 
-        Raises:
-            NumericalError: when a loss is not finite.
+        NumericalError when a loss is not finite.
         """
         if not self.weights:
             self.epochs += 1
@@ -345,11 +336,8 @@ def with_early_stopping(
     A copy is trained without a tenth of the labels, and scored on them after each epoch, until ``patience`` epochs
     bring no gain. Known truths take no part. The fit proper then trains on all labels for as many epochs. Where no
     item has labels of two annotators, a tenth of the items is left out with all their labels, which the network
-    then predicts. The number is read from the cache where it is there.
-
-    Raises:
-        DataError: when one item has all labels.
-        KeyboardInterrupt: at Ctrl-C.
+    then predicts. The number is read from the cache where it is there. DataError when one item has all labels.
+    KeyboardInterrupt at Ctrl-C.
     """
     settings = getattr(model, "training", {})
     if not trained_networks(model) or training_of(settings).patience == 0:
@@ -398,13 +386,10 @@ def _left_out(data: Annotations, seed: int) -> np.ndarray:
 def _score(problem: Problem, density: Density, values: Mapping[str, Tensor], full: list[Block]) -> float:
     """log p(labels left out | labels kept, values)."""
     kept = list(problem.blocks)
-    outputs = [block.seen for block in kept if block.seen is not None]
-    seen = {name: torch.cat([x[name] for x in outputs]) for name in outputs[0]}
-    spans = [slice(block.offset, block.offset + block.n_items) for block in full]
-    all_labels = [
-        replace(block, gold=None, seen={name: x[at] for name, x in seen.items()})
-        for block, at in zip(full, spans, strict=True)
-    ]
+    seen, all_labels = seen_by_all(kept) or {}, []
+    for block in full:
+        mine = {name: x[block.offset : block.offset + block.n_items] for name, x in seen.items()}
+        all_labels.append(replace(block, gold=None, seen=mine))
     totals = []
     for blocks in (all_labels, [replace(block, gold=None) for block in kept]):
         evidence = FullPass(density, blocks, problem.sites)(values, evidence=True).per_item

@@ -14,9 +14,8 @@ from crowdppl.data.parts import SIDES
 from crowdppl.errors import MethodError
 from crowdppl.inference.problem import Problem
 from crowdppl.inference.starts import votes
-from crowdppl.networks.classifier import learns
+from crowdppl.networks.classifier import Rewards, learns
 from crowdppl.networks.outputs import network_of
-from crowdppl.networks.rewards import Rewards
 from crowdppl.networks.training import Training, log_volume
 
 EVEN = 0.025
@@ -27,10 +26,8 @@ class RegularisedLoss:
     """The loss of a model whose networks learn by gradients, under mixup, balance and volume.
 
     The loss of a blend of two items is that of both items' labels, in the shares of the blend, as in mixup with one
-    label each (Zhang et al. 2018). Balance and volume are of the classifier's predictions of a batch.
-
-    Raises:
-        MethodError: for balance or volume, when the model has no classifier that is a network of its own.
+    label each (Zhang et al. 2018). Balance and volume are of the classifier's predictions of a batch. MethodError
+    for balance or volume, when the model has no classifier that is a network of its own.
     """
 
     def __init__(self, problem: Problem, training: Training) -> None:

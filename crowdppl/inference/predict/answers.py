@@ -13,7 +13,7 @@ from crowdppl.core.validation import is_number, shown
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.blocks import row_codes
 from crowdppl.data.covariates import CovariateColumns
-from crowdppl.data.ragged import RaggedIndex
+from crowdppl.data.ragged import RaggedIndex, runs
 from crowdppl.errors import MethodError
 from crowdppl.inference.assembly import with_draws
 from crowdppl.inference.coin_tables import CoinTables
@@ -40,8 +40,7 @@ CHUNK = 4_000_000
 def item_marginal(posterior: Fit, name: str) -> np.ndarray:
     """Probability of each value of a discrete site of items, (N, T) in codebook order, averaged over draws.
 
-    Raises:
-        MethodError: when the model sums no such site out, or it does not belong to items alone.
+    MethodError when the model sums no such site out, or it does not belong to items alone.
     """
     with without_validation("cpu"):
         problem = problem_of(posterior, posterior.data, options_of(posterior, device="cpu", dtype=None))
@@ -59,10 +58,7 @@ def values_of(problem: Problem, posterior: Fit) -> tuple[dict[str, Tensor], int 
     if not all(site.independent for site in stored.values()):
         return draws_of(problem, stored, order, MARGINAL_DRAWS, problem.options.generator(15)), MARGINAL_DRAWS
     values = center_of(problem, stored, list(problem.sites))
-    for site in (s for s in problem.sites.values() if s.local):
-        at = torch.from_numpy(order.astype(np.int64))
-        values[site.name] = values[site.name].index_select(site.batch_shape.index(-1), at)
-    return values, None
+    return {name: problem.sites[name].of_items(x, order) for name, x in values.items()}, None
 
 
 def chain_steps(
@@ -70,12 +66,8 @@ def chain_steps(
 ) -> tuple[np.ndarray, np.ndarray] | None:
     """Probabilities of a class of each item, and of a class given one of the item before it in its sequence.
 
-    Args:
-        alone, own, before: codes of these classes, (N,) in codebook order.
-
-    Returns:
-        For each draw of the parameters, or the one value that stands for all, (draws, N) each; the second is 0 for
-        the first item of a sequence. None where truths are no chain.
+    Of codes of these classes, (N,) in codebook order. For each draw of the parameters, or the one value that stands
+    for all, (draws, N) each; the second is 0 for the first item of a sequence. None where truths are no chain.
     """
     order, n_classes = posterior.data.order, posterior.data.n_classes
     out = list[Tensor]()
@@ -136,15 +128,10 @@ def mean_field_tables(posterior: Fit, n: int) -> np.ndarray | CoinTables:
 class AnswerTables:
     """p(next answer | truth, annotator, the item's labels) under a fit.
 
-    Where labels depend on covariates of their own, the next one is taken to be like the annotator's labels so far.
-
-    Args:
-        posterior: the fit.
-        annotators: codes of those who may answer, (A,).
-
-    Raises:
-        MethodError: when the model sums no truth out; or labels depend on more than it, and it takes them to a
-            power or reads covariates of theirs; or tell of it through sites alone, and these are points.
+    The annotators are codes of those who may answer, (A,). Where labels depend on covariates of their own, the next
+    one is taken to be like the annotator's labels so far. MethodError when the model sums no truth out; or labels
+    depend on more than it, and it takes them to a power or reads covariates of theirs; or tell of it through sites
+    alone, and these are points.
     """
 
     def __init__(self, posterior: Fit, annotators: np.ndarray) -> None:
@@ -199,10 +186,8 @@ class AnswerTables:
 
     def _labels(self, items: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Labels of some items: the place of each one's item among ``items``, and its cell."""
-        sizes = self._starts[items + 1] - self._starts[items]
-        row = np.repeat(np.arange(len(items)), sizes)
-        first = np.repeat(self._starts[items] - (np.cumsum(sizes) - sizes), sizes)
-        return row, np.asarray(self._cell[first + np.arange(len(row))])
+        row, place = runs(self._starts[items], self._starts[items + 1] - self._starts[items])
+        return row, np.asarray(self._cell[place])
 
     def _joint(self, items: np.ndarray) -> np.ndarray:
         """p(truth, next answer | the item's labels), (n, K, A, L), a mean over draws.
@@ -234,11 +219,10 @@ class AnswerTables:
 
     def _values_of(self, draw: int, item: np.ndarray) -> dict[str, Tensor]:
         """One draw of every site, local ones at some items."""
-        out, at = {}, torch.from_numpy(item)
+        out = {}
         for name, x in self._draws.items():
             site = self._problem.sites[name]
-            value = x[draw].reshape(site.leaf_shape(self.data.n_items))
-            out[name] = value.index_select(site.batch_shape.index(-1), at) if site.local else value
+            out[name] = site.of_items(x[draw].reshape(site.leaf_shape(self.data.n_items)), item)
         return out
 
 
@@ -264,10 +248,8 @@ def truth_alone(problem: Problem) -> bool:
 def confusion_at(posterior: Fit, at: Mapping[Hashable, float], draws: bool = False) -> np.ndarray:
     """Tables (A, K, L) of labels with these covariates, or their draws (n, A, K, L).
 
-    Covariates that are not named are those of the annotators' own labels.
-
-    Raises:
-        MethodError: when the model does not read these covariates, or a value is no finite number.
+    Covariates that are not named are those of the annotators' own labels. MethodError when the model does not read
+    these covariates, or a value is no finite number.
     """
     if not (isinstance(at, Mapping) and all(isinstance(x, bool) or is_number(x) for x in at.values())):
         raise MethodError(f"at={shown(at)} must map label covariates to finite numbers, as in at={{'order': 100}}")

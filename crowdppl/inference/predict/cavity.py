@@ -45,15 +45,8 @@ NETWORK = "its network enters each item, and what it learned from a label cannot
 def log_left_out(posterior: Fit, unit: str) -> np.ndarray:
     """log p(label | all others) of every label, or log p(an item's labels | all others') of every item.
 
-    Args:
-        posterior: of points or mean fields.
-        unit: "label" or "item"; items without labels are left out.
-
-    Returns:
-        float64 (S,) in the order of ``data.frame()``, or (items with labels,) in codebook order.
-
-    Raises:
-        MethodError: when the model or the posterior has no closed form.
+    Of points or mean fields: float64 (S,) in the order of ``data.frame()``, or (items with labels,) in codebook
+    order. MethodError when the model or the posterior has no closed form.
     """
     with without_validation("cpu"):
         fit = _evaluate(posterior)
@@ -104,10 +97,8 @@ def parameter_usage(
 
     The model is run on an item for each pair, with that one label. When each entry of a site is moved by a step of
     its own, the joint probability of label and truth moves by the step of the entry that it uses. The product of
-    the entries found is then compared with the model at random values.
-
-    Raises:
-        MethodError: when a label's probability given the truth is no product of entries, at most one a site.
+    the entries found is then compared with the model at random values. MethodError when a label's probability given
+    the truth is no product of entries, at most one a site.
     """
     first = problem.blocks[0]
     bags = RaggedIndex.of_pairs(np.arange(len(cells)), cells, len(cells) + 1, first.bags.n_cells)
@@ -172,10 +163,8 @@ class CavityStatistics:
         """Log of some entries when counts of an entry, and of its whole row, change: arrays of one length.
 
         With ``mean``, the log of the expected entry, which predicts a label; else the expected log, which is the
-        evidence of a label on the truth. At a point, the two are the same.
-
-        Raises:
-            MethodError: when more is removed than there is.
+        evidence of a label on the truth. At a point, the two are the same. MethodError when more is removed than
+        there is.
         """
         width = self.concentration.shape[1]
         c = self.concentration if self.prior is None else self.concentration - 1

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from crowdppl.data.annotations import Annotations
+from crowdppl.data.ragged import runs
 from crowdppl.errors import MethodError
 from crowdppl.inference.predict.answers import label_tables, truth_alone
 from crowdppl.inference.predict.predictive import (
@@ -140,14 +141,8 @@ def _by_tables(
 def given_the_rest(posterior: Fit, unit: str, n_draws: int) -> Iterator[np.ndarray]:
     """log p(label | the item's other labels, draw) of every label, or log p(labels | draw) of every item.
 
-    Args:
-        posterior: with draws.
-        unit: "label" or "item"; items without labels are left out.
-        n_draws: number of draws.
-
-    Yields:
-        float64 (n draws, some), side by side (n draws, S) in the order of ``data.frame()``, or (n draws, items with
-        labels) in codebook order.
+    Yields float64 (n draws, some), side by side (n draws, S) in the order of ``data.frame()``, or (n draws, items
+    with labels) in codebook order.
     """
     given = GivenLabels.of(posterior.data)
     item = given.item
@@ -201,10 +196,7 @@ def copies(owner: np.ndarray, wanted: np.ndarray, n: int) -> tuple[np.ndarray, n
     Owners are sorted, and below n; those that are wanted stand in any order.
     """
     sizes = np.bincount(owner, minlength=n)
-    starts = (np.cumsum(sizes) - sizes)[wanted]
-    row = np.repeat(np.arange(len(wanted)), sizes[wanted])
-    first = np.repeat(np.cumsum(sizes[wanted]) - sizes[wanted], sizes[wanted])
-    return row, starts[row] + np.arange(len(row)) - first
+    return runs((np.cumsum(sizes) - sizes)[wanted], sizes[wanted])
 
 
 def _log_mean_exp(x: np.ndarray) -> np.ndarray:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from crowdppl.data.annotations import Annotations
-from crowdppl.data.blocks import Block, gold_tensor, row_codes
+from crowdppl.data.blocks import Block, gold_tensor, row_codes, seen_by_all
 from crowdppl.data.covariates import CovariateColumns
 from crowdppl.data.ragged import RaggedIndex
 from crowdppl.errors import MethodError
@@ -77,13 +77,8 @@ def refit(
     """The same engine and options on other labels of the same items, started where the old fit ended.
 
     em and vb continue the old fit; others start from its truth, svi from the start of its guide. After an update,
-    only the update's own labels are replaced: evidence of earlier labels stays.
-
-    Args:
-        posterior, data: the old fit, and the labels.
-        model: the model before settings (such as groups of annotators) were found in the old labels; they are then
-            found anew. By default the model of the old fit.
-        select_volume: as for ``fit_model``.
+    only the update's own labels are replaced: evidence of earlier labels stays. Settings that were found in the old
+    labels, such as groups of annotators, are found anew where the ``model`` before them is given.
     """
     options = options_of(posterior)
     takes = ENGINES[posterior.inference].takes_start
@@ -134,11 +129,9 @@ def predictive(posterior: Fit, bags: LabelBags, n_draws: int = DRAWS) -> np.ndar
     """Log-probability of each bag's labels at draws of the posterior: float64 (n draws, B).
 
     Differences between bags that share labels are meaningful: log p(more | fewer, draw). A point counts as one
-    draw; draws of a sampler are taken evenly spread over its chains.
-
-    Raises:
-        TemperedError: when the model takes the labels' likelihood to a power, or weighs labels.
-        MethodError: when the model reads label covariates, and these labels have none.
+    draw; draws of a sampler are taken evenly spread over its chains. TemperedError when the model takes the labels'
+    likelihood to a power, or weighs labels. MethodError when the model reads label covariates, and these labels
+    have none.
     """
     return next(predictive_each(posterior, [bags], n_draws))
 
@@ -287,8 +280,7 @@ def _at_items(
     values = {}
     for name, x in draws.items():
         site = problem.sites[name]
-        shape = (*site.batch_shape, *site.event_shape)  # the last dimensions of draws
-        values[name] = x.index_select(x.dim() - len(shape) + shape.index(-1), position) if site.local else x
+        values[name] = site.of_items(x, position, lead=x.dim() - len(site.batch_shape) - len(site.event_shape))
     found = problem.density(_chains(values))(block, values, marginals=marginals)
     if found.per_item.shape[-1] != block.n_items:
         raise MethodError(
@@ -315,8 +307,8 @@ def item_values(problem: Problem, data: Annotations, item: np.ndarray, *, known_
             known["gold"] = gold_tensor(data.known[item])
         evidence = [block.evidence for block in blocks if block.evidence is not None]
         known["evidence"] = torch.cat(evidence)[position] if evidence else None
-    seen = [block.seen for block in blocks if block.seen is not None]
-    known["seen"] = {name: torch.cat([x[name] for x in seen])[position] for name in seen[0]} if seen else None
+    seen = seen_by_all(blocks)
+    known["seen"] = None if seen is None else {name: x[position] for name, x in seen.items()}
     covariates = CovariateColumns.joined(block.item_covariates for block in blocks)
     known["item_covariates"] = None if covariates is None else covariates.at(position)
     return known

@@ -32,10 +32,8 @@ def with_newcomers(posterior: Fit, data: Annotations) -> Fit:
     """The fit as if annotators, classes and groups of items of ``data`` had all been there, some without a label.
 
     What is new of a site stands at its prior, given the mean of all else; of a site that was counted, a new class
-    adds its part of the prior.
-
-    Raises:
-        MethodError: when the model does not take them, or a class is new and a site was not counted.
+    adds its part of the prior. MethodError when the model does not take them, or a class is new and a site was not
+    counted.
     """
     old, stored = posterior.data, posterior.result.sites
     if not (growth := _growth(old, data)):
@@ -181,12 +179,7 @@ def _beside(known: np.ndarray, rest: np.ndarray) -> np.ndarray:
 
 
 class PosteriorAsPrior:
-    """A model with the posterior of an earlier fit as its prior; its networks are frozen.
-
-    Args:
-        model: the model.
-        sites: the posterior; sites of items keep the model's prior.
-    """
+    """A model with the posterior of an earlier fit as its prior, sites of items apart; its networks are frozen."""
 
     def __init__(self, model: Model, sites: Sites) -> None:
         self.card = getattr(model, "card", None)

@@ -233,18 +233,13 @@ def predict(posterior: Fit, data: Annotations) -> np.ndarray | NumberTruth:
         elif independent:
             values, chains = known(center_of(problem, stored, shared)), None
         else:
-            drawn = known(draws_of(problem, stored, data.order, PREDICTIVE_DRAWS, options.generator(9)))
-            return _truth_over(problem, drawn, data.order)
+            values = known(draws_of(problem, stored, data.order, PREDICTIVE_DRAWS, options.generator(9)))
+            chains = PREDICTIVE_DRAWS
+            if problem.truth is not None:
+                return truth_over(problem, values, data.order)[0]
         if problem.truth is None:
             return number_truth(problem, as_draws(values, chains), data.order)
         return by_code(truth_at(problem, values, chains), data.order)
-
-
-def _truth_over(problem: Problem, draws: dict[str, Tensor], order: np.ndarray) -> np.ndarray | NumberTruth:
-    """Truths over draws of the parameters, in codebook order."""
-    if problem.truth is None:
-        return number_truth(problem, draws, order)
-    return by_code(truth_over(problem, draws).mean, order)
 
 
 def _with_local_sites(

@@ -39,10 +39,7 @@ def train(problem: Problem, options: Options, guide: Callable[[Block], Any]) -> 
 
     Afterwards the guide's parameters are in the store, networks have their last weights, and the problem's blocks
     hold their outputs. Progress has an ELBO an epoch: the mean over its minibatches, each scaled to all items.
-
-    Raises:
-        MethodError: for settings that have no meaning here.
-        NumericalError: when the loss is not finite.
+    MethodError for settings that have no meaning here. NumericalError when the loss is not finite.
     """
     training = training_of(getattr(problem.model, "training", {}))
     refuse_options(options, "batch_size", "max_iterations", "tolerance")

@@ -38,11 +38,7 @@ class MapUpdate:
     many_iterations = True  # it mostly takes a dozen or more
 
     def start(self, problem: Problem, number: int) -> State:
-        """A start of points.
-
-        Raises:
-            MethodError: for a prior below 1, or one whose parameters are inferred.
-        """
+        """A start of points. MethodError for a prior below 1, or one whose parameters are inferred."""
         refuse_inferred_priors(problem, "em")
         start = start_of(problem, number, points=True, modes=True)
         if not problem.conjugate:
@@ -120,11 +116,6 @@ class Evaluated:
 
     ``expected_counts``, ``new_logits`` and ``gaussian_gradient`` return tensors by name, so that their operations
     can be replayed.
-
-    Args:
-        problem: model and data.
-        rule: em's or vb's treatment of conjugate sites.
-        state: the current state.
     """
 
     problem: Problem
@@ -263,8 +254,7 @@ class Evaluated:
     def gaussian_gradient(self, counts: Mapping[str, Tensor]) -> Tensors:
         """The objective as a function of the Gaussians (priors, entropy, labels that depend on any), with slopes.
 
-        Args:
-            counts: with which conjugate sites follow the Gaussians; empty where these stay.
+        Conjugate sites follow the Gaussians with these counts; without any, they stay.
         """
         moving = replace(self.state, loc=leaves_of(self.state.loc), log_scale=leaves_of(self.state.log_scale))
         gaussians = gaussians_of(self.problem, moving)
@@ -300,12 +290,7 @@ def leaves_of(tensors: Mapping[str, Tensor]) -> Tensors:
 
 @dataclass(frozen=True)
 class CoordinateAscent:
-    """em and vb: a step raises the objective, one block of sites at a time; every block update is an ascent step.
-
-    Args:
-        name: "em" or "vb".
-        rule: how conjugate sites are treated.
-    """
+    """em and vb: a step raises the objective, one block of sites at a time; each update is an ascent step."""
 
     name: str
     rule: UpdateRule
@@ -346,12 +331,9 @@ class CoordinateAscent:
     def _search_gaussians(self, problem: Problem, state: State, priors: Mapping[str, Tensor]) -> State:
         """A search for the Gaussians, which keeps its curvature between iterations.
 
-        Where they are parameters of priors alone, the conjugate sites move with them: with fixed rows, a
-        crowd's row and its annotators', whose prior it is, would follow each other in small steps.
-
-        Args:
-            problem, state: where it begins.
-            priors: of conjugate sites, as their parameters were made with.
+        Where they are parameters of priors alone, the conjugate sites, whose parameters were made with ``priors``,
+        move with them: with fixed rows, a crowd's row and its annotators', whose prior it is, would follow each
+        other in small steps.
         """
         in_labels, counts = self.at(problem, state).gaussians_in_labels, Tensors()
         if not in_labels:  # a minibatch's counts are mixed with an earlier prior

@@ -38,13 +38,7 @@ MOST_DRAWS, DRAWS_X_LABELS = 64, 40_000
 
 @dataclass(frozen=True)
 class AscentRun(Run):
-    """A run of em or vb.
-
-    Attributes:
-        ascent: em or vb.
-        state: the last.
-        learner: that trained the model's network, where it has one.
-    """
+    """A run of em or vb: its last state, and what trained the model's network, where it has one."""
 
     ascent: CoordinateAscent
     state: State
@@ -54,8 +48,7 @@ class AscentRun(Run):
 def run_starts(problem: Problem, ascent: CoordinateAscent) -> list[AscentRun]:
     """Runs em or vb from each start; the best comes first.
 
-    Raises:
-        MethodError: when em meets a prior below 1 or a hierarchical prior.
+    MethodError when em meets a prior below 1 or a hierarchical prior.
     """
     learner = learner_of(problem)
     run = partial(_run, problem, ascent) if learner is None else partial(_run_with, learner, problem, ascent)
@@ -100,8 +93,7 @@ def _run(problem: Problem, ascent: CoordinateAscent, number: int) -> AscentRun:
 def learner_of(problem: Problem) -> Learner | None:
     """The trainer of the model's network, where it has one; made first, because it writes the blocks' outputs.
 
-    Raises:
-        MethodError: for options that have no meaning where a network learns.
+    MethodError for options that have no meaning where a network learns.
     """
     if network_of(problem.model) is None:
         return None
@@ -182,10 +174,8 @@ def warm_up(problem: Problem, state: State) -> State:
     """A state of vb, moved by a few epochs over minibatches, before full passes.
 
     Conjugate sites move by natural gradients, one-hot sites by averaged logits (assigned logits would follow every
-    batch), prior parameters as in full batch.
-
-    Raises:
-        MethodError: for models with sites of items or other sites that need gradients.
+    batch), prior parameters as in full batch. MethodError for models with sites of items or other sites that need
+    gradients.
     """
     options = problem.options
     assert options.batch_size is not None

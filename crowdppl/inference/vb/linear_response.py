@@ -55,14 +55,8 @@ def weights(problem: Problem, state: State, generator: torch.Generator, *, settl
     fit overcounted is no information either. Where vb has stopped short of its fixed point, on a flat way, linear
     response is found at the fixed point.
 
-    Args:
-        problem, state: of vb at its fixed point.
-        generator: random stream of the signs.
-        settled: whether the fit ended because it had converged.
-
-    Returns:
-        By site, in the shape of its rows; nothing where labels depend on Gaussians directly, or where a model's
-        counts are those of another likelihood.
+    By site, in the shape of its rows; nothing where labels depend on Gaussians directly, or where a model's counts
+    are those of another likelihood. ``settled`` says whether the fit ended because it had converged.
     """
     if VB.at(problem, state).gaussians_in_labels or getattr(problem.model, "counting", None) is not None:
         return {}
@@ -114,11 +108,7 @@ def _cells(problem: Problem) -> int:
 
 @dataclass(frozen=True)
 class RowMaps:
-    """The linear maps of each site's rows.
-
-    Attributes:
-        of: by site.
-    """
+    """The linear maps of each site's rows, by site."""
 
     of: Mapping[str, Response]
 
