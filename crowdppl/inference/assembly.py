@@ -45,7 +45,7 @@ from crowdppl.inference.tables import (
     truth_over,
 )
 from crowdppl.inference.vb.fit import AscentRun
-from crowdppl.inference.vb.linear_response import weights
+from crowdppl.inference.vb.linear_response import widths
 from crowdppl.networks.outputs import networks_of
 
 T = TypeVar("T")
@@ -185,12 +185,18 @@ def _sufficient_mean(problem: Problem, sites: Mapping[str, SiteResult]) -> dict[
 def _widened(problem: Problem, run: AscentRun, sites: Mapping[str, SiteResult]) -> dict[str, SiteResult]:
     """The sites of vb, which linear response makes as wide as they should be."""
     state, settled = run.state, run.progress.converged
-    found = _later(lambda: problem, lambda of: weights(of, state, of.options.generator(13), settled=settled))
+    found = _later(lambda: problem, lambda of: widths(of, state, of.options.generator(13), settled=settled))
 
     def weight(name: str) -> np.ndarray | None:
-        return found()[name].cpu().numpy() if name in found() else None
+        return found().weights[name].cpu().numpy() if name in found().weights else None
 
-    return {n: replace(site, weight=OnDemand(partial(weight, n))) for n, site in sites.items()}
+    def drawn(name: str) -> np.ndarray | None:
+        return found().draws[name].cpu().numpy() if name in found().draws else None
+
+    return {
+        n: replace(site, weight=OnDemand(partial(weight, n)), drawn=OnDemand(partial(drawn, n)))
+        for n, site in sites.items()
+    }
 
 
 def _drawn_site(problem: Problem, order: np.ndarray, name: str, x: Tensor) -> SiteResult:

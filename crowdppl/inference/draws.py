@@ -34,6 +34,9 @@ def _draw(site: Site, stored: SiteResult, n: int, stream: torch.Generator) -> Te
         flat = arrays["draws"].flatten(0, 1)
         at = torch.linspace(0, len(flat) - 1, n).round().long().to(flat.device)
         return site.leaf(flat[at])
+    if (drawn := stored.drawn()) is not None:
+        at = torch.linspace(0, len(drawn) - 1, n).round().long()
+        return site.leaf(torch.from_numpy(drawn)[at].to(stream.device))
     if stored.conjugate is not None:
         c = torch.from_numpy(stored.spread.astype(np.float64)).to(stream.device)
         return stored.conjugate.draw(c.expand(n, *c.shape), stream)

@@ -77,6 +77,8 @@ class SiteResult:
         support: of a normal site, its own space: "real", "positive", "unit" (0 to 1) or "simplex"; else "".
         weight: of conjugate sites by vb, the part of each row's parameter that is knowledge, of the parameter's
             shape without the last dimension; None where that is not known.
+        drawn: of values of which ratios matter, by vb with few labels, draws (n, *dims) by short chains: of all
+            values together, and as wide as the posterior. None of others.
     """
 
     name: str
@@ -85,6 +87,7 @@ class SiteResult:
     arrays: Mapping[str, np.ndarray]
     support: str = ""
     weight: OnDemand[np.ndarray | None] = field(default_factory=lambda: OnDemand.of(None))
+    drawn: OnDemand[np.ndarray | None] = field(default_factory=lambda: OnDemand.of(None))
 
     @property
     def conjugate(self) -> Family | None:
@@ -98,9 +101,13 @@ class SiteResult:
         return self.arrays[self.conjugate.key]
 
     def with_parameter(self, parameter: np.ndarray) -> SiteResult:
-        """The same with another parameter."""
+        """The same with another parameter, of which no draws are known."""
         assert self.conjugate is not None, f"{self.name} is not of a family"
-        return replace(self, arrays={**self.arrays, self.conjugate.key: parameter})
+        return replace(self, arrays={**self.arrays, self.conjugate.key: parameter}, drawn=OnDemand.of(None))
+
+    def mean_field(self) -> SiteResult:
+        """The same as vb found it, not widened."""
+        return replace(self, weight=OnDemand.of(None), drawn=OnDemand.of(None))
 
     @property
     def independent(self) -> bool:
@@ -222,8 +229,7 @@ class FitResult:
 
     def mean_field(self) -> FitResult:
         """The same with the distributions of vb as they are, not widened."""
-        sites = {name: replace(site, weight=OnDemand.of(None)) for name, site in self.sites.items()}
-        return replace(self, sites=sites)
+        return replace(self, sites={name: site.mean_field() for name, site in self.sites.items()})
 
     def with_probabilities(self, probabilities: np.ndarray) -> FitResult:
         """The same with other probabilities of the truths, (N, K)."""

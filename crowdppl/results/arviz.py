@@ -15,7 +15,7 @@ from crowdppl.data.annotations import Annotations
 from crowdppl.data.parts import PARTS
 from crowdppl.errors import MethodError
 from crowdppl.inference.predict.held_out import given_the_rest
-from crowdppl.inference.result import Fit, NumberTruth, OnDemand, SiteResult
+from crowdppl.inference.result import Fit, NumberTruth, SiteResult
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -185,7 +185,7 @@ def site(posterior: Fit, name: str, draws: bool = False, *, widened: bool = True
     if not switch("draws", draws):
         return _named(posterior, found, found.mean.copy(), ())
     if not switch("widened", widened):
-        found = replace(found, weight=OnDemand.of(None))
+        found = found.mean_field()
     made = draws_of_site(found, DRAWS, np.random.default_rng(0))
     if made is None:
         kept = "probabilities" if found.family == "onehot" else "a point"
@@ -209,6 +209,8 @@ def draws_of_site(site: SiteResult, n: int, stream: np.random.Generator) -> tupl
     """Name and draws (chains, draws, *dims) of a site; None where it is a point or a set of shares."""
     if site.family == "draws":
         return site.name, site.arrays["draws"].copy()
+    if (drawn := site.drawn()) is not None:
+        return site.name, drawn[None, np.linspace(0, len(drawn) - 1, n).round().astype(int)]
     if site.conjugate is not None:
         return site.name, site.conjugate.sample(site.spread, n, stream)[None]
     if site.family == "normal":

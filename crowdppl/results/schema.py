@@ -265,6 +265,7 @@ SITE = parts(
     arrays=each(dict, numbers(None)),
     support=plain(str),
     weight=computed(maybe(numbers(None, low=0))),
+    drawn=computed(maybe(numbers(None))),
 )
 SITES = each(dict, SITE)
 NETWORKS = each(
@@ -449,6 +450,7 @@ def require_sites(found: Mapping[str, SiteResult], known: Mapping[str, Site], mo
             raise refusal(place, "of parameters out of range", f"of a {site.family}")
         parameter = shape if site.conjugate is None else site.conjugate.leaf_shape(tuple(shape))
         maybe(numbers(parameter[:-1], low=LEAST))(site.weight(), f"{place}/weight", sizes)
+        maybe(numbers(["D", *shape], low=LEAST))(site.drawn(), f"{place}/drawn", dict(sizes))
 
 
 def _arrays(site: SiteResult, known: Site, shape: Sequence[int]) -> dict[str, Check]:

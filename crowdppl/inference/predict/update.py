@@ -103,7 +103,7 @@ def _update_state(posterior: Fit, data: Annotations, options: Options) -> Update
     old, memory, more = posterior.data, posterior.memory, data.n_classes > posterior.data.n_classes
     shared = {n: s for n, s in posterior.result.sites.items() if "item" not in s.dims}
     for site in shared.values():
-        site.weight()  # computed now: what is still to be computed would keep all earlier data
+        site.weight(), site.drawn()  # computed now: what is still to be computed would keep all earlier data
     truth = posterior.result.truth
     own = Record(
         old.items,

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -27,7 +28,7 @@ from crowdppl.inference.tables import WIDTH
 from crowdppl.inference.vb.coordinate_ascent import VB
 from crowdppl.inference.vb.fit import Extrapolation
 from crowdppl.inference.vb.learned_priors import amounts
-from crowdppl.inference.vb.short_chains import amounts_of_chains
+from crowdppl.inference.vb.short_chains import of_chains
 from crowdppl.networks.outputs import network_of
 
 Vectors = dict[str, Tensor]
@@ -47,7 +48,19 @@ DISTANCE = 1e-5
 """In the statistics, over which differences are taken in float64."""
 
 
-def weights(problem: Problem, state: State, generator: torch.Generator, *, settled: bool) -> dict[str, Tensor]:
+class Widths(NamedTuple):
+    """How wide the posterior is, by site.
+
+    Attributes:
+        weights: for each row of a site that responds, the part of its parameter that is information.
+        draws: of values of which ratios matter, (n, *site), by short chains.
+    """
+
+    weights: dict[str, Tensor]
+    draws: dict[str, Tensor]
+
+
+def widths(problem: Problem, state: State, generator: torch.Generator, *, settled: bool) -> Widths:
     """For each row of each site that responds, the part of its parameter that is information: above 0, at most 1.
 
     A distribution with this part of the parameter has the same mean, and the variance of linear response, or the
@@ -55,12 +68,12 @@ def weights(problem: Problem, state: State, generator: torch.Generator, *, settl
     fit overcounted is no information either. Where vb has stopped short of its fixed point, on a flat way, linear
     response is found at the fixed point.
 
-    By site, in the shape of its rows; nothing where labels depend on Gaussians directly, or where a model's counts
+    By site, weights in the shape of its rows; nothing where labels depend on Gaussians directly, or where a model's counts
     are those of another likelihood. ``settled`` says whether the fit ended because it had converged.
     """
     if VB.at(problem, state).gaussians_in_labels or getattr(problem.model, "counting", None) is not None:
-        return {}
-    most = amounts_of_chains(problem, state, generator)
+        return Widths({}, {})
+    most, draws = of_chains(problem, state, generator)
     found, upward = _weights(problem, state, most, generator)
     if upward and settled and network_of(problem.model) is None:
         step = partial(VB.step, problem)
@@ -70,7 +83,7 @@ def weights(problem: Problem, state: State, generator: torch.Generator, *, settl
         if progress.interrupted:
             raise KeyboardInterrupt
         found, _ = _weights(problem, state, most, generator)
-    return found
+    return Widths(found, draws)
 
 
 def _weights(

@@ -1,17 +1,21 @@
 """How wide rows are where few labels leave the posterior skew, or with several modes, which linear response misses.
 
 Short chains of Gibbs start from draws of vb's distributions, and rows hold where these go, around vb's means.
+Values of which ratios matter, such as skills, are kept as the chains draw them: one order of objects and its
+reverse may both be likely, and no distribution of each object alone says so.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from crowdppl.inference.mcmc import gibbs
 from crowdppl.inference.mcmc.hmc import HmcState
+from crowdppl.inference.predict.priors import PosteriorAsPrior
 from crowdppl.inference.problem import Problem
 from crowdppl.inference.state import State
 from crowdppl.inference.vb.learned_priors import amount_around, shares
@@ -19,16 +23,28 @@ from crowdppl.networks.outputs import network_of
 from crowdppl.primitives.model import card_of
 
 CHAINS, SWEEPS, EVERY = 50, 40, 2
-"""Of the second half of each chain, every other sweep is kept."""
+"""Of the second half of each chain, every other sweep tells how wide rows are."""
 FACTORS, NUMBERS = 50_000_000, 10_000_000
 """Log-factors that all chains look up, and numbers that they hold at once: with more labels, one mode remains."""
 
 
-def amounts_of_chains(problem: Problem, state: State, generator: torch.Generator) -> dict[str, Tensor]:
-    """By site of shares, concentrations of rows with vb's means that are as wide as chains from there go.
+class Chained(NamedTuple):
+    """What chains tell of sites, by name.
 
-    None where Gibbs has no exact updates or the method refuses it, with many labels, and where items or annotators
-    have latent kinds: chains may exchange these.
+    Attributes:
+        amounts: of shares, concentrations of rows with vb's means that are as wide as the chains go.
+        draws: of values of which ratios matter, (n, *site).
+    """
+
+    amounts: dict[str, Tensor]
+    draws: dict[str, Tensor]
+
+
+def of_chains(problem: Problem, state: State, generator: torch.Generator) -> Chained:
+    """What chains from vb's distributions tell; after an update, no draws: its prior, an earlier fit, is narrow.
+
+    Nothing where Gibbs has no exact updates or the method refuses it, with many labels, and where items or
+    annotators have latent kinds: chains may exchange these.
     """
     rows = [n for n, x in state.parameters.items() if problem.sites[n].conjugate.counts and x.shape[-1] > 1]
     numbers = CHAINS * (sum(x.numel() for x in state.parameters.values()) + problem.width)
@@ -37,21 +53,29 @@ def amounts_of_chains(problem: Problem, state: State, generator: torch.Generator
     card = card_of(problem.model)
     refused = problem.of_kind("free") or network_of(problem.model) is not None or (card and card.refusal("gibbs"))
     if not rows or kinds or refused or numbers > NUMBERS or looked_up > FACTORS:
-        return {}
+        return Chained({}, {})
     seed = int(torch.randint(2**31, (), generator=generator, device=generator.device))
     quiet = replace(problem.options, progress=False, callback=None)
     problem = replace(problem, options=replace(quiet, seed=seed, chains=CHAINS, warmup=SWEEPS // 2))
+    ratios = [n for n in state.parameters if problem.sites[n].ratios and not problem.sites[n].local]
+    ratios = [] if isinstance(problem.model, PosteriorAsPrior) else ratios
     at, kept = _start(problem, state, generator), []
+    draws: dict[str, list[Tensor]] = {name: [] for name in ratios}
     for sweep in range(SWEEPS):
         at, _ = gibbs.step(problem, at)
-        if sweep >= SWEEPS // 2 and sweep % EVERY == 0:
+        if sweep < SWEEPS // 2:
+            continue
+        for name in ratios:
+            draws[name].append(problem.sites[name].value(at.leaves[name]))
+        if sweep % EVERY == 0:
             kept.append(gibbs.conditionals(problem, at))
     found = {}
     for name in rows:
         x = state.parameters[name].double()
         drawn = torch.cat([given[name] for given in kept]).reshape(-1, *x.shape)
         found[name] = amount_around(drawn, shares(x))
-    return found
+    shapes = {name: problem.sites[name].shape(problem.n_items) for name in ratios}
+    return Chained(found, {name: torch.cat(draws[name]).reshape(-1, *shape) for name, shape in shapes.items()})
 
 
 def _start(problem: Problem, state: State, generator: torch.Generator) -> gibbs.GibbsState:
