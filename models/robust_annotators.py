@@ -1,10 +1,10 @@
 """Robust annotators: labels are numbers around the item's own, with errors of heavy tails and on scales that end.
 
-    mean            ~ Normal(centre, scale)                     ()      of items' numbers
+    mean            ~ Normal(0, scale)                          ()      of items' numbers, from the centre
     width           ~ LogNormal(log scale, 1)                   ()      their standard deviation
     bias[a]         ~ Normal(0, bias_spread * scale)            (A)
     spread[a]       ~ LogNormal(log(scale / 2), 1)              (A)
-    consensus[i]    ~ Normal(mean, width), on a grid            (N)
+    consensus[i]    ~ Normal(centre + mean, width), on a grid   (N)
     label[i, a]     ~ StudentT(4, consensus[i] + bias[a], spread[a]), cut off at the ends of the scale
     truth[i]        ~ Normal(consensus[i], shared * v[i])       v: variance that labels of the item tell
 
@@ -84,25 +84,24 @@ class RobustAnnotators:
     def model(self, data: cp.Block) -> None:
         """Draws annotators and labels; truths are summed out."""
         centre, scale, *_ = self._units(data)
-        mean = pyro.sample("mean", dist.Normal(centre, scale))
+        mean = pyro.sample("mean", dist.Normal(0.0, scale))
         width = pyro.sample("width", dist.LogNormal(math.log(scale), 1.0))
         with cp.plates.annotators(data):
             bias = pyro.sample("bias", dist.Normal(0.0, self.bias_spread * scale))
             spread = pyro.sample("spread", dist.LogNormal(math.log(scale / 2), 1.0))
-        grid = self._grid(data)
         with cp.plates.items(data):
-            block = cp.plates.block_of(data)
+            block, grid = cp.plates.block_of(data), self._grid(data)
             cp.annotate_numbers(
-                data, RobustLabels(block, (bias, spread), (mean, width), grid, self.ends, self.shared)
+                data, RobustLabels(block, (bias, spread), (mean, width), grid, centre, self.ends, self.shared)
             )
 
     guide = mean_field
 
     def _grid(self, data: cp.Block | Annotations) -> Tensor:
-        """The numbers that an item's may be."""
-        _, scale, low, high = self._units(data)
+        """The numbers that an item's may be, counted from the centre."""
+        centre, scale, low, high = self._units(data)
         beyond = 0.0 if self.ends else BEYOND * self.bias_spread * scale
-        return torch.linspace(low - beyond, high + beyond, self.points)
+        return torch.linspace(low - centre - beyond, high - centre + beyond, self.points)
 
     def _units(self, data: cp.Block | Annotations) -> tuple[float, float, float, float]:
         """Centre and scale of labels, and the ends of the grid."""
@@ -124,8 +123,8 @@ class RobustAnnotators:
 class RobustLabels(cp.NumberLabels):
     """Numbers with errors of Student's t (4 degrees of freedom) around an item's own, which lies on a grid (G,).
 
-    Of annotators' bias and spread, (..., A) each, and items' mean and width, (..., 1) each; ``shared`` is the
-    correlation of the errors of an item's labels.
+    Of annotators' bias and spread, (..., A) each, and items' mean and width, (..., 1) each; grid and mean count
+    from ``centre``, and ``shared`` is the correlation of the errors of an item's labels.
     """
 
     def __init__(
@@ -134,21 +133,23 @@ class RobustLabels(cp.NumberLabels):
         annotators: tuple[Tensor, Tensor],
         items: tuple[Tensor, Tensor],
         grid: Tensor,
+        centre: float,
         ends: tuple[float, float] | None,
         shared: float,
     ) -> None:
         super().__init__(block)
         self.bias, self.spread = (block.of_annotator(x) for x in annotators)
-        self.items, self.grid, self.ends, self.shared = items, grid, ends, shared
+        self.items, self.grid, self.shared, self.origin = items, grid, shared, centre
+        self.ends = None if ends is None else (ends[0] - centre, ends[1] - centre)
         self.states = len(grid)
 
     def log_prob(self, value: Tensor) -> Tensor:
         """Log-density of each item's labels, (..., n_items)."""
-        x, known = self.grid, None
+        x, known, value = self.grid, None, value - self.origin
         total = self._prior(x).logsumexp(-1, keepdim=True)
         if self.block.gold is not None:  # all points of an item lie at what is known, and count once together
             known = ~self.block.gold.isnan()
-            x = torch.where(known.unsqueeze(-1), self.block.gold.nan_to_num().unsqueeze(-1), x)
+            x = torch.where(known.unsqueeze(-1), (self.block.gold - self.origin).nan_to_num().unsqueeze(-1), x)
             total = total + torch.where(known, math.log(len(self.grid)), 0.0).unsqueeze(-1)
         of_labels = self.block.of_item(x, event_dim=1) if x.dim() > 1 else x
         log_p = self.block.sum_by_item(self._each(value.unsqueeze(-1), of_labels), event_dim=1)
@@ -179,11 +180,11 @@ class RobustLabels(cp.NumberLabels):
         """Truths (n_items,), and labels (S,) given the consensus."""
         n = self.block.n_items
         at = torch.distributions.Categorical(logits=self._prior(self.grid).expand(n, -1)).sample()
-        x = self.where_known(self.grid[at])
+        x = self.where_known(self.origin + self.grid[at])
         error = dist.StudentT(4.0).sample((self.block.n_labels,))
-        labels = x[self.block.item] + self.bias + self.spread * error
-        truths = self.where_known(x + self._spread().sqrt() * torch.randn(n))
-        return truths, labels if self.ends is None else labels.clamp(*self.ends)
+        labels = x[self.block.item] - self.origin + self.bias + self.spread * error
+        labels = labels if self.ends is None else labels.clamp(*self.ends)
+        return self.where_known(x + self._spread().sqrt() * torch.randn(n)), self.origin + labels
 
 
 def _below(u: Tensor) -> Tensor:

@@ -124,9 +124,12 @@ def _values(sites: Mapping[str, TraceSite]) -> dict[str, Tensor]:
     return {n: x.value.detach().double() for n, x in sites.items() if not x.observed and not x.enumerated}
 
 
-def _refuse_unknowing(model: Model, small: Block, sites: Mapping[str, TraceSite], integral: str) -> None:
+def _refuse_unknowing(
+    model: Model, small: Block, sites: Mapping[str, TraceSite], integral: str, origin: float
+) -> None:
     """Refuses a model whose truth, a number, is not where gold says."""
-    known = replace(small, gold=torch.ones(small.n_items, dtype=torch.float64, device=small.device))
+    gold = torch.full((small.n_items,), origin + 1, dtype=torch.float64, device=small.device)
+    known = replace(small, gold=gold)
     moments = Density(model.model, plates_of(model))(known, _values(sites), marginals=(integral,)).marginals
     if not bool(((moments[integral] - 1).abs() < 1e-6).all()):
         raise MethodError(
@@ -285,6 +288,7 @@ class Reading(NamedTuple):
             truths are numbers.
         integral: the name of the integral over truths that are numbers; None where they are classes.
         positive: whether these numbers are positive.
+        origin: from where that integral counts them.
         states: the alternatives of an item that a pass keeps apart: the most log-factors that it has.
         table: numbers in the table of annotators' answers that each block's pass forms; 0 without.
     """
@@ -293,6 +297,7 @@ class Reading(NamedTuple):
     truth: str | None
     integral: str | None
     positive: bool
+    origin: float
     states: int
     table: int
 
@@ -322,13 +327,15 @@ def read_model(model: Model, block: Block, known: bool) -> Reading:
     scored = [x.log_prob for x in found.values() if x.observed or x.enum_dim is not None]
     states = max((-(-narrowed(x).numel() // small.n_items) for x in scored if x is not None), default=1)
     labels = [x.fn for x in found.values() if isinstance(x.fn, NumberLabels)]
-    integral, positive = (labels[0].truth, labels[0].positive) if labels else (None, False)
+    integral, positive, origin = (
+        (labels[0].truth, labels[0].positive, labels[0].origin) if labels else (None, False, 0.0)
+    )
     states = max(states, *(fn.states for fn in labels), 1)
     if integral is not None and known:
-        _refuse_unknowing(model, small, found, integral)
+        _refuse_unknowing(model, small, found, integral, origin)
     tables = [x.fn.log_p for x in found.values() if isinstance(x.fn, CategoricalLabels)]
     table = sum(x.numel() for x in tables if isinstance(x, Tensor))
-    return Reading(sites, truth, integral, positive, states, table)
+    return Reading(sites, truth, integral, positive, origin, states, table)
 
 
 def _checked_sites(model: Model, small: Block) -> TraceSites:

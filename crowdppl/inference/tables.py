@@ -158,7 +158,7 @@ def number_truth(problem: Problem, draws: Draws, order: np.ndarray) -> NumberTru
         moments = fold(some, marginals=(problem.integral,)).marginals[problem.integral].double()
         total = total + (moments.sum(1) if moments.dim() == 3 else chains * moments)  # without a site, one for all
     mean, square = total / n_draws
-    variance = (square - mean.square()).clamp(min=0)
+    mean, variance = mean + problem.origin, (square - mean.square()).clamp(min=0)
     known = [block.gold for block in problem.blocks if block.gold is not None]
     if known:  # exactly, for a difference of squares is rounded
         gold = torch.cat(known)

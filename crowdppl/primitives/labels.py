@@ -159,6 +159,7 @@ class NumberLabels(Labels):
     Attributes:
         truth: name of the integral over the truth.
         positive: whether truths are positive.
+        origin: from where that integral counts truths, near all labels: squares of large numbers are rounded.
         graded: whether labels are classes all the same; ``value`` and what is drawn are then table cells.
         drawn: the truths of the last draw; None before.
         states: numbers that a pass holds of each label.
@@ -168,6 +169,7 @@ class NumberLabels(Labels):
     truth: ClassVar[str] = "truth"
     positive: ClassVar[bool] = False
     graded: ClassVar[bool] = False
+    origin: float = 0.0
     drawn: Tensor | None = None
     states = 1
 

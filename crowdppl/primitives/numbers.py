@@ -116,20 +116,18 @@ class GaussianLabels(NumberLabels):
 
     def __init__(self, block: Block, errors: Errors, level: Level, shared: float) -> None:
         super().__init__(block)
-        self.level, self.shared = level, shared
+        self.level, self.shared, self.origin = level, shared, level.centre
         self.each = Errors(*(block.of_annotator(x) for x in errors))
 
     def log_prob(self, value: Tensor) -> Tensor:
         """Log-density of each item's labels, (..., n_items)."""
         own, (log_l, precision, lm, lmm, centre) = self.each, self.level
-        y = value - centre
+        y, known = value - centre, None if self.block.gold is None else self.block.gold - centre
         each = (own.log_t - own.t * y**2 + 2 * own.tb * y - own.tbb - LOG_2_PI) / 2, own.tg * y - own.tgb, own.tgg
         c, h, p = (self.block.sum_by_item(x) for x in each)
         spread = self._spread(p)
         c, h, p = c + (log_l - lmm - LOG_2_PI) / 2, h + lm, p + precision
-        # The number itself, and not its distance from the centre, is what the integral is over.
-        c = c - centre * h - centre**2 * p / 2
-        return log_gaussian(c, h + centre * p, p, name=self.truth, spread=spread, known=self.block.gold)
+        return log_gaussian(c, h, p, name=self.truth, spread=spread, known=known)
 
     def _spread(self, precision: Tensor) -> Tensor:
         """The variance of truths around the consensus, where labels have so much precision together."""

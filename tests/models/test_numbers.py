@@ -153,6 +153,41 @@ def test_other_units_give_the_same_in_other_units() -> None:
     np.testing.assert_allclose(two["sd"], 7 * one["sd"], rtol=1e-3)
 
 
+SHORT: dict[str, dict[str, Any]] = {
+    "gibbs": {"chains": 2, "draws": 20, "warmup": 10},
+    "nuts": {"chains": 1, "draws": 10, "warmup": 10},
+    "svi": {"max_iterations": 30},
+}
+
+
+@pytest.mark.parametrize(
+    ("method", "engine"),
+    [
+        *(
+            (name, engine)
+            for name in ("gaussian_annotators", "gain_annotators")
+            for engine in ("em", "vb", "gibbs")
+        ),
+        *(("robust_annotators", engine) for engine in ("em", "vb", "laplace")),
+        *(pytest.param("robust_annotators", engine, marks=pytest.mark.slow) for engine in ("nuts", "svi")),
+        *(pytest.param("gain_annotators", engine, marks=pytest.mark.slow) for engine in ("laplace", "nuts", "svi")),
+    ],
+)
+def test_numbers_far_from_zero_are_as_those_near_it(method: str, engine: str) -> None:
+    """1e9 more: labels are then rounded by 1e-7, which the squares of large numbers must not multiply."""
+    rows, gold, far = drawn(12).data.frame(), {0: 50.0}, 1e9
+    found = []
+    for by in (0.0, far):
+        known = {item: x + by for item, x in gold.items()}
+        data = Annotations.from_frame(rows.assign(label=rows["label"] + by), kind="real", gold=known)
+        fit = crowdppl.fit(method, data, inference=engine, seed=0, **SHORT.get(engine, {}))
+        found.append(fit.truth()[["estimate", "low", "high"]] - by)
+        new = pd.DataFrame({"item": ["new"], "annotator": [rows["annotator"][0]], "label": [55 + by]})
+        found[-1].loc["new"] = fit.predict(new).loc["new", ["estimate", "low", "high"]] - by
+    np.testing.assert_allclose(*found, rtol=1e-6, atol=1e-5)  # of a spread of 10
+    assert (found[1].loc[0] == 50).all()
+
+
 def test_covariates_predict_items_of_few_labels() -> None:
     """With the slope known from many items, an item's covariate tells more than its only label."""
     rng, n = np.random.default_rng(0), 200

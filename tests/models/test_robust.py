@@ -23,12 +23,12 @@ def numbers(rows: Any, **options: Any) -> Annotations:
 
 
 def density(model: Any, data: Annotations, bias: Any, spread: Any) -> tuple[float, np.ndarray]:
-    """Log-density of labels, and mean and variance of the truths by item code, at mean 1 and width 2."""
-    values = {"mean": 1.0, "width": 2.0, "bias": bias, "spread": spread}
+    """Log-density of labels, and mean and variance of the truths by item code, at the centre, 1, and width 2."""
+    values = {"mean": 0.0, "width": 2.0, "bias": bias, "spread": spread}
     at = {name: torch.as_tensor(x, dtype=torch.float64) for name, x in values.items()}
     found = Density(model.model)(data.as_block(), at, marginals=("truth",))
     mean, square = found.marginals["truth"].numpy()[:, np.argsort(data.order)]
-    return float(found.objective), np.stack([mean, square - mean**2], -1)
+    return float(found.objective), np.stack([UNITS[0] + mean, square - mean**2], -1)
 
 
 @pytest.mark.parametrize("ends", [None, (-6.0, 8.0)])
