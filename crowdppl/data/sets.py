@@ -125,7 +125,24 @@ def _sets(
                     )
                 read[key] = tuple(book.ids[code])
         out.append(read[key])
+    if book is None:
+        _refuse_other_separators(cells, out, mark, place)
     return out
+
+
+def _refuse_other_separators(cells: Sequence[Any], sets: Sequence[Members], mark: str | None, place: Place) -> None:
+    """Refuses a class such as "x,y" where ";" separates classes, and x or y is one."""
+    texts = [members or () if isinstance(cell, str) else () for cell, members in zip(cells, sets, strict=True)]
+    names = {name for members in texts for name in members}
+    for other in SEPARATORS:
+        odd = {name for name in names if other in name and names & {part.strip() for part in name.split(other)}}
+        if odd:
+            row, name = next((n, x) for n, members in enumerate(texts) for x in members if x in odd)
+            raise DataError(
+                f"the label {cells[row]!r} at {place(row)} would hold the class {name!r}, and a part of that is a "
+                f"class, too: other labels separate classes by {mark!r}; write {mark!r} for {other!r} here, or "
+                "list all in classes="
+            )
 
 
 def _members(cell: Any, place: Place, row: int) -> Collection[Any]:

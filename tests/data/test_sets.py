@@ -102,3 +102,11 @@ def test_similarity_is_different_then_same() -> None:
         assert data.frame()["label"].tolist() == words and data.classes[1] == words[0]
     with pytest.raises(DataError, match=r"classes=\[different, same\]"):
         Annotations.from_arrays(pairs, ["x"] * 3, ["match", "none", "none"], kind="similarity")
+
+
+def test_sets_that_are_separated_in_two_ways_are_refused() -> None:
+    mixed = ROWS.assign(label=["a;b", "b,a", "", "c; b", "b"])
+    with pytest.raises(DataError, match="'b,a' at row 1 .*';'"):
+        Annotations.from_frame(mixed, kind="set")
+    named = ROWS.assign(label=["a;b", "a;Paris, France", "", "c; b", "b"])  # no part of which is a class
+    assert "Paris, France" in Annotations.from_frame(named, kind="set").item_covariates["class"].cat.categories
