@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import csv
 import json
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from inspect import Parameter, signature
@@ -154,6 +155,11 @@ READING: Mapping[str, tuple[Any, Any]] = {
     "label_covariate": _several("Column of numbers of labels that methods read; may be repeated.", "COLUMN"),
 }
 """The options of commands that read a file: type and default of each."""
+SPELLED = {name: name.replace("_", "-") for name in (*READING, "inference", "calibrate", "seed", "device")} | {
+    "abstentions": "abstain",
+    "label_covariates": "label-covariate",
+}
+"""The option that is an argument of a function."""
 OF_LABELS = (
     *("format", "delimiter", "encoding", "wide", "annotators", "item", "annotator", "label"),
     *("classes", "abstain", "kind", "repeats"),
@@ -212,6 +218,18 @@ def _value(text: str) -> Any:
         except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):  # as ast.literal_eval says
             continue
     return text
+
+
+def as_options(text: str, spelled: Mapping[str, str] = SPELLED) -> str:
+    """A message in which arguments, "kind='real'" or "label=", are options, "--kind real" or "--label"."""
+
+    def option(found: re.Match[str]) -> str:
+        value = "" if found[2] in (None, "True") else found[2]
+        value = ",".join(part.strip(" '\"") for part in value.strip("()").split(","))
+        return f"--{spelled[found[1]]}{value and ' '}{value}"
+
+    names = "|".join(sorted(spelled, key=len, reverse=True))
+    return re.sub(rf"(?<![\w.-])({names})=(True|'[^']*'|\"[^\"]*\"|\([^)]*\))?(?!\w)", option, text)
 
 
 def settings_by_method(texts: Sequence[str] | None, methods: Sequence[str]) -> dict[str, dict[str, Any]]:

@@ -278,18 +278,25 @@ def read_answers(answers: Path, given: Mapping[str, Any]) -> Annotations:
     found |= {"classes": arguments.names(given["classes"], "--classes"), "abstentions": given["abstain"] or ()}
     found["annotators"] = arguments.names(given["annotators"], "--annotators")
     found["label_covariates"] = given["label_covariate"] or ()
-    if given["gold"] is not None:
-        found["gold"] = files.read_gold(
-            given["gold"], given["gold_item"], given["gold_label"], encoding=given["gold_encoding"]
-        )
-    readers = (
-        (files.read_item_covariates, "features_item", "features_encoding"),
-        (files.read_item_covariates, "covariates_item", "covariates_encoding"),
-        (files.read_annotator_covariates, "covariates_annotator", "covariates_encoding"),
-    )
-    for name, (read, column, encoding) in zip(COVARIATES, readers, strict=True):
+    readers: dict[str, tuple[Callable[..., Any], dict[str, str]]] = {
+        "gold": (files.read_gold, {"item": "gold_item", "label": "gold_label", "encoding": "gold_encoding"}),
+        "features": (files.read_item_covariates, {"item": "features_item", "encoding": "features_encoding"}),
+        "item_covariates": (
+            files.read_item_covariates,
+            {"item": "covariates_item", "encoding": "covariates_encoding"},
+        ),
+        "annotator_covariates": (
+            files.read_annotator_covariates,
+            {"annotator": "covariates_annotator", "encoding": "covariates_encoding"},
+        ),
+    }
+    for name, (read, options) in readers.items():
         if given[name] is not None:
-            found[name] = read(given[name], given[column], encoding=given[encoding])
+            try:
+                found[name] = read(given[name], **{argument: given[option] for argument, option in options.items()})
+            except CrowdpplError as error:  # whose remedy is an option that other files have another of
+                spelled = {argument: option.replace("_", "-") for argument, option in options.items()}
+                raise type(error)(arguments.as_options(str(error), spelled)) from error
     return files.read_annotations(answers, **found)
 
 
@@ -329,4 +336,4 @@ def _print_warning(message: Warning | str, category: type[Warning], *place: Any,
 
 
 def _print(text: str, kind: str = "") -> None:
-    print(printable(f"crowdppl: {kind}{' '.join(text.split())}"), file=sys.stderr)
+    print(printable(f"crowdppl: {kind}{arguments.as_options(' '.join(text.split()))}"), file=sys.stderr)

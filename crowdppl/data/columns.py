@@ -116,6 +116,13 @@ def recognise(columns: Sequence[Hashable], given: Roles, origin: str) -> dict[st
     return {role: found[role] for role in given if role in found}
 
 
+def two_parts(columns: Sequence[Hashable]) -> tuple[str, ...]:
+    """The roles of two columns that name an item together, where no column is named like items."""
+    pairs = zip(PARTS_OF_ITEMS[::2], PARTS_OF_ITEMS[1::2], strict=True)
+    found = (pair for pair in pairs if all(looks_like(columns, part) for part in pair))
+    return () if looks_like(columns, "item") else next(found, ())
+
+
 def refuse_twins(columns: Sequence[Hashable], origin: str) -> None:
     """Refuses columns of one name."""
     again = pd.Series(list(columns), dtype=object).duplicated()

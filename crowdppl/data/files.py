@@ -18,7 +18,7 @@ import pandas as pd
 
 from crowdppl.core.validation import require_path, require_text, shown, switch
 from crowdppl.data.annotations import Annotations, Options, parts_of_items
-from crowdppl.data.columns import Roles, label_roles, recognise, refuse_twins
+from crowdppl.data.columns import Roles, label_roles, recognise, refuse_twins, two_parts
 from crowdppl.data.gold import by_item, without_blanks
 from crowdppl.data.ids import Place, encode, place_in_rows, refuse_missing_text
 from crowdppl.data.sequences import SEQUENCE
@@ -310,7 +310,8 @@ def read_gold(
 
     Args:
         path: CSV, TSV, JSON or Parquet with a column of items and one of classes, blank where unknown; it may
-            be that of the labels, which repeats them.
+            be that of the labels, which repeats them. Where two columns name an item (left and right, sequence and
+            position, problem and object), the ids are pairs.
         item, label: their names, where they are not recognised.
         format, delimiter, encoding: as for ``read_annotations``.
 
@@ -323,7 +324,7 @@ def read_gold(
         >>> crowdppl.read_gold("truth.csv").to_dict()
         {'007': 'yes', '008': 'no'}
     """
-    frame, found = _by_id(path, {"item": item, "class": label}, format, delimiter, encoding)
+    frame, found = _by_id(path, {"item": item, "class": label}, format, delimiter, encoding, pairs=True)
     return by_item(frame[found["class"]].rename("gold").rename_axis(None))
 
 
@@ -376,12 +377,14 @@ def read_annotator_covariates(
 
 
 def _by_id(
-    path: Any, roles: Roles, format: Any, delimiter: Any, encoding: Any
+    path: Any, roles: Roles, format: Any, delimiter: Any, encoding: Any, *, pairs: bool = False
 ) -> tuple[pd.DataFrame, dict[str, Hashable]]:
-    """A file as a table by the column of its first role, and the column of each role."""
-    table = read_table(path, roles, format, delimiter, encoding)
+    """A file as a table by the column, or pair of columns, of its first role, and the column of each role."""
+    table = read_table(path, None if pairs else roles, format, delimiter, encoding)
     name = require_path(path).name
     frame = as_pandas(table.frame, name)
+    two = two_parts(list(frame.columns)) if pairs and roles["item"] is None else ()
+    roles = {**dict.fromkeys(two), "class": roles["class"]} if two else roles
     found, place = recognise(list(frame.columns), roles, name), table.place
     if "class" in found:
         known = without_blanks(frame[found["class"]], table.text).index
@@ -392,6 +395,10 @@ def _by_id(
         values = encode(frame[column], role, place)
         if table.text:
             refuse_missing_text(values, role, place, (), "leave the row out")
+    if two:
+        first, second = (frame[found[part]] for part in two)
+        ids: pd.Index[Any] = pd.Index([*zip(first, second, strict=True)], tupleize_cols=False)
+        return frame.set_axis(ids), found
     role, column = next(iter(found.items()))
     ids = pd.Index(np.asarray(frame[column]), name=role)
     return frame.drop(columns=[column]).infer_objects().set_axis(ids), found

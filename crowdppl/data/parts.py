@@ -304,7 +304,9 @@ def _sides_of_truths(gold: pd.Series[Any], roles: Mapping[str, str], parts: pd.D
     """Known truths of pairs, by item, as sides; unknown ones stay away."""
     known = gold[gold.notna() & (gold.astype(str).str.strip() != "") & gold.index.isin(parts.index)]
     objects = [parts[side].astype(str).reindex(known.index).to_numpy() for side in SIDES]
-    found = _sides(encode(known, "gold", mixed=True), objects, roles, (), lambda n: f"the item {known.index[n]!r}")
+    found = _sides(
+        encode(known, "gold", mixed=True), objects, roles, (), lambda n: f"the item {known.index[n]!r}", "truth"
+    )
     rest = gold[~gold.index.isin(parts.index)]
     out: pd.Series[Any] = pd.concat(
         [pd.Series(found.values.take(found.codes), index=known.index, dtype=object), rest]
@@ -313,7 +315,12 @@ def _sides_of_truths(gold: pd.Series[Any], roles: Mapping[str, str], parts: pd.D
 
 
 def _sides(
-    given: Encoding, objects: list[np.ndarray], roles: Mapping[str, str], away: Iterable[Hashable], place: Place
+    given: Encoding,
+    objects: list[np.ndarray],
+    roles: Mapping[str, str],
+    away: Iterable[Hashable],
+    place: Place,
+    what: str = "label",
 ) -> Encoding:
     """Which object each label names: "left", "right" or "tie"; abstentions stay as they are."""
     texts = [str(native(value)) for value in given.values]
@@ -328,8 +335,9 @@ def _sides(
     if (code < 0).any():
         row = int(np.argmax(code < 0))
         raise DataError(
-            f"the label {spelled[row]!r} at {place(row)} names neither {objects[0][row]!r} nor "
-            f"{objects[1][row]!r}; give the id of the winner, 'left', 'right' or 'tie', or name it in abstentions="
+            f"the {what} {spelled[row]!r} at {place(row)} names neither {objects[0][row]!r} nor "
+            f"{objects[1][row]!r}; give the id of the winner, 'left', 'right' or 'tie'"
+            + (", or name it in abstentions=" if what == "label" else "")
         )
     used, codes = np.unique(code, return_inverse=True)
     return Encoding(pd.Index([answers[n] for n in used], dtype=object), codes.astype(np.int32))

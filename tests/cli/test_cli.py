@@ -434,3 +434,18 @@ def test_features_come_from_a_file(tmp_path: Path, capsys: pytest.CaptureFixture
     assert "one_coin: features are not read" in capsys.readouterr().err
     without_ids = write(tmp_path / "x.csv", [["a", "b"], ["1", "2"]])
     assert "x.csv" in refused(capsys, *fit, "--features", without_ids)
+
+
+def test_remedies_name_options_of_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pairs_ = [["left", "right", "annotator", "label"], ["a", "b", "x", "left"], ["b", "c", "x", "right"]]
+    file, out = write(tmp_path / "pairs.csv", pairs_), ("--out", tmp_path / "out")
+    fit = ("fit", file, *out, "--model", "bradley_terry")
+    gold = write(tmp_path / "gold.csv", [["left", "right", "best"], ["a", "b", "a"]])
+    assert "--item left,right" in refused(capsys, *fit[:4], "--kind", "similarity", "--item", "label")
+    assert "--gold-label" in refused(capsys, *fit, "--kind", "pair", "--gold", gold)
+    assert "--item" in refused(capsys, *fit)
+    odd = write(tmp_path / "odd.csv", [["left", "right", "winner"], ["a", "b", "z"]])
+    line = refused(capsys, *fit, "--kind", "pair", "--gold", odd, "--gold-label", "winner")
+    assert "truth 'z'" in line and "abst" not in line
+    assert run(*fit, "--kind", "pair", "--gold", gold, "--gold-label", "best") == 0
+    assert load(tmp_path / "out").data.gold.to_dict() == {"a | b": "left"}
