@@ -68,8 +68,8 @@ def widths(problem: Problem, state: State, generator: torch.Generator, *, settle
     fit overcounted is no information either. Where vb has stopped short of its fixed point, on a flat way, linear
     response is found at the fixed point.
 
-    By site, weights in the shape of its rows; nothing where labels depend on Gaussians directly, or where a model's counts
-    are those of another likelihood. ``settled`` says whether the fit ended because it had converged.
+    By site, weights in the shape of its rows; nothing where labels depend on Gaussians directly, or where a model's
+    counts are those of another likelihood. ``settled`` says whether the fit ended because it had converged.
     """
     if VB.at(problem, state).gaussians_in_labels or getattr(problem.model, "counting", None) is not None:
         return Widths({}, {})
