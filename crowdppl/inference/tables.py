@@ -82,8 +82,9 @@ WIDTH = 2_000_000
 """Numbers in the largest array of a pass over several draws; ten times as many take memory, and no less time."""
 TOGETHER = 64
 """Draws in a pass over small data: fewer pay more for passes, more gain nothing."""
-DRAWN = 32
-"""Draws of which tables are computed together."""
+DRAWN, AT_EASE = 32, 100_000
+"""Draws of which tables are computed together, and numbers in an array up to which it is more: passes over few numbers
+cost the same however many draws they hold."""
 Draws = Mapping[str, Tensor]
 
 
@@ -408,7 +409,8 @@ def table_draws(problem: Problem, draws: Draws, labels: TypicalLabels | None = N
     if labels is None and (read := _draws_read(problem, draws)) is not None:
         return read
     labels = labels or problem.typical_labels
-    step = max(1, min(DRAWN, WIDTH // (len(labels.share) * problem.blocks[0].n_answers * problem.states)))
+    size = len(labels.share) * problem.blocks[0].n_answers * problem.states
+    step = max(1, min(max(DRAWN, AT_EASE // size), WIDTH // size))
     parts = list[TableDraws]()
     for start in range(0, n, step):
         some = {name: x[start : start + step] for name, x in draws.items()}
