@@ -5,7 +5,8 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 # One thread a process and two processes: on two cores, threads inside workers only get in each other's way.
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
+# What Python compiles is kept, where the environment says otherwise too: the slow tests then begin sooner.
+PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 WORKERS ?= 2
 
 .PHONY: help setup demo test check style types slow format bench gpu notebooks pages docs clean
