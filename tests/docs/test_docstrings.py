@@ -4,6 +4,7 @@ import doctest
 import sys
 import warnings
 from collections.abc import Iterator
+from functools import cache, wraps
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -26,6 +27,23 @@ WITHOUT = {
 
 COSTLY = {"crowdppl.plots.annotators", "crowdppl.results.correction"}
 """Files whose examples fit "auto" or a network of experts: slow tests."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _shared_fits() -> Iterator[None]:
+    """Many examples begin with the same fit of the same data, which is made once."""
+    read, fit = cache(crowdppl.anaesthetists), crowdppl.fit
+    made = cache(fit)
+
+    @wraps(fit)
+    def shared(*given: Any, **options: Any) -> crowdppl.Posterior:
+        plain = all(isinstance(x, str | int) for x in (*given[:1], *options.values()))
+        return (made if plain and given[1:] == (read(),) else fit)(*given, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(crowdppl, "anaesthetists", read)
+        patch.setattr(crowdppl, "fit", shared)
+        yield
 
 
 def modules_with_examples() -> list[str]:
