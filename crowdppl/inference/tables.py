@@ -83,8 +83,8 @@ WIDTH = 2_000_000
 TOGETHER = 64
 """Draws in a pass over small data: fewer pay more for passes, more gain nothing."""
 DRAWN, AT_EASE = 32, 100_000
-"""Draws of which tables are computed together, and numbers in an array up to which it is more: passes over few numbers
-cost the same however many draws they hold."""
+"""Draws of which tables are computed together, and numbers in an array up to which it is more: a pass over few
+numbers costs the same however many draws they are of."""
 Draws = Mapping[str, Tensor]
 
 

@@ -87,8 +87,9 @@ def test_the_objective_never_falls(name: str, engine: str) -> None:
             runs(name, engine, crowd(12, 5, 3, 3), max_iterations=2)
         return
     data = crowd(20, 5, 3, 3, seed=2)
-    slow = posed(model(name, engine), data).of_kind("free") + posed(model(name, engine), data).of_kind("hyper")
-    found = runs(name, engine, data, max_iterations=6 if slow else 25, restarts=2, tolerance=0.0)
+    problem = posed(model(name, engine), data)
+    slow = problem.of_kind("free") + problem.of_kind("hyper")
+    found = runs(name, engine, data, max_iterations=6 if slow else 15, restarts=2, tolerance=0.0)
     assert {r.start for r in found} == {"votes", "spectral"}
     for run in found:
         x = np.array(run.progress.objectives)

@@ -32,16 +32,16 @@ def test_answers_do_not_depend_on_when_they_are_asked_for(method: str, tmp_path:
     first = fitted(method)
     early = {name: ask(first) for name, ask in ASKED.items()}
     late = fitted(method)
+    late.save(tmp_path / "result")
     crowdppl.fit("mace", DATA, inference="vb", seed=9)  # another fit in between
     torch.rand(7)
     state = torch.random.get_rng_state()
     for name, ask in reversed(ASKED.items()):
         np.testing.assert_array_equal(ask(late), early[name])
     assert torch.equal(state, torch.random.get_rng_state())
-    fitted(method).save(tmp_path / "result")
-    for loaded in (crowdppl.load(tmp_path / "result"), crowdppl.load(tmp_path / "result")):
-        for name, ask in ASKED.items():
-            np.testing.assert_array_equal(ask(loaded), early[name])
+    loaded = crowdppl.load(tmp_path / "result")
+    for name, ask in ASKED.items():
+        np.testing.assert_array_equal(ask(loaded), early[name])
 
 
 def test_what_is_not_asked_for_is_not_computed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -44,7 +44,7 @@ def test_label_probabilities_are_near_those_of_vb(name: str) -> None:
     data = crowd(200, 6, 3, 6, seed=12)
     model = crowdppl.method(name, **SETTINGS.get(name, {}))
     one, two = (
-        fitted(model, data, "svi", max_iterations=700, learning_rate=0.03),
+        fitted(model, data, "svi", max_iterations=250, learning_rate=0.1),
         fitted(model, data, "vb", tolerance=1e-10),
     )
     assert np.abs(one.probabilities - two.probabilities).mean() < 0.02
