@@ -70,6 +70,8 @@ def find_groups(
     3. A large group can pass its opinion off as the truth and look independent. So a second tree, cut alike, grows
        on residuals from annotators' own label frequencies. Of both and no groups, the best BIC of a full fit wins.
 
+    The same label of an item again by the same annotator counts once.
+
     Source: groups from cross-covariances, then Dawid-Skene with groups: Traganitis & Giannakis, in the ICASSP 2025
     tutorial of Ibrahim, Traganitis, Fu & Giannakis; BIC: Schwarz (1978), Annals of Statistics 6, 461. The test,
     the posterior residuals, the cut and the second tree are this package's.
@@ -110,7 +112,7 @@ def find_in_codes(
     alone, step = np.arange(n), max(1, -(-len(labels.item) // max_labels))
     kept, item = np.unique(labels.item, return_inverse=True)
     labels = replace(labels, item=item // step, n_items=-(-len(kept) // step)).take(item % step == 0)
-    labels = labels.take(np.lexsort((labels.answer, labels.annotator, labels.item)))
+    labels = _once(labels.take(np.lexsort((labels.answer, labels.annotator, labels.item))))
     base = fit_groups(labels, alone)
     if n < 2 or (n_groups is None and independence(labels, base) > alpha):
         return alone
@@ -123,6 +125,12 @@ def find_in_codes(
         if score > best:
             best, groups = score, found
     return groups
+
+
+def _once(labels: CodedLabels) -> CodedLabels:
+    """Sorted labels without those that their annotator gave the item before: one's own copies are no agreement."""
+    columns = (labels.item, labels.annotator, labels.answer)
+    return labels.take(np.any([np.diff(x, prepend=-1) != 0 for x in columns], 0))
 
 
 def fit_groups(labels: CodedLabels, groups: Ints, fixed: Floats | None = None, tolerance: float = 1e-4) -> Fitted:

@@ -26,7 +26,7 @@ from crowdppl.agreement.votes import (
     votes_to_compare,
 )
 from crowdppl.core import validation
-from crowdppl.core.intervals import check_level
+from crowdppl.core.intervals import check_level, of_share
 from crowdppl.core.validation import seed_number, warn, whole_number
 from crowdppl.data.annotations import Annotations, require_annotations
 from crowdppl.data.ids import native, ranked
@@ -343,7 +343,9 @@ def agreement_table(
             weighted, too. Steps are those of ``data.classes``, used or not: name all grades in classes=, or a grade
             that nobody gave is no step.
         bootstrap: samples of items, drawn with replacement; with 0 the intervals are NaN.
-        level: probability of the intervals, which lie between quantiles of the samples.
+        level: probability of the intervals, which lie between quantiles of the samples. Where all agree, or none,
+            so do samples: percent_agreement then has the exact binomial interval, and other coefficients have one
+            without width, which means that too little was seen.
         seed: of the samples.
 
     Returns:
@@ -381,6 +383,9 @@ def agreement_table(
     warn_below_limit({name: each.value for name, each in found.items()}, entered, left_out)
     names = pd.Index(list(found), name="coefficient")
     table = pd.DataFrame([each.row(level) for each in found.values()]).set_index(names)
+    agreement = round(table.loc["percent_agreement", "value"], 12)
+    if samples and agreement in (0, 1):
+        table.loc["percent_agreement", ["low", "high"]] = of_share(agreement, entered, level)
     return table.assign(weights=np.where(names.isin(["cohen_kappa", "gwet_ac2"]), weights, ""))
 
 

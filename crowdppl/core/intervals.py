@@ -94,6 +94,12 @@ def from_moments(mean: np.ndarray, sd: np.ndarray, level: float, positive: bool 
     return Estimate(mean, sd, low, high)
 
 
+def of_share(value: float, n: int, level: float) -> tuple[float, float]:
+    """Exact interval of a share of n that all have or none (Clopper & Pearson 1934): no resample shows another."""
+    end = _tails(level)[0] ** (1 / n)
+    return (end, 1.0) if value == 1 else (0.0, 1 - end)
+
+
 def check_level(level: float) -> None:
     """Checks the probability of an interval."""
     share_between("level", level, "0.95 means a 95 % interval")

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from crowdppl.core.intervals import check_level
+from crowdppl.core.intervals import check_level, of_share
 from crowdppl.core.validation import kind_of, seed_number, warn, whole_number
 from crowdppl.data.gold import ITS_PROBABILITIES, by_item, class_codes, probability_array, rows_of_truths
 from crowdppl.data.ids import native
@@ -339,6 +339,7 @@ class Evidence:
     def intervals(self, values: dict[str, float]) -> pd.DataFrame:
         """Percentile intervals of scores that have these values: DataFrame by score with value, low and high."""
         rows, draws = {}, self.draws()
+        units = {"accuracy": len(self.truth), "annotator_coverage": len(self.annotators)}
         for name, value in values.items():
             there = draws.get(name, np.empty(0))
             there = there[~np.isnan(there)]
@@ -349,6 +350,8 @@ class Evidence:
                 if low > 0:
                     noise = errors_of_noise(self.probabilities, self.resamples, self.seed)
                     low = 0.0 if value <= np.quantile(noise, tails[1]) else low
+            if name in units and value in (0, 1):
+                low, high = of_share(value, units[name], self.level)
             rows[name] = (value, low, high)
         table = pd.DataFrame.from_dict(rows, orient="index", columns=["value", "low", "high"])
         return table.rename_axis("score")
@@ -421,9 +424,11 @@ class Evaluation(Scores):
         """Bootstrap intervals of the scores, computed at the first call.
 
         Items are drawn with replacement, and annotators for the two scores of annotators; low and high are
-        percentiles. Resamples in which a score does not exist are left out. The calibration error includes noise,
-        and a resample has it twice; so its interval is mirrored at the value, cut off at 0 and stretched to hold
-        the value, and to reach 0 where right probabilities might have such an error by chance.
+        percentiles. Resamples in which a score does not exist are left out. Of labels that are all right, or all
+        wrong, resamples are so, too: accuracy then has the exact binomial interval, and so has annotator_coverage;
+        other scores have one without width, which means that too little was seen. The calibration error includes
+        noise, and a resample has it twice; so its interval is mirrored at the value, cut off at 0 and stretched to
+        hold the value, and to reach 0 where right probabilities might have such an error by chance.
 
         Returns:
             DataFrame by score with value, low and high.

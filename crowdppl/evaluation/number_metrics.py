@@ -9,6 +9,7 @@ from typing import Any, cast
 import numpy as np
 import pandas as pd
 
+from crowdppl.core.intervals import of_share
 from crowdppl.core.validation import warn
 from crowdppl.data.gold import by_item, rows_of_truths
 from crowdppl.data.rankings import OF_RANKS, RANKING
@@ -74,12 +75,17 @@ class NumberEvaluation(Scores):
     seed: int = field(repr=False, compare=False)
 
     def intervals(self) -> pd.DataFrame:
-        """Bootstrap percentile intervals over items: DataFrame by score with value, low and high."""
+        """Bootstrap intervals over items: DataFrame by score with value, low and high.
+
+        They are percentiles; a coverage of 0 or 1, which resamples share, has the exact binomial interval.
+        """
         columns = self.scored.sort_values(["truth", "estimate"]).to_numpy(np.float64).T
         drawn = np.random.default_rng(self.seed).integers(self.n, size=(self.resamples, self.n))
         tails = ((1 - self.level) / 2, (1 + self.level) / 2)
         found = {name: np.nanquantile(x, tails) for name, x in scores(*columns[:, drawn]).items()}
         table = pd.DataFrame.from_dict(found, orient="index", columns=["low", "high"])
+        if self.coverage in (0, 1):
+            table.loc["coverage"] = of_share(self.coverage, self.n, self.level)
         table.insert(0, "value", [self[name] for name in table.index])
         return table.rename_axis("score")
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import binomtest
 
 from crowdppl.agreement import votes
 from crowdppl.agreement.coefficients import (
@@ -44,6 +45,15 @@ def test_intervals_are_quantiles_and_the_seed_decides() -> None:
     pd.testing.assert_frame_equal(table, agreement_table(data, bootstrap=200, level=0.8, seed=4))
     assert (table["low"] != agreement_table(data, bootstrap=200, level=0.8, seed=5)["low"]).all()
     assert agreement_table(data, bootstrap=0)[["low", "high"]].isna().all(axis=None)
+
+
+def test_agreement_on_all_of_few_items_is_no_certainty() -> None:
+    always = Annotations.from_matrix(np.repeat([[0.0], [1.0]], 15, axis=0).repeat(2, axis=1))
+    never = Annotations.from_matrix(np.tile([0.0, 1.0], (30, 1)))
+    for data, hits in ((always, 30), (never, 0)):
+        ends = agreement_table(data, bootstrap=20, level=0.9).loc["percent_agreement", ["value", "low", "high"]]
+        exact = binomtest(hits, 30).proportion_ci(0.9)
+        assert ends.tolist() == pytest.approx([hits / 30, exact.low, exact.high])
 
 
 def test_pieces_make_the_same_whole(monkeypatch: pytest.MonkeyPatch) -> None:

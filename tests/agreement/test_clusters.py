@@ -85,6 +85,14 @@ def test_independent_annotators_stay_alone(n: int, k: int, own: float, each: int
     assert all(alone)
 
 
+def test_copies_of_ones_own_labels_are_no_agreement_with_others() -> None:
+    for seed in range(5):
+        labels, _ = crowd(ALONE, seed, 108, 2, own=0.75)
+        again = np.random.default_rng(seed).random(len(labels.item)) < 0.4
+        copied = labels.take(np.concatenate([np.arange(len(labels.item)), np.flatnonzero(again)]))
+        assert np.array_equal(find_in_codes(copied), find_in_codes(labels))
+
+
 def test_the_test_of_independence_can_fail() -> None:
     p = [independence(labels, fit_groups(labels, ALONE)) for labels in (crowd(g, 1)[0] for g in (ALONE, GROUPED))]
     assert p[0] > 0.01 > 1e-6 > p[1]

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import binomtest
 
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import CrowdpplWarning, DataError
@@ -188,12 +189,27 @@ def test_errors_of_noise_are_those_of_truths_drawn_from_the_probabilities() -> N
     np.testing.assert_array_equal(errors_of_noise(p[::-1], 50), errors_of_noise(p, 50))
 
 
+def test_the_accuracy_of_few_labels_that_are_all_right_is_no_certainty() -> None:
+    """Of samples of 25 items of which .97 are right in truth, nearly half have no error."""
+    stream, held = np.random.default_rng(0), []
+    for seed in range(60):
+        gold = pd.Series((stream.random(25) > 0.97).astype(int))
+        found = evaluate(pd.DataFrame({0: [0.9] * 25, 1: [0.1] * 25}), gold, bootstrap=200, seed=seed).intervals()
+        low, high = found.loc["accuracy", ["low", "high"]]
+        held.append(low <= 0.97 <= high)
+        if (gold == 0).all():
+            assert (low, high) == (pytest.approx(binomtest(25, 25).proportion_ci().low), 1)
+    assert np.mean(held) > 0.9
+    wrong = evaluate(pd.DataFrame({0: [0.9] * 25, 1: [0.1] * 25}), pd.Series([1] * 25), level=0.9).intervals()
+    assert wrong.loc["accuracy", "high"] == pytest.approx(binomtest(0, 25).proportion_ci(0.9).high)
+
+
 @pytest.mark.filterwarnings("error")
 def test_scores_that_do_not_exist_have_no_interval() -> None:
     found = evaluate(table({"a": [0.9, 0.1], "b": [0.8, 0.2]}), {"a": "no", "b": "no"}).intervals()
     for name in ("mcc", "error_auroc", "annotator_spearman", "annotator_coverage"):
         assert found.loc[name].isna().all()
-    assert found.loc["accuracy"].tolist() == [1, 1, 1]
+    assert found.loc["accuracy"].tolist() == pytest.approx([1, 0.025**0.5, 1])
     # One error among three: some resamples have none, and are left out.
     some_lack = evaluate(table({"a": [0.9, 0.1], "b": [0.8, 0.2], "c": [0.3, 0.7]}), dict.fromkeys("abc", "no"))
     assert some_lack.intervals().loc["error_auroc"].tolist() == [1, 1, 1]
