@@ -383,7 +383,7 @@ def agreement_table(
     warn_below_limit({name: each.value for name, each in found.items()}, entered, left_out)
     names = pd.Index(list(found), name="coefficient")
     table = pd.DataFrame([each.row(level) for each in found.values()]).set_index(names)
-    agreement = round(table.loc["percent_agreement", "value"], 12)
+    agreement = round(first["percent_agreement"].value, 12)
     if samples and agreement in (0, 1):
         table.loc["percent_agreement", ["low", "high"]] = of_share(agreement, entered, level)
     return table.assign(weights=np.where(names.isin(["cohen_kappa", "gwet_ac2"]), weights, ""))

@@ -135,7 +135,8 @@ def predict(posterior: Fit, new_data: Annotations | pd.DataFrame) -> pd.DataFram
 
     Annotators and classes that the fit does not have count by the mean of the model's prior, given what the fit
     learned of it. Labels that an item had in the fit do not count; ``update`` keeps them. The probabilities of a
-    corrected posterior are corrected alike.
+    corrected posterior are corrected alike. By vb, labels count by expected logarithms, as in the fit: where
+    annotators gave few labels, probabilities are surer than their mean confusions would make them.
 
     Args:
         new_data: annotations, or a table with one label a row.
