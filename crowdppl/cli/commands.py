@@ -207,11 +207,11 @@ def zoo(name: Annotated[str | None, typer.Argument(help="A method; by default al
         return
     from crowdppl.datasets import example
     from crowdppl.inference.engines import ENGINES, engine_support
-    from crowdppl.primitives.model import card_of
+    from crowdppl.primitives.model import card_of, kind_of_labels
 
     model = registry.method(name)
     card = card_of(model)
-    data = example("nominal" if card is None else card.kind)
+    data = example(kind_of_labels(model))
     parts: dict[str, Any] = {
         "method": name,
         **registry.zoo(engines=False).loc[name],

@@ -45,6 +45,12 @@ def printable(text: str) -> str:
     return "".join(x if x.isprintable() or x == "\n" else x.encode("unicode_escape").decode() for x in text)
 
 
+def listed(parts: Sequence[str], most: int = 5) -> str:
+    """The first of some texts, and how many more there are."""
+    more = len(parts) - most
+    return ", ".join(parts[:most]) + (f" and {more} more" if more > 0 else "")
+
+
 def kind_of(value: Any) -> str:
     """The type of a value for messages: "a list", "an Annotations"."""
     name = type(value).__name__

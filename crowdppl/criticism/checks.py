@@ -11,7 +11,7 @@ import pandas as pd
 from scipy.sparse import coo_array
 
 from crowdppl.agreement.votes import row_pairs
-from crowdppl.core.validation import seed_number, whole_number
+from crowdppl.core.validation import listed, seed_number, whole_number
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.blocks import row_sizes
 from crowdppl.data.ids import native
@@ -31,8 +31,6 @@ MIN_PROBABILITY = 0.05
 """Of an answer; agreement on rarer ones has no more weight."""
 ERRORS, MARGIN = 2.0, 0.8
 """Standard errors, and the ratio, by which a class has to fall short of the agreement of labels."""
-MAX_NAMED = 5
-"""Classes that a doubt names."""
 
 
 @dataclass(frozen=True)
@@ -397,11 +395,10 @@ def collapse(posterior: Fit) -> Iterator[str]:
     parts = [
         f"{native(posterior.data.classes[k])!r} ({items[k]:.0%} of items, {labels[k]:.0%} of labels; {own[k]:.0%} "
         f"of the labels of its items name it, and {other[k]:.0%} of those beside a label that does)"
-        for k in found[:MAX_NAMED]
+        for k in found
     ]
-    more = f" and {len(found) - MAX_NAMED} more" if len(found) > MAX_NAMED else ""
     yield (
         f"labels agree with one another more than with the fit on {len(found)} of {len(own)} classes: "
-        f"{', '.join(parts)}{more}. They fell together, wandered off or traded places: take a method with fewer "
+        f"{listed(parts)}. They fell together, wandered off or traded places: take a method with fewer "
         "parameters or a prior that leans on the diagonal, or fit('auto', data), or give known truths (gold=)"
     )

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from crowdppl.core.validation import switch
+from crowdppl.core.validation import listed, switch
 from crowdppl.criticism import collusion
 from crowdppl.criticism.checks import collapse, predictive_check
 from crowdppl.criticism.collusion import excess_agreement, shares_more
@@ -31,9 +31,6 @@ from crowdppl.primitives.model import card_of
 from crowdppl.results.correction import MIN_GOLD, labels_an_item, members
 from crowdppl.results.leave_one_out import standard_error
 from crowdppl.results.tables import information, informative_part
-
-MAX_LISTED = 5
-"""Annotators or classes that a doubt names."""
 
 
 @dataclass(frozen=True)
@@ -143,14 +140,8 @@ def _bias(posterior: Fit) -> Iterator[Doubt]:
     )
 
 
-def _listed(parts: Sequence[str]) -> str:
-    """The first of some, and how many more there are."""
-    more = len(parts) - MAX_LISTED
-    return ", ".join(parts[:MAX_LISTED]) + (f" and {more} more" if more > 0 else "")
-
-
 def _ids(posterior: Fit, codes: Sequence[int] | np.ndarray) -> str:
-    return _listed([repr(native(posterior.data.annotators[code])) for code in codes])
+    return listed([repr(native(posterior.data.annotators[code])) for code in codes])
 
 
 ERRORS = 2
@@ -174,7 +165,7 @@ def _diagonal(posterior: Fit, given: np.ndarray) -> Iterator[Doubt]:
         parts = [f"{names[k]} is called {names[top[k]]} ({most[k]:.2f}, and {own[k]:.2f} right)" for k in swapped]
         yield Doubt(
             "diagonal",
-            f"the most frequent answer to {len(swapped)} of {len(names)} classes is another: {_listed(parts)}. The "
+            f"the most frequent answer to {len(swapped)} of {len(names)} classes is another: {listed(parts)}. The "
             "fit may have swapped them, or all annotators are misled alike, which labels cannot tell apart: give "
             f"some known truths (gold=), or {_diagonal_remedy(posterior)}",
         )
@@ -262,7 +253,7 @@ def _unnamed(posterior: Fit, counts: np.ndarray) -> Iterator[Doubt]:
         named[data.gold_codes[data.gold_codes >= 0]] = True
     taken = posterior.result.probabilities[:, ~named].sum(0)
     if taken.sum() > max(MAX_UNNAMED * data.n_items, 0.5):
-        classes = _listed([repr(native(name)) for name in data.classes[~named]])
+        classes = listed([repr(native(name)) for name in data.classes[~named]])
         yield Doubt(
             "unnamed",
             f"{taken.sum():.0f} of {data.n_items} items are of classes that no label names ({classes}): they take "
@@ -277,7 +268,7 @@ def _order(posterior: Fit) -> Iterator[Doubt]:
     names = [repr(native(name)) for name in data.classes]
     yield Doubt(
         "order",
-        f"{posterior.method} is for grades, and takes the classes in the order {_listed(names)}, which was not "
+        f"{posterior.method} is for grades, and takes the classes in the order {listed(names)}, which was not "
         "given: set kind='ordinal', and list them from lowest to highest in classes=",
     )
 
@@ -326,7 +317,7 @@ def _permuted(posterior: Fit) -> Iterator[Doubt]:
     yield Doubt(
         "permuted",
         f"{len(odd)} of {len(found)} chains call the classes otherwise than the votes do (chain {odd[0]}: "
-        f"{_listed(parts)}), so that means over chains mean nothing. Give known truths (gold=), lengthen the "
+        f"{listed(parts)}), so that means over chains mean nothing. Give known truths (gold=), lengthen the "
         f"warm-up, in which chains are relabelled, or {_diagonal_remedy(posterior)}",
     )
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from crowdppl.core.devices import default_dtype
-from crowdppl.core.validation import kind_of, require_data, warn
+from crowdppl.core.validation import kind_of, listed, require_data, warn
 from crowdppl.data.ids import native, tensor_to_numpy
 from crowdppl.errors import CrowdpplWarning, DataError, ResultError
 
@@ -298,7 +298,8 @@ def in_columns(table: pd.DataFrame, names: pd.Index[Any], what: str = "features"
     if table.columns.equals(names):
         return table
     lost, more = names.difference(table.columns, sort=False), table.columns.difference(names, sort=False)
-    said = [f"lack {_listed(lost)}"] * bool(len(lost)) + [f"have {_listed(more)} besides"] * bool(len(more))
+    said = [f"lack {listed([repr(native(name)) for name in lost], 3)}"] * bool(len(lost))
+    said += [f"have {listed([repr(native(name)) for name in more], 3)} besides"] * bool(len(more))
     if not said and not (names.is_unique and table.columns.is_unique):
         said = ["have several columns of one name, in another order"]
     if said:
@@ -307,11 +308,6 @@ def in_columns(table: pd.DataFrame, names: pd.Index[Any], what: str = "features"
             f"the fit did{', or give .to_numpy() if their order is the same' * (what == 'features')}"
         )
     return table.loc[:, names]
-
-
-def _listed(names: Sequence[Any] | pd.Index[Any]) -> str:
-    few = ", ".join(repr(native(name)) for name in names[:3])
-    return few if len(names) <= 3 else f"{few} and {len(names) - 3} more"
 
 
 def _held(kind: np.dtype[Any]) -> np.dtype[Any]:

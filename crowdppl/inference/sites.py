@@ -34,7 +34,7 @@ from crowdppl.inference.families import Family, family_of
 from crowdppl.primitives.chains import ChainedCategorical
 from crowdppl.primitives.distributions import OneHot
 from crowdppl.primitives.labels import CategoricalLabels, Labels, NumberLabels, OwnTruthLabels
-from crowdppl.primitives.model import Model, plates_of
+from crowdppl.primitives.model import Model, plates_of, truth_of
 from crowdppl.primitives.sums import Summing
 
 
@@ -312,8 +312,7 @@ def read_model(model: Model, block: Block, known: bool) -> Reading:
     found = _checked_sites(model, small)  # not kept: they hold tables of all annotators
     sites = _sorted_sites(model, small, found)
     discrete = [n for n, x in found.items() if x.enum_dim is not None]
-    card = getattr(model, "card", None)
-    named = "truth" if card is None else str(card.truth)
+    named = truth_of(model)
     truth = named if named in discrete else next(iter(discrete), None)
     if truth is not None:
         values = len(found[truth].value)

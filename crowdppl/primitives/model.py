@@ -12,6 +12,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from crowdppl.core.devices import default_dtype
 from crowdppl.core.validation import is_whole, kind_of
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.blocks import Block, rows_by_item, with_covariates
@@ -200,15 +201,23 @@ def card_of(model: object) -> Card | None:
     return card
 
 
+def truth_of(model: object) -> str:
+    """The site that is the truth: the one that the card names, else "truth"."""
+    card = card_of(model)
+    return "truth" if card is None else card.truth
+
+
+def kind_of_labels(model: object) -> str:
+    """The kind of labels that a model takes."""
+    card = card_of(model)
+    return "nominal" if card is None else card.kind
+
+
 def set_up(model: Any, data: Any) -> Any:
     """The model with what its ``setup`` found in the data, itself where nothing is new; networks are of float32."""
     setup = getattr(model, "setup", None)
     if setup is None:
         return model
-    import torch  # slow to import, and the command line lists methods without it
-
-    from crowdppl.core.devices import default_dtype
-
     with default_dtype(torch.float32):
         ready = setup(data)
     before, after = (getattr(x, "__dict__", {}) for x in (model, ready))

@@ -25,7 +25,7 @@ from crowdppl.inference.density import TraceSite, TraceSites, trace_sites
 from crowdppl.inference.problem import without_validation
 from crowdppl.networks.outputs import cached_outputs, networks_of
 from crowdppl.primitives.labels import Labels, NumberLabels
-from crowdppl.primitives.model import Model, card_of, draw_in_order, set_up, with_derived
+from crowdppl.primitives.model import Model, draw_in_order, set_up, truth_of, with_derived
 from crowdppl.simulation.annotators import Context, Draw, Opinion, as_kinds, opinion_of, settings_text, streams
 
 CHUNK = 10_000_000
@@ -434,8 +434,7 @@ def _item_axis(site: TraceSite) -> int | None:
 
 
 def _truth_of(model: Model, sites: dict[str, np.ndarray]) -> str:
-    card = card_of(model)
-    name = "truth" if card is None else card.truth
+    name = truth_of(model)
     if name not in sites:
         sited = ", ".join(sites)
         raise MethodError(

@@ -24,7 +24,7 @@ from crowdppl.fitting import fit
 from crowdppl.inference.engines import ENGINES, engine_support, fit_model, used_by
 from crowdppl.inference.options import FitOptions, options_from
 from crowdppl.posterior import Posterior
-from crowdppl.primitives.model import Model, card_of, set_up, with_missing
+from crowdppl.primitives.model import Model, card_of, kind_of_labels, set_up, with_missing
 from crowdppl.registry import name_of
 
 QUICK: FitOptions = {"max_iterations": 10, "chains": 2, "draws": 2, "warmup": 1}
@@ -351,12 +351,6 @@ def reversed_names(names: Iterable[str]) -> dict[str, str]:
     """New names that sort the other way round."""
     old = sorted(set(names))
     return {name: f"new {len(old) - i:03}" for i, name in enumerate(old)}
-
-
-def kind_of_labels(model: Model) -> str:
-    """The kind of labels that a model takes."""
-    card = card_of(model)
-    return "nominal" if card is None else card.kind
 
 
 def on_a_scale(model: Model) -> bool:

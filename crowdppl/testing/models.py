@@ -27,7 +27,7 @@ from crowdppl.inference.families import family_of
 from crowdppl.inference.problem import without_validation
 from crowdppl.inference.svi.svi import mean_field
 from crowdppl.primitives.labels import NumberLabels
-from crowdppl.primitives.model import Model, card_of, plates_of, set_up, settings_of
+from crowdppl.primitives.model import Model, card_of, plates_of, set_up, settings_of, truth_of
 from crowdppl.simulation.crowd import simulate
 from crowdppl.testing.fixtures import Trial, require
 
@@ -127,7 +127,7 @@ def plain_svi(trial: Trial) -> None:
         design = replace(data.as_block(), has_labels=False)
         drawn = Predictive(model.model, guide=guide, num_samples=2)(design)
         # Truths that are numbers are no site.
-        name, size = ("label", data.n_labels) if trial.of_numbers else (_truth(model), data.n_items)
+        name, size = ("label", data.n_labels) if trial.of_numbers else (truth_of(model), data.n_items)
         require(name in drawn, f"Predictive drew {', '.join(drawn)}, but no {name!r}")
         require(drawn[name].shape[-1] == size, f"Predictive drew {name!r} of shape {drawn[name].shape}")
 
@@ -154,11 +154,6 @@ def _mean_loss(svi: Any, data: Annotations) -> float:
             pyro.set_rng_seed(seed)
             losses.append(svi.evaluate_loss(data))
     return float(np.mean(losses))
-
-
-def _truth(model: Model) -> str:
-    card = card_of(model)
-    return "truth" if card is None else card.truth
 
 
 def _enumerated(model: Model, data: Any) -> Any:
