@@ -165,9 +165,7 @@ def log_dirichlet_multinomial(data: cp.Block, spread: float) -> Tensor:
     ``prod_k Gamma(c + n_k) / Gamma(c) * Gamma(K c) / Gamma(K c + n)``, with c = ``spread`` and n_k labels of class
     k, n in all. Abstentions do not count.
     """
-    k, named = data.n_classes, data.answer < data.n_classes
-    cell = (data.item * k + data.answer)[named]
-    n = torch.bincount(cell, minlength=data.n_items * k).reshape(-1, k)
+    k, n = data.n_classes, data.vote_counts()
     total = n.sum(-1)
     counts = torch.arange(int(total.max()) + 1 if len(total) else 1, device=n.device)
     return _log_rising(spread, counts)[n].sum(-1) - _log_rising(k * spread, counts)[total]

@@ -101,9 +101,8 @@ class Community:
 def _counts(data: cp.Block) -> Tensor:
     """Labels of each annotator against an item's vote shares: (A, K, K) [annotator, truth, label]."""
     k = data.n_classes
-    given = data.answer < k
-    item, who, answer = (x[given] for x in (data.item, data.annotator, data.answer))
-    votes = torch.bincount(item * k + answer, minlength=data.n_items * k).reshape(-1, k).double()
+    item, who, answer = (x[data.named] for x in (data.item, data.annotator, data.answer))
+    votes = data.vote_counts().double()
     share = votes / votes.sum(-1, keepdim=True).clamp(min=1)
     counts = torch.zeros(data.n_annotators * k, k, dtype=torch.float64).index_add(0, who * k + answer, share[item])
     return counts.reshape(-1, k, k).transpose(-1, -2)

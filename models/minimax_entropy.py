@@ -95,9 +95,8 @@ class MinimaxEntropy:
     def init(self, data: cp.Block) -> dict[str, Tensor]:
         """Potentials fitted to the votes: from potentials of annotators alone, fits end in poorer optima."""
         k = data.n_classes
-        given = data.answer < k
-        item, who, answer = (x[given] for x in (data.item, data.annotator, data.answer))
-        votes = torch.bincount(item * k + answer, minlength=data.n_items * k).reshape(-1, k).double()
+        item, who, answer = (x[data.named] for x in (data.item, data.annotator, data.answer))
+        votes = data.vote_counts().double()
         share = (votes / votes.sum(-1, keepdim=True).clamp(min=1))[item]
         habit, trap = (torch.zeros(n, k, k).double().requires_grad_() for n in (data.n_annotators, data.n_items))
         search = torch.optim.LBFGS([habit, trap], max_iter=25, line_search_fn="strong_wolfe")

@@ -13,6 +13,7 @@ from crowdppl.core.validation import number_within, share_between
 from crowdppl.criticism import collusion
 from crowdppl.criticism.collusion import ExcessAgreement, excess_agreement
 from crowdppl.data.annotations import Annotations, labels_given, require_annotations
+from crowdppl.data.checks import cell_counts
 from crowdppl.errors import DataError
 from crowdppl.inference.result import Fit, require_fit
 from crowdppl.results.tables import information, informative_part
@@ -211,14 +212,13 @@ def names_one_class(data: Annotations) -> np.ndarray:
     """Annotators who only ever name one class, which others name more often there than elsewhere, bool (A,)."""
     from scipy.special import bdtrc  # slow to import; scipy.stats, whose binomial this is, takes ten times as long
 
-    item, annotator, answer = data.label_codes()
-    item, annotator, answer = (x[answer < data.n_classes] for x in (item, annotator, answer))
-    place = annotator * np.int64(data.n_classes) + answer
-    counts = np.bincount(place, minlength=data.n_annotators * data.n_classes).reshape(-1, data.n_classes)
-    given, share = counts.sum(1), (counts.sum(0) / max(1, len(answer)))[counts.argmax(1)]
+    counts = cell_counts(data.blocks)[:, : data.n_classes]
+    given, share = counts.sum(1), (counts.sum(0) / max(1, counts.sum()))[counts.argmax(1)]
     rare: np.ndarray = (counts.max(1) == given) & (share**given < ONE_CLASS_LEVEL)
     if not rare.any():
         return rare
+    item, annotator, answer = data.label_codes()
+    item, annotator, answer = (x[answer < data.n_classes] for x in (item, annotator, answer))
     votes = data.votes()
     alike, others = (
         np.bincount(annotator, x - 1, data.n_annotators) for x in (votes[item, answer], votes.sum(1)[item])

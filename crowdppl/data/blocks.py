@@ -285,6 +285,11 @@ class Block:
             return np.arange(self.n_items)
         return self.sequences.starts.cumsum(0).cpu().numpy() - 1
 
+    def vote_counts(self) -> Tensor:
+        """How often each item was given each class, int64 (n_items, K); abstentions are no votes."""
+        cell = (self.item * self.n_classes + self.answer)[self.named]
+        return torch.bincount(cell, minlength=self.n_items * self.n_classes).reshape(self.n_items, self.n_classes)
+
     def only_classes(self, x: Tensor) -> Tensor:
         """Sets what abstentions would contribute to zero: (S, width) -> (S, width)."""
         if self.n_answers == self.n_classes:

@@ -25,11 +25,7 @@ SMOOTHING = 0.01
 
 def votes(blocks: Sequence[Block]) -> Tensor:
     """Number of votes for each class, (N, K) by position; abstentions are no votes."""
-    counts = []
-    for b in blocks:
-        cell = (b.item * b.n_classes + b.answer)[b.named]
-        counts.append(torch.bincount(cell, minlength=b.n_items * b.n_classes).reshape(b.n_items, b.n_classes))
-    return torch.cat(counts).double()
+    return torch.cat([block.vote_counts() for block in blocks]).double()
 
 
 def soft_truth(counts: Tensor, generator: torch.Generator | None = None) -> Tensor:
