@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any, Literal
 
 import torch
@@ -401,11 +402,16 @@ def _captured(x: Tensor) -> bool:
 
 def one_each(counts: Tensor, share: Tensor, generator: torch.Generator | None) -> Tensor:
     """At most one draw a cell, by the inverse CDF of one uniform: twice as fast as Gumbel noise."""
-    steps = share.cumsum(0)
-    u = torch.rand(counts.shape, generator=generator, dtype=share.dtype, device=share.device) * steps[-1]
-    # "<=", because a strict "<" could pick an alternative of probability zero when u is 0.
-    pick = (steps[:-1] <= u).sum(0, keepdim=True)
-    return torch.zeros_like(share).scatter_(0, pick, counts.unsqueeze(0))
+    *steps, total = accumulate(share.unbind(0))
+    u = torch.rand(counts.shape, generator=generator, dtype=share.dtype, device=share.device).mul_(total)
+    out, left = torch.empty_like(share), counts
+    for k, step in enumerate(steps):
+        # "<=", because a strict "<" could pick an alternative of probability zero when u is 0.
+        beyond = left * (step <= u)
+        torch.sub(left, beyond, out=out[k])
+        left = beyond
+    out[-1] = left
+    return out
 
 
 # Operations of torch, because they look at numbers: a recording of a pass has each as one step.
