@@ -39,8 +39,7 @@ def ranking(posterior: Fit, level: float = 0.95, features: Any = None) -> pd.Dat
         rank_low and rank_high, intervals that hold all ranks at once with this probability. Intervals are NaN where
         the engine gives points, and those of networks are. Where labels are few and annotators may err, as by
         ``crowd_bt``, several orders are possible, even one and its reverse: vb then draws by short chains of Gibbs
-        from its own distributions. After an update, with many labels and of groups, it knows one of the orders; so
-        does em.
+        from its own distributions. Of rankings and groups, after an update and with many labels, it knows one.
 
     Raises:
         MethodError: when the method ranks no objects, has no network for features, or the level is out of range.
