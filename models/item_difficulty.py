@@ -21,7 +21,6 @@ from typing import ClassVar, Literal
 import pyro
 import pyro.distributions as dist
 import torch
-from torch import Tensor
 
 import crowdppl.primitives as cp
 from crowdppl import mean_field
@@ -66,13 +65,7 @@ class ItemDifficulty:
         items = cp.plates.items(data)
         with items:
             difficulty = pyro.sample("difficulty", dist.Normal(0.0, hardness))
-        easy = (-difficulty).exp()
-
-        def log_label(answer: Tensor) -> Tensor:
-            x = data.of_annotator(logits, event_dim=2) * data.of_item(easy)[..., None, None]
-            return cp.each_label(x)(answer) - x.logsumexp(-1)
-
-        table = cp.with_abstentions(data, log_label)
+        table = cp.with_abstentions(data, cp.sharpened(data, logits, (-difficulty).exp()))
         with items:
             cp.annotate(data, table, cp.truth(data, log_p))
 

@@ -32,6 +32,7 @@ from crowdppl.primitives.priors import (
     default_prevalence,
     diagonal_prior,
 )
+from crowdppl.primitives.softmax import sharpened
 from crowdppl.primitives.statistics import natural
 from crowdppl.primitives.sums import log_gaussian, log_grid, logsumexp, neg_log
 
@@ -87,6 +88,7 @@ __all__ = [
     "plates",
     "preferences",
     "prevalence",
+    "sharpened",
     "succession",
     "successions",
     "through_blends",
