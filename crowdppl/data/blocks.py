@@ -232,23 +232,28 @@ class Block:
 
     @cached_property
     def distinct(self) -> tuple[Block, Tensor] | None:
-        """One item for all that have the same labels, and which of them each item is, int64 (n_items,).
+        """One item for all that have the same labels, and which each item is; None where few would go."""
+        return self._distinct(self.bags.cells, self.bags.n_cells)
 
-        None for a minibatch, where more is known of items than their labels, and where fewer than half would go.
-        """
+    @cached_property
+    def distinct_answers(self) -> tuple[Block, Tensor] | None:
+        """The same where it makes no difference who gave a label."""
+        return self._distinct(self.bags.cells % self.n_answers, self.n_answers)
+
+    def _distinct(self, kind: Tensor, n_kinds: int) -> tuple[Block, Tensor] | None:
+        """The same by kinds of labels, (S,); None for a minibatch, too, and where more is known of items."""
         known = any(getattr(self, name) is not None for name in (*OF_ITEMS, *OF_LABELS, "seen", "copies"))
-        if known or self.scale != 1 or self.bags.n_cells > self.n_items:
+        if known or self.scale != 1 or n_kinds > self.n_items:
             return None
-        # Items with the same sum of the cells' random numbers have the same cells (Zobrist hashing).
-        numbers = np.random.default_rng(0).integers(2**64, size=self.bags.n_cells, dtype=np.uint64)
-        sums = np.append(np.uint64(0), np.cumsum(numbers[self.bags.cells.cpu().numpy()]))  # modulo 2**64
+        # Items with the same sum of the kinds' random numbers have the same kinds (Zobrist hashing).
+        numbers = np.random.default_rng(0).integers(2**64, size=n_kinds, dtype=np.uint64)
+        sums = np.append(np.uint64(0), np.cumsum(numbers[kind.cpu().numpy()]))  # modulo 2**64
         place, keys = pd.factorize(sums[row_starts(self) + row_sizes(self)] - sums[row_starts(self)])
         if 2 * len(keys) > self.n_items:
             return None
-        first = np.empty(len(keys), np.int64)
-        first[place[::-1]] = np.arange(self.n_items)[::-1]
-        copies = torch.from_numpy(np.bincount(place).astype(np.float64)).to(self.device)
-        return replace(self.subset(first, 1.0), copies=copies), torch.from_numpy(place).to(self.device)
+        first = np.unique(place, return_index=True)[1]
+        times, at = (torch.from_numpy(x).to(self.device) for x in (np.bincount(place).astype(np.float64), place))
+        return replace(self.subset(first, 1.0), copies=times), at
 
     @cached_property
     def sequences(self) -> Sequences:

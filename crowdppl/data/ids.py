@@ -87,6 +87,8 @@ def as_index(values: Iterable[Any] | Codebook) -> pd.Index[Any]:
 def texts_of(ids: pd.Index[Any]) -> pd.Series[str]:
     """Those of the ids that are text, by position."""
     texts = ids.to_series(index=pd.RangeIndex(len(ids)))
+    if ids.dtype.kind in "iub":
+        return texts[:0].astype(str)
     return texts if ids.inferred_type == "string" else texts[[isinstance(x, str) for x in ids]].astype(str)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -35,12 +35,12 @@ class Total:
 
 @dataclass(frozen=True)
 class FullPass:
-    """A model on all blocks of a data set; where ``alike``, items with the same labels may be evaluated once."""
+    """A model on all blocks of a data set; ``distinct`` finds one item for all that the model cannot tell apart."""
 
     density: Density
     blocks: Sequence[Block]
     sites: Mapping[str, Site]
-    alike: bool = False
+    distinct: Callable[[Block], tuple[Block, Tensor] | None] = lambda _: None
 
     @property
     def n_items(self) -> int:
@@ -60,7 +60,7 @@ class FullPass:
     ) -> Total:
         """Evaluates every block, forward and backward, and adds up.
 
-        Items with the same labels are evaluated once, where they may be and nothing of one item is asked or given.
+        Items that the model cannot tell apart are evaluated once, unless more is given or asked of single ones.
 
         Args:
             values: a tensor for every site; local ones for all items, by position.
@@ -76,29 +76,33 @@ class FullPass:
         objective: Tensor | None = None
         sums = dict[str, Tensor]()
         per_item, slopes, shares = list[Tensor](), dict[str, list[Tensor]](), dict[str, list[Tensor]]()
-        alike = self.alike and not (marginals or tilt or how or evidence)
         for block in (b for b in self.blocks if b.n_items):
             terms = None if extra is None else extra(first is None)
             if extra is None and onehot and first is None:
                 terms = one_hot_terms(onehot, self.density.chains)
             span = slice(block.offset, block.offset + block.n_items)
+            tilts = {n: x[..., span] for n, x in (tilt or {}).items()}
+            alike = None if how or evidence or (marginals and gradient) else self.distinct(block)
+            few = None if alike is None else _tilted_alike(*alike, tilts)
+            copies = few[0].copies if few and marginals else None  # by which marginals would be multiplied
             one = self.density(
-                block.distinct[0] if alike and block.distinct is not None else block,
+                block if few is None else few[0] if copies is None else replace(few[0], copies=None),
                 self.cut(values, block),
                 gradient=gradient,
                 marginals=marginals,
-                tilt={n: x[..., span] for n, x in (tilt or {}).items()},
+                tilt=few[2] if few else tilts,
                 how=how(block.offset) if how else None,
                 extra=terms,
             )
-            objective = one.objective if objective is None else objective + one.objective
+            more = one.objective if copies is None else one.objective + (one.per_item * (copies - 1)).sum(-1)
+            objective = more if objective is None else objective + more
             for name, g in one.gradient.items():
                 if self.sites[name].local:
                     slopes.setdefault(name, []).append(g)
                 else:
                     sums[name] = sums[name] + g.double() if name in sums else g.double()
             for name, x in one.marginals.items():
-                shares.setdefault(name, []).append(x)
+                shares.setdefault(name, []).append(x[..., few[1]] if few else x)
             per_item += [one.per_item] if evidence else []
             first = first or one
         assert first is not None and objective is not None, "annotations have at least one item"
@@ -117,3 +121,15 @@ class FullPass:
         start, stop = block.offset, block.offset + block.n_items
         local = {n: s for n, s in self.sites.items() if s.local}
         return {n: local[n].cut(x, start, stop) if n in local else x for n, x in values.items()}
+
+
+def _tilted_alike(
+    block: Block, place: Tensor, tilt: Mapping[str, Tensor]
+) -> tuple[Block, Tensor, dict[str, Tensor]] | None:
+    """A block of distinct items with a tilt for each; None where items that are alike have another."""
+    own = {}
+    for name, x in tilt.items():
+        own[name] = x.new_empty(*x.shape[:-1], block.n_items).index_copy_(-1, place, x)
+        if not torch.equal(own[name][..., place], x):
+            return None
+    return block, place, own

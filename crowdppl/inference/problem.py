@@ -225,12 +225,19 @@ class Problem:
 
     def full_pass(self, chains: int | None = None) -> FullPass:
         """The same density on all blocks."""
-        return FullPass(self.density(chains), self.blocks, self.sites, self.alike)
+        return FullPass(self.density(chains), self.blocks, self.sites, self.distinct)
 
-    @property
-    def alike(self) -> bool:
-        """Whether items differ by their labels alone; a user's model might compare those of several items."""
-        return self._own and not any(site.local for site in self.sites.values())
+    def distinct(self, block: Block) -> tuple[Block, Tensor] | None:
+        """One item for all that the model cannot tell apart, as of ``Block.distinct``; None where there are few.
+
+        A user's model might compare labels of several items. To the library's own without a site in plates, it is
+        all the same who gave a label, unless the data say something of annotators.
+        """
+        if not self._own or any(site.local for site in self.sites.values()):
+            return None
+        known = block.history is not None or block.annotator_covariates is not None
+        anonymous = not known and not any(site.batch_shape for site in self.sites.values())
+        return block.distinct_answers if anonymous else block.distinct
 
     def typical(self, generator: torch.Generator) -> dict[str, Tensor]:
         """A first value for each site: the model's own start where it has one, else the prior mean."""

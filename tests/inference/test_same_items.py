@@ -35,6 +35,22 @@ def test_a_fit_is_that_of_all_items(panel: tuple[Annotations, Annotations], meth
     np.testing.assert_allclose(one.diagnostics()["objectives"], other.diagnostics()["objectives"], rtol=1e-10)
 
 
+@pytest.mark.parametrize(("method", "restarts"), [("majority_vote", 1), ("multinomial", 3)])
+def test_so_it_is_where_who_gave_a_label_is_nothing_to_the_model(method: str, restarts: int) -> None:
+    """Perturbed starts differ between items of the same labels, which are then apart; ties stay ties."""
+    rows = crowd(n_items=300, labels_each=4, n_annotators=20).frame()
+    plain = Annotations.from_frame(rows)
+    apart = Annotations.from_frame(rows, item_covariates=pd.DataFrame({"x": 0.0}, index=plain.items))
+    block = plain.blocks[0]
+    assert (
+        block.distinct is None and block.distinct_answers is not None and apart.blocks[0].distinct_answers is None
+    )
+    one, other = (crowdppl.fit(method, x, inference="em", restarts=restarts, seed=0) for x in (plain, apart))
+    np.testing.assert_allclose(one.probabilities(), other.probabilities(), atol=1e-8)
+    np.testing.assert_allclose(one.diagnostics()["objectives"], other.diagnostics()["objectives"], rtol=1e-10)
+    assert one.labels()["tied"].tolist() == other.labels()["tied"].tolist()
+
+
 def test_labels_left_out_have_the_same_scores(panel: tuple[Annotations, Annotations]) -> None:
     one, other = (
         crowdppl.heldout_score("one_coin", data, inference="em", folds=2, seed=0, max_iterations=15)

@@ -227,9 +227,9 @@ def _block_of(posterior: Fit, problem: Problem, bags: LabelBags) -> tuple[Block,
     if bags.covariates is not None:  # in the order of the index
         known["label_covariates"] = bags.covariates.at(torch.from_numpy(np.lexsort((bags.cell, bags.bag))))
     block, place = first.with_items(index, **known), torch.arange(len(bags.item))
-    if problem.alike and block.distinct is not None:
-        block, place = block.distinct
-        block = replace(block, copies=None)  # by which shares would be multiplied
+    few = problem.distinct(block)
+    if few is not None:
+        block, place = replace(few[0], copies=None), few[1]  # by which shares would be multiplied
     return block, positions(data, bags.item), place.numpy()
 
 
