@@ -239,26 +239,6 @@ def _state_sites(problem: Problem, order: np.ndarray, run: AscentRun) -> dict[st
     return found
 
 
-def rank_rhat(x: np.ndarray) -> np.ndarray:
-    """Split R-hat (E,) of ranks of draws (C, D, E), the larger of bulk's and tails'; as ArviZ's, entries at once.
-
-    Vehtari et al. (2021), "Rank-normalization, folding, and localization".
-    """
-    from scipy.special import ndtri  # slow to import, needed by samplers only
-    from scipy.stats import rankdata
-
-    half = x.shape[1] // 2
-    split = np.concatenate([x[:, :half], x[:, -half:]])
-    folded, n = np.abs(split - np.median(split, (0, 1))), 2 * len(x) * half
-    out = np.full(x.shape[-1], np.nan)
-    for one in (split, folded):
-        z = ndtri((rankdata(one.reshape(n, -1), axis=0) - 3 / 8) / (n + 1 / 4)).reshape(one.shape)
-        with np.errstate(divide="ignore", invalid="ignore"):  # chains that do not move are infinitely apart
-            ratio = half * z.mean(1).var(0, ddof=1) / z.var(1, ddof=1).mean(0)
-        out = np.fmax(out, np.sqrt((ratio + half - 1) / half))
-    return out
-
-
 def mixing(draws: Mapping[str, Tensor], sites: Mapping[str, Site]) -> dict[str, Any]:
     """How well chains agree and how much their draws are worth, by site.
 
@@ -279,8 +259,10 @@ def mixing(draws: Mapping[str, Tensor], sites: Mapping[str, Site]) -> dict[str, 
             if array.shape[1] < 4 or array.shape[-1] == 0:
                 continue
             rhat = np.full(array.shape[-1], np.nan)
-            if len(array) > 1:  # one chain has none
-                rhat = rank_rhat(array[:, :: max(1, array.shape[1] // 100)])
+            if len(array) > 1:  # one chain has none, and ArviZ would warn of each site
+                some = az.convert_to_dataset({"x": array[:, :: max(1, array.shape[1] // 100)]})
+                with np.errstate(divide="ignore", invalid="ignore"):  # chains that do not move are infinitely apart
+                    rhat = az.rhat(some)["x"].values
             worst = az.convert_to_dataset({"x": array[..., np.argsort(-np.nan_to_num(rhat))[:40]]})
             out["rhat"][name] = float("nan") if np.isnan(rhat).all() else float(np.nanmax(rhat))
             for tail in ("bulk", "tail"):

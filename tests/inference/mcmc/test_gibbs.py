@@ -6,7 +6,6 @@ from dataclasses import replace
 from itertools import product
 from typing import Any
 
-import arviz as az
 import numpy as np
 import pytest
 import torch
@@ -15,7 +14,6 @@ from scipy.special import gammaln, logsumexp
 import crowdppl
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import MethodError
-from crowdppl.inference.assembly import rank_rhat
 from crowdppl.inference.mcmc import gibbs
 from crowdppl.inference.mcmc.gibbs import sample
 from tests.crowd import annotations, crowd, double, posed, split
@@ -217,14 +215,3 @@ def test_a_site_without_an_exact_update_is_refused_by_name() -> None:
     problem = posed(crowdppl.method("glad"), crowd(20, 4, 3, 3))
     with pytest.raises(MethodError, match="ability, difficulty"):
         gibbs.start(problem)
-
-
-@pytest.mark.parametrize(("chains", "draws"), [(2, 4), (4, 101)])
-def test_r_hat_of_all_entries_at_once_is_arvizs(chains: int, draws: int) -> None:
-    stream = np.random.default_rng(0)
-    x = stream.normal(size=(chains, draws, 6)).cumsum(1)
-    x[..., 0] = stream.integers(2, size=(chains, draws))  # of many ties
-    x[..., 1] = np.arange(chains)[:, None]  # of chains that do not move
-    with np.errstate(divide="ignore", invalid="ignore"):
-        wanted = az.rhat(az.convert_to_dataset({"x": x}))["x"].values
-    np.testing.assert_allclose(rank_rhat(x), wanted, rtol=1e-12)
