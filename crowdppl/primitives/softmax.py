@@ -26,12 +26,12 @@ def sharpened(data: Data, logits: Tensor, sharpness: Tensor) -> Callable[[Tensor
 
     Examples:
         >>> import torch
-        >>> data = crowdppl.Annotations.from_dicts({"ann": {"x": "no", "y": "yes"}})
-        >>> logits = torch.tensor([[[0.8, 0.2], [0.4, 0.6]]]).log()
-        >>> labels = crowdppl.primitives.sharpened(data, logits, torch.tensor([1.0, 2.0]))
-        >>> labels(torch.tensor([1, 1])).exp()  # "yes" at each truth, on either item
-        tensor([[0.2000, 0.6000],
-                [0.0588, 0.6923]])
+        >>> design = crowdppl.random_design(1, 2, 2, classes=["no", "yes"], seed=0)
+        >>> logits = torch.tensor([[0.8, 0.2], [0.4, 0.6]]).log().expand(2, 2, 2)  # of two annotators
+        >>> labels = crowdppl.primitives.sharpened(design, logits, torch.tensor([2.0]))
+        >>> labels(torch.tensor([1, 0])).exp()  # "yes" and "no", at each truth
+        tensor([[0.0588, 0.6923],
+                [0.9412, 0.3077]])
     """
     block = block_of(data)
 
