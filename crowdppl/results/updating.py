@@ -135,8 +135,9 @@ def predict(posterior: Fit, new_data: Annotations | pd.DataFrame) -> pd.DataFram
 
     Annotators and classes that the fit does not have count by the mean of the model's prior, given what the fit
     learned of it. Labels that an item had in the fit do not count; ``update`` keeps them. The probabilities of a
-    corrected posterior are corrected alike. By vb, labels count by expected logarithms, as in the fit: where
-    annotators gave few labels, probabilities are surer than their mean confusions would make them.
+    corrected posterior are corrected alike. By vb, without a correction, rows of shares count by their means, which
+    averages over vb's distributions where an annotator labels an item once; the fit's own items count by expected
+    logarithms, and are surer.
 
     Args:
         new_data: annotations, or a table with one label a row.
@@ -158,13 +159,14 @@ def predict(posterior: Fit, new_data: Annotations | pd.DataFrame) -> pd.DataFram
         >>> posterior = crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="vb", seed=0)
         >>> new = pd.DataFrame({"item": [46, 46, 47], "annotator": ["1", "4", "2"], "label": [1, 2, 3]})
         >>> posterior.predict(new).round(2)
-        class     1     2     3     4
+        class     1    2     3     4
         item
-        46     0.55  0.41  0.02  0.02
-        47     0.10  0.10  0.70  0.10
+        46     0.55  0.4  0.02  0.02
+        47     0.10  0.1  0.70  0.10
     """
     new, correction = _aligned(posterior, new_data), posterior.correction
-    found: Any = {name: fits.predict(fit, new) for name, fit in members(posterior).items()}
+    as_fitted = correction is not None
+    found: Any = {name: fits.predict(fit, new, as_fitted=as_fitted) for name, fit in members(posterior).items()}
     if isinstance(numbers := found[posterior.method], NumberTruth):
         return number_table(numbers, new)
     mixed = found[posterior.method] if correction is None else corrected(correction, found, new)

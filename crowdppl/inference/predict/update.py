@@ -20,7 +20,7 @@ from crowdppl.data.ids import Codebook, native
 from crowdppl.data.split import keep
 from crowdppl.errors import ConvergenceWarning, MethodError
 from crowdppl.inference.density import trace_sites
-from crowdppl.inference.draws import center_of, draws_of
+from crowdppl.inference.draws import center_of, draws_of, mean_of
 from crowdppl.inference.engines import fit_model
 from crowdppl.inference.gaussians import base_draws
 from crowdppl.inference.loop import iterate
@@ -208,10 +208,13 @@ class _ReturningItems:
         return out
 
 
-def predict(posterior: Fit, data: Annotations) -> np.ndarray | NumberTruth:
+def predict(posterior: Fit, data: Annotations, *, as_fitted: bool = False) -> np.ndarray | NumberTruth:
     """Truths of the items of ``data``, in its codebook order; shared sites stay fixed.
 
-    Probabilities (N, K) of classes; numbers each with a posterior of its own.
+    Probabilities (N, K) of classes; numbers each with a posterior of its own. By vb, rows of shares count by their
+    means: of an item that the fit has not seen, rows are independent under mean field, and an annotator's one label
+    reads one of them. Where ``as_fitted``, they count by expected logarithms, as those of the fit's own items do,
+    which corrections correct.
 
     Sites of single items (a difficulty) are fitted to the new items. Annotators and classes that the fit does not
     have are at the mean of their prior.
@@ -231,7 +234,9 @@ def predict(posterior: Fit, data: Annotations) -> np.ndarray | NumberTruth:
         if len(shared) < len(problem.sites):
             values, chains = _with_local_sites(problem, posterior, known(center_of(problem, stored, shared)))
         elif independent:
-            values, chains = known(center_of(problem, stored, shared)), None
+            rows = [] if as_fitted else [n for n in shared if (x := stored[n].conjugate) is not None and x.counts]
+            values = known(center_of(problem, stored, shared) | mean_of(problem, stored, rows))
+            chains = None
         else:
             values = known(draws_of(problem, stored, data.order, PREDICTIVE_DRAWS, options.generator(9)))
             chains = PREDICTIVE_DRAWS

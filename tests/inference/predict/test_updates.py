@@ -98,6 +98,20 @@ def test_items_that_nobody_labelled_before_are_looked_at(data: Annotations) -> N
         old.update(Annotations.from_frame(frame.assign(**strange), like=data))
 
 
+def test_an_item_that_vb_has_not_seen_is_averaged_over_its_distributions() -> None:
+    found = crowdppl.fit("bayesian_dawid_skene", crowdppl.anaesthetists(), inference="vb", seed=0)
+    more = pd.DataFrame({"item": 99, "annotator": ["2", "4", "5"], "label": [2, 3, 3]})
+    stream, c = np.random.default_rng(0), {name: site.parameter for name, site in found.result.sites.items()}
+    joint = stream.dirichlet(c["prevalence"], 200_000)
+    for annotator, label in ((1, 1), (3, 2), (4, 2)):
+        rows = stream.standard_gamma(c["confusion"][annotator], (200_000, 4, 4))
+        joint *= rows[..., label] / rows.sum(-1)
+    want = joint.mean(0) / joint.mean(0).sum()
+    np.testing.assert_allclose(found.predict(more).loc[99], want, atol=0.003)
+    surer = found.update(more).probabilities().loc[99]  # which counts the labels by expected logarithms
+    assert surer.max() > want.max() + 0.01
+
+
 @pytest.mark.parametrize("informative", [True, False])
 def test_who_could_decline_in_the_fit_still_can(informative: bool) -> None:
     """Whether new labels come as a table or as annotations of their own, in which nobody declines."""
@@ -116,10 +130,8 @@ def test_who_could_decline_in_the_fit_still_can(informative: bool) -> None:
     updated = found.update(new)
     pd.testing.assert_frame_equal(updated.probabilities(), found.update(more).probabilities())
     assert updated.data.alphabet.informative
-    c = {name: site.arrays["concentration"] for name, site in found.result.sites.items()}
-    log = {name: digamma(x) - digamma(x.sum(-1, keepdims=True)) for name, x in c.items()}
-    odds = log["prevalence"] + log["confusion"][0, :, 1] + log["abstention"][0, :, 0]
-    share = np.exp(odds) / np.exp(odds).sum()
-    np.testing.assert_allclose(found.predict(new).loc[91], share, atol=1e-6)
+    mean = {name: site.mean for name, site in found.result.sites.items()}
+    share = mean["prevalence"] * mean["confusion"][0, :, 1] * mean["abstention"][0, :, 0]
+    np.testing.assert_allclose(found.predict(new).loc[91], share / share.sum(), atol=1e-6)
     filled = crowdppl.fill(found, new, least=1).frame()
     assert filled.equals(crowdppl.fill(found, Annotations.from_frame(more, like=data), least=1).frame())
