@@ -165,7 +165,7 @@ def predict(posterior: Fit, new_data: Annotations | pd.DataFrame) -> pd.DataFram
         47     0.10  0.1  0.70  0.10
     """
     new, correction = _aligned(posterior, new_data), posterior.correction
-    as_fitted = correction is not None
+    as_fitted = correction is not None and not correction.leaves_all
     found: Any = {name: fits.predict(fit, new, as_fitted=as_fitted) for name, fit in members(posterior).items()}
     if isinstance(numbers := found[posterior.method], NumberTruth):
         return number_table(numbers, new)

@@ -124,8 +124,8 @@ def test_new_documents_begin_at_the_prior_and_known_ones_where_they_ended(tmp_pa
     more = of({"u": {"e": 1, "f": 1}}, [3, 99])
     found = posterior.predict(more)
     assert found.loc["f", 1] == pytest.approx(0.7 / 0.9)  # even shares before
-    log = torch.from_numpy(posterior.result.sites["shares"].parameter[0]).digamma()  # 3 is before 7
-    odds = float((log[1] - log[0]).exp()) * 0.7 / 0.2
+    share = posterior.result.sites["shares"].mean[0]  # 3 is before 7
+    odds = share[1] / share[0] * 0.7 / 0.2
     assert found.loc["e", 1] == pytest.approx(odds / (1 + odds))
     updated = posterior.update(more)
     assert updated.result.sites["shares"].parameter.sum(1) == pytest.approx([5, 4, 3])

@@ -11,6 +11,7 @@ import crowdppl
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.split import keep
 from crowdppl.errors import ConvergenceWarning, MethodError
+from crowdppl.inference.predict.update import predict
 from crowdppl.inference.result import CalibrationMap, Correction
 from crowdppl.posterior import Posterior
 from crowdppl.results.correction import apply_map, averaged, design_effect, members
@@ -70,7 +71,8 @@ def test_new_items_are_averaged_as_those_of_the_fit(
 ) -> None:
     posterior = together(fits, truth_map=truth_map, gold=0 if truth_map is None else 10)
     new = pd.DataFrame({"item": ["x", "x", "x", "y"], "annotator": [0, 1, 2, 3], "label": [0, 0, 1, 2]})
-    said = {name: fit.predict(new).to_numpy() for name, fit in posterior.members().items()}
+    rows = Annotations.from_frame(new, like=data)
+    said = {name: predict(fit, rows, as_fitted=True) for name, fit in posterior.members().items()}
     want = mixed(said, np.array([3, 1]))
     want = want if truth_map is None else apply_map(truth_map, want)
     np.testing.assert_allclose(posterior.predict(new), want, atol=1e-12)

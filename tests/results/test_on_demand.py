@@ -48,7 +48,7 @@ def test_what_is_not_asked_for_is_not_computed(monkeypatch: pytest.MonkeyPatch) 
     def never(*_: Any, **__: Any) -> Any:
         raise AssertionError("computed")
 
-    for name in ("weights", "truth_over"):
+    for name in ("widths", "truth_over"):
         monkeypatch.setattr(assembly, name, never)
     for posterior in (fitted("bayesian_dawid_skene"), fitted("one_coin", calibrate=True)):
         assert len(posterior.probabilities()) == DATA.n_items
