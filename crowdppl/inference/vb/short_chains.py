@@ -43,8 +43,8 @@ class Chained(NamedTuple):
 def of_chains(problem: Problem, state: State, generator: torch.Generator) -> Chained:
     """What chains from vb's distributions tell; after an update, no draws: its prior, an earlier fit, is narrow.
 
-    Nothing where Gibbs has no exact updates or the method refuses it, with many labels, and where items or
-    annotators have latent kinds: chains may exchange these.
+    Nothing where Gibbs has no exact updates or the method refuses it, with many labels, where all truths are known,
+    and where items or annotators have latent kinds: chains may exchange these.
     """
     rows = [n for n, x in state.parameters.items() if problem.sites[n].conjugate.counts and x.shape[-1] > 1]
     numbers = CHAINS * (sum(x.numel() for x in state.parameters.values()) + problem.width)
@@ -52,7 +52,10 @@ def of_chains(problem: Problem, state: State, generator: torch.Generator) -> Cha
     kinds = problem.of_kind("onehot") or problem.states != problem.blocks[0].n_classes
     card = card_of(problem.model)
     refused = problem.of_kind("free") or network_of(problem.model) is not None or (card and card.refusal("gibbs"))
-    if not rows or kinds or refused or numbers > NUMBERS or looked_up > FACTORS:
+    # With all truths known, rows are what mean field has, unless their prior is learned.
+    shares_alone = not state.loc and all(problem.sites[n].conjugate.counts for n in state.parameters)
+    exact = shares_alone and all(b.gold is not None and bool((b.gold >= 0).all()) for b in problem.blocks)
+    if not rows or kinds or refused or exact or numbers > NUMBERS or looked_up > FACTORS:
         return Chained({}, {})
     seed = int(torch.randint(2**31, (), generator=generator, device=generator.device))
     quiet = replace(problem.options, progress=False, callback=None)
