@@ -224,12 +224,16 @@ def as_options(text: str, spelled: Mapping[str, str] = SPELLED) -> str:
     """A message in which arguments, "kind='real'" or "label=", are options, "--kind real" or "--label"."""
 
     def option(found: re.Match[str]) -> str:
+        if found[1] is None:  # what a user wrote
+            return found[0]
         value = "" if found[2] in (None, "True") else found[2]
-        value = ",".join(part.strip(" '\"") for part in value.strip("()").split(","))
+        value = ",".join(part.strip(" '\"") for part in value.strip("()[]").split(","))
         return f"--{spelled[found[1]]}{value and ' '}{value}"
 
     names = "|".join(sorted(spelled, key=len, reverse=True))
-    return re.sub(rf"(?<![\w.-])({names})=(True|'[^']*'|\"[^\"]*\"|\([^)]*\))?(?!\w)", option, text)
+    value = r"True|\.\.\.|'[^']*'|\"[^\"]*\"|\([^)]*\)|\[[^\]]*\]"
+    quoted = r"(?<!\w)'(?:[^'\\]|\\.)*'|(?<!\w)\"(?:[^\"\\]|\\.)*\""
+    return re.sub(rf"(?<![\w.-])({names})=({value})?(?!\w)|{quoted}", option, text)
 
 
 def settings_by_method(texts: Sequence[str] | None, methods: Sequence[str]) -> dict[str, dict[str, Any]]:

@@ -37,10 +37,11 @@ def sharpened(data: Data, logits: Tensor, sharpness: Tensor) -> Callable[[Tensor
 
     def table(answer: Tensor) -> Tensor:
         lead, states = np.broadcast_shapes(logits.shape[:-3], sharpness.shape[:-1]), logits.shape[-2:]
-        below = logits - logits.detach().amax(-1, keepdim=True)  # whose exponentials cannot overflow
+        dtype = torch.promote_types(logits.dtype, sharpness.dtype)
+        below = (logits - logits.detach().amax(-1, keepdim=True)).to(dtype)  # whose exponentials cannot overflow
         rows = below.expand(*lead, *logits.shape[-3:]).movedim((-3, -1), (0, 1)).flatten(2).contiguous()
         # rows (A, L, leads * T) and scales (S, leads)
-        each = block.of_item(sharpness).expand(*lead, -1).reshape(math.prod(lead), block.n_labels).t()
+        each = block.of_item(sharpness.to(dtype)).expand(*lead, -1).reshape(math.prod(lead), block.n_labels).t()
         bags = block.by_annotator
         out: Tensor = _Sharpened.apply(rows, each, answer, bags.cells, bags.rows)  # type: ignore[no-untyped-call]
         return out.reshape(block.n_labels, *lead, states[0]).movedim(0, -2)
@@ -66,7 +67,9 @@ class _Sharpened(torch.autograd.Function):
         if torch.is_grad_enabled():  # a second derivative: the first must depend on rows and scales again
             x = rows[owner] * (scale @ _spread(rows, scale)).unsqueeze(1)
             out = x[torch.arange(len(x), device=x.device), answer] - x.logsumexp(1)
-            found = torch.autograd.grad(out, (rows, scale), grads[0], create_graph=True)
+            asked = [x for x, needed in zip((rows, scale), ctx.needs_input_grad[:2], strict=True) if needed]
+            slopes = iter(torch.autograd.grad(out, asked, grads[0], create_graph=True))
+            found = tuple(next(slopes) if needed else None for needed in ctx.needs_input_grad[:2])
         else:
             found = torch.ops.crowdppl.sharpened_backward(grads[0], rows, scale, answer, owner, order, *saved)
         return *found, None, None, None

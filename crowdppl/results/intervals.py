@@ -54,6 +54,8 @@ def _of_tables(result: FitResult, of: Callable[[np.ndarray], np.ndarray], level:
 def of_site(site: SiteResult, level: float) -> Estimate:
     """The values of a site with their intervals; without, where it is a point or what its family is not known."""
     check_level(level)
+    if (drawn := site.drawn()) is not None:
+        return replace(from_draws(drawn, level), mean=site.mean)
     if site.conjugate is not None:
         return site.conjugate.estimate(site.spread, level)
     if site.family == "draws":
@@ -136,6 +138,7 @@ def _exact_mean(result: FitResult, estimate: Estimate, at_mean: np.ndarray) -> E
     if result.prevalence_draws is None or not mean_field:
         return estimate
     near = np.abs(estimate.mean - at_mean) <= 6 * estimate.sd / np.sqrt(len(result.prevalence_draws)) + 1e-6
+    near = near | any(site.drawn() is not None for site in sites)  # chains tell how wide it is, not where vb is
     return replace(estimate, mean=np.where(near, at_mean, estimate.mean))
 
 
@@ -173,5 +176,5 @@ def _same_site(
     for site in result.sites.values():
         alike = site.conjugate is not None and site.dims == dims and site.mean.shape == mean.shape
         if alike and site.conjugate is not None and np.all(np.abs(site.mean - mean) <= error):
-            return site.conjugate.estimate(site.spread, level)
+            return of_site(site, level)
     return None

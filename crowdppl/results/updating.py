@@ -136,8 +136,8 @@ def predict(posterior: Fit, new_data: Annotations | pd.DataFrame) -> pd.DataFram
     Annotators and classes that the fit does not have count by the mean of the model's prior, given what the fit
     learned of it. Labels that an item had in the fit do not count; ``update`` keeps them. The probabilities of a
     corrected posterior are corrected alike. By vb, without a correction, rows of shares count by their means, which
-    averages over vb's distributions where an annotator labels an item once; the fit's own items count by expected
-    logarithms, and are surer.
+    averages over vb's distributions where an annotator labels an item once; the fit's own items, and all in methods
+    with sites of single items, count by expected logarithms, and are surer.
 
     Args:
         new_data: annotations, or a table with one label a row.

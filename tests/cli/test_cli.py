@@ -13,7 +13,7 @@ import pytest
 
 import crowdppl
 from crowdppl import Annotations
-from crowdppl.cli.arguments import engine_options, pairs
+from crowdppl.cli.arguments import as_options, engine_options, pairs
 from crowdppl.cli.commands import main
 from crowdppl.data.files import read_annotations
 from crowdppl.errors import MethodError
@@ -434,6 +434,12 @@ def test_features_come_from_a_file(tmp_path: Path, capsys: pytest.CaptureFixture
     assert "one_coin: features are not read" in capsys.readouterr().err
     without_ids = write(tmp_path / "x.csv", [["a", "b"], ["1", "2"]])
     assert "x.csv" in refused(capsys, *fit, "--features", without_ids)
+
+
+def test_text_of_a_user_stays_as_it_is() -> None:
+    text = "column 'kind=' and item \"<a kind='PER' gold=1>\" of the annotators' file"
+    assert as_options(text) == text
+    assert as_options("say classes=['x', 'y'] or kind='real'") == "say --classes x,y or --kind real"
 
 
 def test_remedies_name_options_of_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

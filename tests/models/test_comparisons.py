@@ -202,12 +202,15 @@ def test_vb_knows_both_orders_where_annotators_contradict_each_other(tmp_path: P
     rows = [(a, b, "x", "left") for a, b in ["ab", "bc", "ac"] * 2] + [("a", "b", "z", "left")]
     rows += [(a, b, "y", "right") for a, b in ("ab", "bc", "ac", "bc", "ac")]
     rng, n = np.random.default_rng(1), 60_000
-    skill, right, weight = rng.gamma(2.0, size=(n, 3)), rng.beta(4, 2, (n, 3)), np.ones(n)
+    skill, right, weight, each = rng.gamma(2.0, size=(n, 3)), rng.beta(4, 2, (n, 3)), np.ones(n), []
     for left, other, who, label in rows:
         a, b = skill[:, "abc".index(left)], skill[:, "abc".index(other)]
         said, good = (a if label == "left" else b) / (a + b), right[:, "xyz".index(who)]
-        weight *= good * said + (1 - good) * (1 - said)
+        each.append(good * said + (1 - good) * (1 - said))
+        weight *= each[-1]
     posterior = crowdppl.fit("crowd_bt", pairs(rows), inference="vb", seed=0)
+    left_out = np.mean([np.log(weight.sum() / (weight / p).sum()) for p in each])  # needs skills with who is right
+    assert posterior.leave_one_out().mean == pytest.approx(left_out, abs=0.03)
     found = posterior.order_probabilities()
     for one, other in ("ab", "bc", "ac"):
         first = skill[:, "abc".index(one)] > skill[:, "abc".index(other)]

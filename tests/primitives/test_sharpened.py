@@ -29,6 +29,9 @@ def test_values_and_slopes_are_those_of_a_softmax(
     torch.testing.assert_close(labels(logits, sharpness), cp.each_label(x)(block.answer))
     assert torch.autograd.gradcheck(labels, (logits, sharpness), fast_mode=True)
     assert torch.autograd.gradgradcheck(labels, (logits, sharpness), fast_mode=True)
+    for one, other in ((logits, sharpness.detach()), (logits.detach(), sharpness)):
+        assert torch.autograd.gradgradcheck(labels, (one, other), fast_mode=True)
+    assert labels(logits, sharpness.float()).dtype == torch.float64
 
 
 def test_large_logits_and_no_labels_at_all() -> None:

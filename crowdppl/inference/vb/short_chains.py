@@ -1,8 +1,8 @@
 """How wide rows are where few labels leave the posterior skew, or with several modes, which linear response misses.
 
-Short chains of Gibbs start from draws of vb's distributions, and rows hold where these go, around vb's means.
-Values of which ratios matter, such as skills, are kept as the chains draw them: one order of objects and its
-reverse may both be likely, and no distribution of each object alone says so.
+Short chains of Gibbs start from draws of vb's distributions, and rows hold where these go, around vb's means. Where
+ratios of values matter, such as those of skills, the chains' draws of all sites together are kept: one order of
+objects and its reverse may both be likely, with other annotators to be trusted.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from crowdppl.networks.outputs import network_of
 from crowdppl.primitives.model import card_of
 
 CHAINS, SWEEPS, EVERY = 50, 40, 2
-"""Of the second half of each chain, every other sweep tells how wide rows are."""
+"""Of the second half of each chain, every other sweep is used."""
 FACTORS, NUMBERS = 50_000_000, 10_000_000
 """Log-factors that all chains look up, and numbers that they hold at once: with more labels, one mode remains."""
 
@@ -33,7 +33,7 @@ class Chained(NamedTuple):
 
     Attributes:
         amounts: of shares, concentrations of rows with vb's means that are as wide as the chains go.
-        draws: of values of which ratios matter, (n, *site).
+        draws: (n, *site) of all sites together, where ratios of some site's values matter.
     """
 
     amounts: dict[str, Tensor]
@@ -60,24 +60,24 @@ def of_chains(problem: Problem, state: State, generator: torch.Generator) -> Cha
     seed = int(torch.randint(2**31, (), generator=generator, device=generator.device))
     quiet = replace(problem.options, progress=False, callback=None)
     problem = replace(problem, options=replace(quiet, seed=seed, chains=CHAINS, warmup=SWEEPS // 2))
-    ratios = [n for n in state.parameters if problem.sites[n].ratios and not problem.sites[n].local]
-    ratios = [] if isinstance(problem.model, PosteriorAsPrior) else ratios
+    shared = [n for n in state.parameters if not problem.sites[n].local]
+    together = any(problem.sites[n].ratios for n in shared) and not isinstance(problem.model, PosteriorAsPrior)
+    drawn_sites = shared if together else []
     at, kept = _start(problem, state, generator), []
-    draws: dict[str, list[Tensor]] = {name: [] for name in ratios}
+    draws: dict[str, list[Tensor]] = {name: [] for name in drawn_sites}
     for sweep in range(SWEEPS):
         at, _ = gibbs.step(problem, at)
-        if sweep < SWEEPS // 2:
+        if sweep < SWEEPS // 2 or sweep % EVERY:
             continue
-        for name in ratios:
+        for name in drawn_sites:
             draws[name].append(problem.sites[name].value(at.leaves[name]))
-        if sweep % EVERY == 0:
-            kept.append(gibbs.conditionals(problem, at))
+        kept.append(gibbs.conditionals(problem, at))
     found = {}
     for name in rows:
         x = state.parameters[name].double()
         drawn = torch.cat([given[name] for given in kept]).reshape(-1, *x.shape)
         found[name] = amount_around(drawn, shares(x))
-    shapes = {name: problem.sites[name].shape(problem.n_items) for name in ratios}
+    shapes = {name: problem.sites[name].shape(problem.n_items) for name in drawn_sites}
     return Chained(found, {name: torch.cat(draws[name]).reshape(-1, *shape) for name, shape in shapes.items()})
 
 
