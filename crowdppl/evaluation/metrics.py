@@ -424,12 +424,12 @@ class Evaluation(Scores):
         """Bootstrap intervals of the scores, computed at the first call.
 
         Items are drawn with replacement, and annotators for the two scores of annotators; low and high are
-        percentiles. Resamples in which a score does not exist are left out. Of labels that are all right, or all
-        wrong, resamples are so, too: accuracy then has the exact binomial interval (of independent items, which those
-        of a sequence are not), and so has annotator_coverage; other scores have one without width, which means that
-        too little was seen. The calibration error includes noise, and a resample has it twice; so its interval is
-        mirrored at the value, cut off at 0 and stretched to hold the value, and to reach 0 where right probabilities
-        might have such an error by chance.
+        percentiles. Resamples in which a score does not exist are left out. Of labels that are all right, or
+        all wrong, resamples are so, too: accuracy then has the exact binomial interval (of independent items,
+        not those of a sequence), and so has annotator_coverage; other scores have one without width: too
+        little was seen. The calibration error includes noise, and a resample has it twice; so its interval is
+        mirrored at the value, cut off at 0 and stretched to hold the value, and to reach 0 where right
+        probabilities might have such an error by chance.
 
         Returns:
             DataFrame by score with value, low and high.

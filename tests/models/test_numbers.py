@@ -184,8 +184,9 @@ def test_numbers_far_from_zero_are_as_those_near_it(method: str, engine: str) ->
         found.append(fit.truth()[["estimate", "low", "high"]] - by)
         new = pd.DataFrame({"item": ["new"], "annotator": [rows["annotator"][0]], "label": [55 + by]})
         found[-1].loc["new"] = fit.predict(new).loc["new", ["estimate", "low", "high"]] - by
-    searched = method == "robust_annotators"  # by gradients, which enlarge what labels are rounded by
-    np.testing.assert_allclose(*found, rtol=1e-6, atol=1e-3 if searched else 1e-5)  # of a spread of 10
+    # Gradients enlarge what labels are rounded by: most in gains, of which one label says nearly nothing.
+    searched = method == "robust_annotators" or engine in ("laplace", "nuts", "svi")
+    np.testing.assert_allclose(*found, rtol=1e-3 if searched else 1e-6, atol=1e-5)  # of a spread of 10
     assert (found[1].loc[0] == 50).all()
 
 
