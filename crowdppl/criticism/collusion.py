@@ -9,8 +9,8 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from crowdppl.core.intervals import holm, normal_deviates, upper_tail
 from crowdppl.criticism.checks import MIN_SHARED, Design
+from crowdppl.criticism.tails import holm, normal_deviates, upper_tail
 from crowdppl.data.covariates import CovariateColumns
 from crowdppl.data.ragged import runs
 from crowdppl.data.split import whole_units

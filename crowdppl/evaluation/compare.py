@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Unpack
 import numpy as np
 import pandas as pd
 
-from crowdppl.core.intervals import holm
 from crowdppl.core.validation import kind_of, named_settings, share_between, shown
+from crowdppl.criticism.tails import holm
 from crowdppl.data.annotations import Annotations, require_annotations
 from crowdppl.errors import DataError, MethodError
 from crowdppl.evaluation.heldout import (

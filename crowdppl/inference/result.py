@@ -77,8 +77,8 @@ class SiteResult:
         support: of a normal site, its own space: "real", "positive", "unit" (0 to 1) or "simplex"; else "".
         weight: of conjugate sites by vb, the part of each row's parameter that is knowledge, of the parameter's
             shape without the last dimension; None where that is not known.
-        drawn: of values of which ratios matter, by vb with few labels, draws (n, *dims) by short chains: of all
-            values together, and as wide as the posterior. None of others.
+        drawn: by vb with few labels, where ratios of some site's values matter, as of skills: draws (n, *dims) by
+            short chains, of all sites together and as wide as the posterior; else None.
     """
 
     name: str

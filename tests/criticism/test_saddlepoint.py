@@ -5,7 +5,7 @@ import pytest
 from scipy.optimize import brentq
 from scipy.stats import binom
 
-from crowdppl.core.intervals import normal_deviates, upper_tail
+from crowdppl.criticism.tails import normal_deviates, upper_tail
 
 
 def tails(totals: np.ndarray, value: np.ndarray, share: np.ndarray) -> np.ndarray:

@@ -53,7 +53,7 @@ class Widths(NamedTuple):
 
     Attributes:
         weights: for each row of a site that responds, the part of its parameter that is information.
-        draws: of values of which ratios matter, (n, *site), by short chains.
+        draws: (n, *site) of all sites together, by short chains, where ratios of some site's values matter.
     """
 
     weights: dict[str, Tensor]
