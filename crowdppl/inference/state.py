@@ -30,7 +30,7 @@ class State:
         logits: of one-hot sites; their softmax is the expected one-hot vector.
         loc, log_scale, noise: of all other sites, as of ``Gaussians``; the last two are empty for points.
         fixed: values of sites that do not move.
-        memory: what the search for the Gaussians knows of the curvature.
+        memory: what the search for the Gaussians knows of the curvature, and of where it ended.
     """
 
     parameters: Tensors = field(default_factory=dict)

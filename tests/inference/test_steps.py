@@ -1,7 +1,7 @@
 """Engines are stepped from outside: states are tensors alone, and steps lead where a fit leads, from anywhere."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -12,6 +12,7 @@ from torch import Tensor
 import crowdppl
 from crowdppl.inference import laplace
 from crowdppl.inference.mcmc import gibbs
+from crowdppl.inference.passes import FullPass
 from crowdppl.inference.problem import Problem
 from crowdppl.inference.vb.coordinate_ascent import EM, VB
 from crowdppl.inference.vb.fit import run_starts
@@ -127,3 +128,27 @@ def test_a_state_of_em_or_vb_is_arrays_by_name_and_back() -> None:
     arrays = state.arrays()
     back = VB.start(problem).at({name: x.clone() for name, x in sorted(arrays.items())})
     assert equal(step(back)[0], step(state)[0])
+
+
+@pytest.mark.parametrize("ascent", [EM, VB])
+@pytest.mark.parametrize(("prevalence", "most"), [("uniform", 5), ("learned", 6)])
+def test_the_look_at_which_a_search_ended_is_not_taken_again(
+    ascent: Any, prevalence: str, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    problem = posed(crowdppl.method("glad", prevalence=prevalence), crowd(25, 5, 3, 3, seed=2))
+    state, _ = ascent.step(problem, ascent.start(problem))
+    curvature = {n: x for n, x in state.memory.items() if n.startswith("search.")}
+    assert curvature.keys() < state.memory.keys()
+    looks, look = [0], FullPass.__call__
+
+    def counted(self: FullPass, *at: Any, **how: Any) -> Any:
+        looks[0] += 1
+        return look(self, *at, **how)
+
+    monkeypatch.setattr(FullPass, "__call__", counted)
+    at, value = ascent.step(problem, state)
+    assert looks[0] <= most
+    again, same = ascent.step(problem, replace(state, memory=curvature))
+    assert value == pytest.approx(same, rel=1e-13)
+    for name, x in at.loc.items():
+        torch.testing.assert_close(again.loc[name], x, rtol=1e-12, atol=1e-12)

@@ -235,8 +235,7 @@ class Evaluated:
     def expected_counts(self) -> Tensors:
         """One pass: the objective, and of each conjugate site its prior and its counts."""
         objective, total, priors = self.evaluate()
-        counts = {f"count.{name}": total.gradient[name] for name in priors}
-        return {"objective": objective, **counts, **{f"prior.{name}": x for name, x in priors.items()}}
+        return {"objective": objective, **_counted(total, priors)}
 
     def new_logits(self, name: str) -> Tensors:
         """New logits of a one-hot site: given the truth's posterior, the objective is linear in it.
@@ -254,7 +253,8 @@ class Evaluated:
     def gaussian_gradient(self, counts: Mapping[str, Tensor]) -> Tensors:
         """The objective as a function of the Gaussians (priors, entropy, labels that depend on any), with slopes.
 
-        Conjugate sites follow the Gaussians with these counts; without any, they stay.
+        Conjugate sites follow the Gaussians with these counts; without any, they stay. Where labels depend on
+        Gaussians, what ``expected_counts`` returns comes from the same pass.
         """
         moving = replace(self.state, loc=leaves_of(self.state.loc), log_scale=leaves_of(self.state.log_scale))
         gaussians = gaussians_of(self.problem, moving)
@@ -263,18 +263,26 @@ class Evaluated:
         sites = self.prior_sites(values)
         conjugate = self.collapsed_terms(sites, counts) if counts else self.conjugate_terms(sites)
         total = self.gaussian_terms(gaussians.entropy(at, values), values, sites) + conjugate
-        objective = total.detach()
+        objective, more = total.detach(), Tensors()
         if self.gaussians_in_labels:
             free = [n for n in values if self.full_pass.sites[n].kind == "free"]
             given = {**self.leaves(), **{n: x.detach() for n, x in values.items()}}
-            labels = self.full_pass(given, gradient=free)
+            labels = self.full_pass(given, gradient=[*free, *self.state.parameters])
             objective = objective + labels.objective.mean()
+            with torch.no_grad():
+                more = _counted(labels, self.prior_parameters(sites))
             for name in free:  # the pass returns numbers; this makes them depend on the values again
                 total = total + ((labels.gradient[name] / self.particles) * values[name]).sum()
         found = torch.autograd.grad(total, gaussians.leaves, allow_unused=True)
         pairs = enumerate(zip(found, gaussians.leaves, strict=True))
         slopes = {f"slope.{i}": torch.zeros_like(x) if g is None else g for i, (g, x) in pairs}
-        return {"objective": objective, **slopes}
+        return {"objective": objective, **slopes, **more}
+
+
+def _counted(total: Total, priors: Mapping[str, Tensor]) -> Tensors:
+    """Counts and priors of conjugate sites, by ``count`` and ``prior``."""
+    counts = {f"count.{name}": total.gradient[name] for name in priors}
+    return counts | {f"prior.{name}": x for name, x in priors.items()}
 
 
 def counts_beyond(problem: Problem, state: State, priors: Mapping[str, Tensor]) -> Tensors:
@@ -286,6 +294,10 @@ def counts_beyond(problem: Problem, state: State, priors: Mapping[str, Tensor]) 
 def leaves_of(tensors: Mapping[str, Tensor]) -> Tensors:
     """The same numbers as leaves of a graph."""
     return {name: x.detach().requires_grad_() for name, x in tensors.items()}
+
+
+SEARCH, LOOK = "search", "look"
+"""What a state remembers: of the curvature, and of the look at the labels at which a search ended."""
 
 
 @dataclass(frozen=True)
@@ -304,8 +316,13 @@ class CoordinateAscent:
         return Evaluated(problem, self.rule, state)
 
     def step(self, problem: Problem, state: State) -> tuple[State, float]:
-        """One iteration: the next state, and the objective at this one."""
-        found = self._replay(problem, state, "pass", Evaluated.expected_counts)
+        """One iteration: the next state, and the objective at this one.
+
+        Where the last one ended with a look at the labels, that is this one's pass.
+        """
+        found = with_prefix(state.memory, LOOK)
+        if not found:
+            found = self._replay(problem, state, "pass", Evaluated.expected_counts)
         moved = self.update(problem, state, with_prefix(found, "prior"), with_prefix(found, "count"))
         return moved, float(found["objective"])
 
@@ -338,20 +355,29 @@ class CoordinateAscent:
         in_labels, counts = self.at(problem, state).gaussians_in_labels, Tensors()
         if not in_labels:  # a minibatch's counts are mixed with an earlier prior
             counts = counts_beyond(problem, state, priors)
+        known, memory = with_prefix(state.memory, LOOK), with_prefix(state.memory, SEARCH)
+        looks = list[tuple[list[Tensor], Tensors]]()  # with the places that they are of
         moving = {part: {n: x.clone() for n, x in getattr(state, part).items()} for part in ("loc", "log_scale")}
         state = replace(state, **moving)
         leaves = leaves_of(state.loc) | {f"{n} scale": x for n, x in leaves_of(state.log_scale).items()}
         of_priors = not in_labels and network_of(problem.model) is None
-        search = LBFGSAscent([*leaves.values()], *(PRIOR_LOOKS if of_priors else LOOKS), state.memory)
+        search = LBFGSAscent([*leaves.values()], *(PRIOR_LOOKS if of_priors else LOOKS), memory)
 
         def objective() -> tuple[float, list[Tensor]]:
-            found = self._replay(problem, state, "gaussians", Evaluated.gaussian_gradient, counts)
+            found = {} if looks or state.parameters else known  # others have moved since
+            if not found:
+                found = self._replay(problem, state, "gaussians", Evaluated.gaussian_gradient, counts)
+            looks.append(([x.detach().clone() for x in leaves.values()], found))
             return float(found["objective"]), [found[f"slope.{i}"] for i in range(len(leaves))]
 
         search(objective)  # moves the numbers that the state shares with the leaves
-        state = replace(state, memory=search.memory)
+        memory = {f"{SEARCH}.{n}": x for n, x in search.memory.items()}
         if in_labels:
-            return state
+            kept = not state.logits and network_of(problem.model) is None  # else these move before the next pass
+            ends = (found for at, found in reversed(looks) if all(map(torch.equal, at, leaves.values())))
+            last = next(ends) if kept else {}
+            return replace(state, memory=memory | {f"{LOOK}.{n}": x for n, x in last.items()})
+        state = replace(state, memory=memory)
         after = self._replay(problem, state, "priors", Evaluated.prior_parameters)
         return replace(state, parameters=state.parameters | {n: x + counts[n] for n, x in after.items()})
 
