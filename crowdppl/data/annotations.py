@@ -460,9 +460,9 @@ class Annotations:
         votes = np.zeros((self.n_items, self.n_classes))
         for block in self.blocks:  # by blocks, because sorting labels by item takes as long as iterations of em
             answer = block.bags.cells.cpu().numpy() % np.int32(self.n_answers)
-            place = np.repeat(np.arange(block.n_items), row_sizes(block)) * self.n_answers + answer
-            counts = np.bincount(place, minlength=block.n_items * self.n_answers).reshape(-1, self.n_answers)
-            votes[self.order[block.offset : block.offset + block.n_items]] = counts[:, : self.n_classes]
+            mine = self.order[block.offset : block.offset + block.n_items].astype(np.int64)
+            place = np.repeat(mine * self.n_classes, row_sizes(block)) + answer
+            np.add.at(votes.reshape(-1), place[answer < self.n_classes], 1.0)
         return votes
 
     def on(self, device: str | torch.device, dtype: torch.dtype) -> list[Block]:

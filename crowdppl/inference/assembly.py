@@ -66,7 +66,7 @@ def result_of_state(problem: Problem, order: np.ndarray, run: AscentRun, diagnos
         numbers = number_truth(problem, as_draws(values, chains), order)
         sites = _widened(replace(problem), run, sites) if run.ascent.rule.spreads else sites
         return FitResult(sites, numbers, None, diagnostics)
-    truth = ClassProbabilities(by_code(truth_at(problem, values, chains), order))
+    truth = ClassProbabilities(truth_at(problem, values, chains, order))
     if not run.ascent.rule.spreads:
         return FitResult(sites, truth, _tables_at(problem, values, chains), diagnostics)
     problem = replace(problem)  # lives on in the result, without what was recorded of its passes
@@ -168,7 +168,7 @@ def result_of_point(
         one = {n: x[0] for n, x in draws.items()}
         return FitResult(sites, number_truth(problem, one, order), None, diagnostics)
     values = {n: x[0, 0].reshape(problem.sites[n].shape(problem.n_items)) for n, x in draws.items()}
-    truth = ClassProbabilities(by_code(truth_at(problem, values, None), order))
+    truth = ClassProbabilities(truth_at(problem, values, None, order))
     return FitResult(sites, truth, _tables_at(problem, values, None), diagnostics)
 
 

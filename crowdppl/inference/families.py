@@ -15,7 +15,7 @@ from torch import Tensor
 from crowdppl.core.intervals import Estimate, check_level, from_dirichlet
 from crowdppl.errors import MethodError
 from crowdppl.inference.density import FLOOR, narrowed
-from crowdppl.inference.responses import DirichletResponse, GammaResponse, Response
+from crowdppl.inference.responses import DirichletResponse, GammaResponse, Response, row_sum
 from crowdppl.primitives import distributions
 from crowdppl.primitives.statistics import gamma_statistics, normal_gamma_parts, normal_gamma_statistics
 
@@ -131,7 +131,7 @@ class Family(ABC):
 
     def kl(self, parameter: Tensor, prior: Tensor) -> Tensor:
         """Kullback-Leibler divergence of each row from that of another parameter."""
-        cross = ((parameter - prior) * self.mean(parameter)).sum(-1)
+        cross = row_sum((parameter - prior) * self.mean(parameter))
         return cross + self.log_normaliser(prior) - self.log_normaliser(parameter)
 
     @abstractmethod
@@ -144,7 +144,7 @@ class Family(ABC):
 
     def amount(self, parameter: Tensor) -> Tensor:
         """What of a parameter (..., P) is information, one number a row: by it a site is made wider."""
-        return parameter.sum(-1)
+        return row_sum(parameter)
 
     def response(self, parameter: Tensor, ratios: bool) -> Response | None:
         """How rows respond to more evidence, by which vb's are made as wide as they are; None where they stay.
@@ -208,7 +208,7 @@ class Dirichlet(Family):
 
     def mean(self, parameter: Tensor) -> Tensor:
         """``digamma(c) - digamma(sum c)``, clamped where its exponential would leave float32."""
-        out = parameter.digamma() - parameter.sum(-1, keepdim=True).digamma()
+        out = parameter.digamma() - row_sum(parameter, keepdim=True).digamma()
         return out.clamp(min=FLOOR)
 
     def mean_value(self, parameter: Array) -> Array:
@@ -221,7 +221,7 @@ class Dirichlet(Family):
     def mode(self, parameter: Tensor, before: Tensor) -> Tensor:
         """Log of ``(c - 1) / sum(c - 1)``; a row without any count keeps its value."""
         counts = (parameter - 1).clamp(min=0)
-        total = counts.sum(-1, keepdim=True)
+        total = row_sum(counts, keepdim=True)
         theta = counts / total.clamp(min=1e-300)
         log_theta, known = theta.log_().clamp_(min=FLOOR), total > UNCOUNTED
         return log_theta if bool(known.all()) else torch.where(known, log_theta, before)
@@ -253,18 +253,18 @@ class Dirichlet(Family):
 
     def log_prior(self, parameter: Tensor, leaf: Tensor) -> Tensor:
         """``sum of (c - 1) log theta``."""
-        return ((parameter - 1) * leaf).sum(-1)
+        return row_sum((parameter - 1) * leaf)
 
     def response(self, parameter: Tensor, ratios: bool) -> Response:
         return DirichletResponse(parameter)
 
     def log_normaliser(self, parameter: Tensor) -> Tensor:
         """``sum of lgamma(c) - lgamma(sum c)``."""
-        return parameter.lgamma().sum(-1) - parameter.sum(-1).lgamma()
+        return row_sum(parameter.lgamma()) - row_sum(parameter).lgamma()
 
     def kl(self, parameter: Tensor, prior: Tensor) -> Tensor:
-        expected = parameter.digamma() - parameter.sum(-1, keepdim=True).digamma()
-        cross = ((parameter - prior) * expected).sum(-1)
+        expected = parameter.digamma() - row_sum(parameter, keepdim=True).digamma()
+        cross = row_sum((parameter - prior) * expected)
         before = self.log_normaliser(narrowed(prior))  # once for all annotators who share it
         return before - self.log_normaliser(parameter) + cross
 

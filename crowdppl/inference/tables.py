@@ -168,14 +168,14 @@ def number_truth(problem: Problem, draws: Draws, order: np.ndarray) -> NumberTru
     return NumberTruth(mean, sd, problem.positive)
 
 
-def truth_at(problem: Problem, values: Mapping[str, Tensor], chains: int | None) -> np.ndarray:
-    """Truth probabilities (N, K) by position at one value of the parameters (particles are averaged)."""
+def truth_at(problem: Problem, values: Mapping[str, Tensor], chains: int | None, order: np.ndarray) -> np.ndarray:
+    """Truth probabilities (N, K) in codebook order at one value of the parameters (particles are averaged)."""
     assert problem.truth is not None
     if chains is not None and problem.sums_others:  # without the probabilities of all classes at each particle
-        return (_truth_sums(problem, values, chains)[0] / chains).t().cpu().numpy()
-    marginal = problem.full_pass(chains)(values, marginals=(problem.truth,)).marginals[problem.truth].double()
-    out = marginal if chains is None else marginal.mean(1)
-    return out.t().cpu().numpy()
+        return by_code((_truth_sums(problem, values, chains)[0] / chains).t().cpu().numpy(), order)
+    marginal = problem.full_pass(chains)(values, marginals=(problem.truth,)).marginals[problem.truth]
+    out = marginal if chains is None else marginal.double().mean(1)
+    return by_code(out.t().cpu().numpy(), order).astype(np.float64, copy=False)
 
 
 def site_dims(model: Model, site: Site) -> tuple[str, ...]:

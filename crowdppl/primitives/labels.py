@@ -17,7 +17,7 @@ from crowdppl.data.blocks import Block
 from crowdppl.data.ragged import RaggedIndex, flip, gather, ragged_sum
 from crowdppl.errors import MethodError
 from crowdppl.primitives.distributions import pick
-from crowdppl.primitives.sums import logsumexp
+from crowdppl.primitives.sums import MANY, drawing, logsumexp
 
 
 def each_label(rows: Tensor) -> Callable[[Tensor], Tensor]:
@@ -253,7 +253,8 @@ class CategoricalLabels(Labels):
             sums = self.power * sums
         if self.groups is not None and lead:
             lead = lead[:-1]
-        by_state = flip(sums).reshape((*lead, -1, *self.plates))
+        turned = sums.t() if sums.shape[1] > MANY and not drawing() else flip(sums)
+        by_state = turned.reshape((*lead, -1, *self.plates))
         return pick(by_state, self.state, len(self.batch_shape), dim=len(lead))
 
     def _rows(self, block: Block) -> RaggedIndex:

@@ -130,6 +130,15 @@ def test_blocks_of_few_log_factors_change_nothing(
     np.testing.assert_allclose(other.probabilities(), one.probabilities(), atol=1e-7)
 
 
+def test_sums_over_many_classes_may_run_along_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = fitted("class_coin", "learned", crowd())
+    for module in ("labels", "sums"):
+        monkeypatch.setattr(f"crowdppl.primitives.{module}.MANY", 3)
+    other = fitted("class_coin", "learned", crowd())
+    np.testing.assert_allclose(other.probabilities(), one.probabilities(), atol=1e-10)
+    np.testing.assert_allclose(other.confusion(), one.confusion(), atol=1e-10)
+
+
 def test_coins_draw_as_their_table_does(monkeypatch: pytest.MonkeyPatch) -> None:
     design = crowdppl.random_design(30, 4, 3, classes=range(5), seed=0)
     drawn = [crowdppl.simulate("class_coin", design, seed=0).data.frame()]

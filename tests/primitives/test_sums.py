@@ -204,3 +204,16 @@ def test_an_integral_that_is_not_used_once_is_not_drawn(factor: float) -> None:
     given = coefficients()
     with summing(Summing("draw", stream())), pytest.raises(MethodError, match="height"):
         torch.autograd.grad(factor * log_gaussian(*given, name="height").sum(), given)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_many_alternatives_that_lie_along_memory_add_up_as_others_do(dtype: torch.dtype) -> None:
+    x = torch.randn(3, 5, 300, dtype=torch.float64, generator=stream()).to(dtype)
+    along, across = (y.requires_grad_() for y in (x.movedim(-1, 0), x.movedim(-1, 0).contiguous()))
+    assert along.stride(0) == 1 != across.stride(0)
+    one, other = logsumexp(along, dim=0), logsumexp(across, dim=0)
+    torch.testing.assert_close(one, other)
+    torch.testing.assert_close(one, x.logsumexp(-1))
+    weight = torch.arange(15.0, dtype=dtype).reshape(3, 5)
+    pairs = ((one, along), (other, across))
+    torch.testing.assert_close(*(torch.autograd.grad((weight * y).sum(), z)[0] for y, z in pairs))

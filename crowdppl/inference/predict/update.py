@@ -30,7 +30,7 @@ from crowdppl.inference.problem import Problem, build_problem, without_validatio
 from crowdppl.inference.result import ClassProbabilities, Fit, NumberTruth, Record, SiteResult, Sites, UpdateState
 from crowdppl.inference.starts import typical_values
 from crowdppl.inference.state import State
-from crowdppl.inference.tables import as_draws, by_code, number_truth, truth_at, truth_over
+from crowdppl.inference.tables import as_draws, number_truth, truth_at, truth_over
 from crowdppl.inference.vb.coordinate_ascent import VB
 from crowdppl.inference.vb.fit import quadrature_draws
 from crowdppl.primitives.labels import Labels
@@ -244,7 +244,7 @@ def predict(posterior: Fit, data: Annotations, *, as_fitted: bool = False) -> np
                 return truth_over(problem, values, data.order)[0]
         if problem.truth is None:
             return number_truth(problem, as_draws(values, chains), data.order)
-        return by_code(truth_at(problem, values, chains), data.order)
+        return truth_at(problem, values, chains, data.order)
 
 
 def _with_local_sites(
