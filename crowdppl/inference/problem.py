@@ -297,8 +297,10 @@ def _is_own(model: Model) -> bool:
     return type(model).__module__.partition(".")[0] == __name__.partition(".")[0]
 
 
-_readings: WeakKeyDictionary[Annotations, tuple[Callable[[], Any], Hashable, Reading]] = WeakKeyDictionary()
-"""The last model that was read on data that are still there, and what it was found to be."""
+_readings: WeakKeyDictionary[Annotations, dict[int, tuple[Callable[[], Any], Hashable, Reading]]] = (
+    WeakKeyDictionary()
+)
+"""The models that were read on data that are still there, by id, and what each was found to be."""
 
 
 def _reading(model: Model, blocks: Sequence[Block], data: Annotations | None) -> Reading:
@@ -309,10 +311,10 @@ def _reading(model: Model, blocks: Sequence[Block], data: Annotations | None) ->
     block, known = next(b for b in blocks if b.n_items), any(b.says_of_truths for b in blocks)
     if data is None or not _is_own(model) or networks_of(model):
         return read_model(model, block, known)
-    how, last = (known, block.device, block.dtype), _readings.get(data)
+    how, kept = (known, block.device, block.dtype), _readings.setdefault(data, {})
+    last = kept.get(id(model))
     if last is None or last[0]() is not model or last[1] != how:
-        last = ref(model), how, read_model(model, block, known)
-        _readings[data] = last
+        last = kept[id(model)] = ref(model), how, read_model(model, block, known)
     return last[2]
 
 

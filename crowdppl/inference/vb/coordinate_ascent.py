@@ -392,7 +392,8 @@ class CoordinateAscent:
         inputs = replace(state, memory={}).arrays()
         for given in more:
             inputs |= given
-        return problem.replay((name, type(self.rule)), elsewhere, inputs, self.rule.many_iterations)
+        often = self.rule.many_iterations or name == "gaussians"  # a search looks several times
+        return problem.replay((name, type(self.rule)), elsewhere, inputs, often)
 
 
 EM, VB = CoordinateAscent("em", MapUpdate()), CoordinateAscent("vb", MeanFieldUpdate())
