@@ -48,7 +48,7 @@ class SparseDataWarning(CrowdpplWarning):
 
 
 class DisconnectedWarning(CrowdpplWarning):
-    """Annotators form sets that share no item, so that they cannot be compared."""
+    """Annotators form sets that share no item, or objects sets that no label compares."""
 
 
 class OneClassWarning(CrowdpplWarning):

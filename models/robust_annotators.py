@@ -84,10 +84,10 @@ class RobustAnnotators:
     def model(self, data: cp.Block) -> None:
         """Draws annotators and labels; truths are summed out."""
         centre, scale, *_ = self._units(data)
-        mean = pyro.sample("mean", dist.Normal(0.0, scale))
+        mean = pyro.sample("mean", cp.ScaledNormal(0.0, scale, scale))
         width = pyro.sample("width", dist.LogNormal(math.log(scale), 1.0))
         with cp.plates.annotators(data):
-            bias = pyro.sample("bias", dist.Normal(0.0, self.bias_spread * scale))
+            bias = pyro.sample("bias", cp.ScaledNormal(0.0, self.bias_spread * scale, scale))
             spread = pyro.sample("spread", dist.LogNormal(math.log(scale / 2), 1.0))
         with cp.plates.items(data):
             block, grid = cp.plates.block_of(data), self._grid(data)

@@ -87,14 +87,15 @@ def find_groups(
         (A,) int64, the group of each annotator in codebook order, numbered as they first appear.
 
     Raises:
-        MethodError: more than 4000 annotators, or a setting out of range; DataError for what is no annotations.
+        MethodError: more than 4000 annotators, or a setting out of range.
+        DataError: for what is no annotations, or labels that are no classes.
 
     Examples:
         >>> crowdppl.find_groups(crowdppl.simulate_annotators([0, 1, 2] * 80, {"hammer": 3, "colluders": 1}).data)
         array([0, 0, 0, 1, 2, 3])
     """
     item, annotator, answer = (x.astype(np.int64) for x in require_annotations(data).label_codes())
-    sizes = (data.n_items, data.n_annotators, data.n_classes, data.n_answers)
+    sizes = (data.n_items, data.n_annotators, len(data.classes), data.n_answers)
     labels = CodedLabels(item, annotator, answer, *sizes)
     return find_in_codes(labels, n_groups=n_groups, alpha=alpha, max_labels=max_labels)
 

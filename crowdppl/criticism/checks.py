@@ -57,15 +57,16 @@ class Design:
         """The labels of annotations, ``named`` without abstentions.
 
         Raises:
-            DataError: when no item has two labels, or as many as are the ``least``.
+            DataError: when no item has two labels, or as many as are the ``least``, or labels are no classes.
         """
+        classes = len(data.classes)
         labels = np.concatenate([row_sizes(block) for block in data.blocks])
         cells = np.concatenate([block.bags.cells.cpu().numpy() for block in data.blocks]).astype(np.int64)
         item = np.repeat(np.arange(len(labels)), labels)
         annotator, answer = np.divmod(cells, data.n_answers)
         place = np.arange(len(cells))
-        if named and data.n_answers > data.n_classes:
-            item, annotator, answer, place = (x[answer < data.n_classes] for x in (item, annotator, answer, place))
+        if named and data.n_answers > classes:
+            item, annotator, answer, place = (x[answer < classes] for x in (item, annotator, answer, place))
             labels = np.bincount(item, minlength=len(labels))
         if labels.max(initial=0) < least:
             raise DataError(

@@ -56,7 +56,7 @@ def suspicious_annotators(posterior: Fit, *, bits: float = 0.05, level: float = 
 
     Raises:
         MethodError: when bits or level are out of range.
-        DataError: when no item has two labels.
+        DataError: when no item has two labels, or labels are no classes.
 
     Examples:
         >>> crowd = crowdppl.simulate_annotators([0, 1, 2] * 50, {"hammer": 3, "spammer": 1}, seed=0)
@@ -110,7 +110,7 @@ def covariance_spammers(data: Annotations) -> pd.DataFrame:
         for annotators who share no item with anyone.
 
     Raises:
-        DataError: when fewer than three annotators share items.
+        DataError: when fewer than three annotators share items, or labels are no classes.
 
     Examples:
         >>> crowd = crowdppl.simulate_annotators([0, 1, 2] * 50, {"hammer": 3, "spammer": 1}, seed=0)
@@ -122,13 +122,14 @@ def covariance_spammers(data: Annotations) -> pd.DataFrame:
         hammer-3      150      0.60    False
         spammer-1     150      0.14     True
     """
-    ballots = DeduplicatedVotes.of(require_annotations(data))
+    n_classes = len(require_annotations(data).classes)
+    ballots = DeduplicatedVotes.of(data)
     covariance, shared, own = _covariances(ballots)
     seen = shared.any(1)
     if seen.sum() < 3:
         raise DataError(f"{int(seen.sum())} annotators share items; at least 3 have to, for a structure to show")
     strength = np.full(ballots.n_annotators, np.nan)
-    rank = min((data.n_classes - 1) ** 2, int(seen.sum()) - 1)
+    rank = min((n_classes - 1) ** 2, int(seen.sum()) - 1)
     strength[seen] = _lengths(covariance[np.ix_(seen, seen)], shared[np.ix_(seen, seen)], own[seen], rank)
     labels = np.bincount(ballots.annotator[ballots.first_rows], minlength=ballots.n_annotators)
     columns = {"labels": labels, "strength": strength, "spammer": strength < _split(strength[seen])}

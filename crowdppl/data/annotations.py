@@ -332,7 +332,7 @@ class Annotations:
             columns=columns,
             label_names=names,
             roles={**rows.roles, **({"label_covariates": ", ".join(map(str, names))} if names else {})},
-            warnings=(*repeats, *warnings_of(coded, blocks, counts, options, units)),
+            warnings=(*repeats, *warnings_of(coded, blocks, counts, options, units, of_items)),
         )
         for warning in made.warnings:
             warn(warning)

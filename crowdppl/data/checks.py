@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import json
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -95,12 +95,23 @@ def spelling_warning(kind: str, ids: pd.Index[Any]) -> CrowdpplWarning | None:
     )
 
 
-def find_warnings(blocks: Sequence[Block], annotators: Codebook, counts: np.ndarray) -> list[CrowdpplWarning]:
-    """Warnings of few labels, of annotators who share no item or give one class; of counts (A, L) by answer."""
-    n_classes = blocks[0].n_classes
+def find_warnings(
+    blocks: Sequence[Block], annotators: Codebook, counts: np.ndarray, compared: Compared | None = None
+) -> list[CrowdpplWarning]:
+    """Warnings of few labels, of what no label connects, of annotators who give one class; of counts (A, L).
+
+    Annotators who compare the same objects are connected by these, also where they share no pair of them.
+    """
+    n_classes, active = blocks[0].n_classes, counts.sum(1) > 0
+    if compared is None:
+        sets, why = connected_sets(blocks, active), "share no item"
+        apart = _disconnected(sets[active], annotators.ids[active], "annotators", why)
+    else:
+        sets, ids = compared.sets()
+        apart = _disconnected(sets, ids, "objects", "no label compares")
     found = [
         _thin(counts.sum(1), annotators, n_classes),
-        _disconnected(blocks, annotators, counts.sum(1) > 0),
+        apart,
         _one_class(counts[:, :n_classes], annotators),
     ]
     return [warning for warning in found if warning is not None]
@@ -143,15 +154,33 @@ def _thin(given: np.ndarray, annotators: Codebook, n_classes: int) -> SparseData
     )
 
 
-def _disconnected(blocks: Sequence[Block], annotators: Codebook, active: np.ndarray) -> DisconnectedWarning | None:
-    sets = connected_sets(blocks, active)
-    kinds, first, sizes = np.unique(sets[active], return_index=True, return_counts=True)
+class Compared(NamedTuple):
+    """Objects by name, the code of one (M,) in each comparison or ranking of several, and the code of that (M,)."""
+
+    ids: pd.Index[Any]
+    one: np.ndarray
+    together: np.ndarray
+
+    def sets(self) -> tuple[np.ndarray, pd.Index[Any]]:
+        """The set of each object that is compared at all: those of one set are joined by comparisons."""
+        from scipy.sparse import coo_array  # slow to import
+        from scipy.sparse.csgraph import connected_components
+
+        n, group = len(self.ids), np.unique(self.together, return_inverse=True)[1]
+        size = n + group.max(initial=0) + 1
+        joined = coo_array((np.ones(len(self.one), bool), (self.one, n + group)), shape=(size, size))
+        here = np.unique(self.one)
+        return connected_components(joined, directed=False)[1][here], self.ids[here]
+
+
+def _disconnected(sets: np.ndarray, ids: pd.Index[Any], what: str, why: str) -> DisconnectedWarning | None:
+    kinds, first, sizes = np.unique(sets, return_index=True, return_counts=True)
     if len(kinds) < 2:
         return None
-    some = annotators.ids[active][np.sort(first)[:2]]
+    some = ids[np.sort(first)[:2]]
     listed = ", ".join(map(str, np.sort(sizes)[::-1][:5])) + (", ..." if len(sizes) > 5 else "")
     return DisconnectedWarning(
-        f"the annotators fall into {len(kinds)} sets (of {listed}) that share no item, such as those of "
+        f"the {what} fall into {len(kinds)} sets (of {listed}) that {why}, such as those of "
         f"{native(some[0])!r} and {native(some[1])!r}; across sets, the prior alone compares them"
     )
 
@@ -224,14 +253,17 @@ def require_categories(classes: pd.Index, item: np.ndarray, answer: np.ndarray, 
 
 def _structured(texts: Iterable[str]) -> str | None:
     """The first text that is a list or an object of JSON or Python."""
-    for text in texts:
-        if text.strip()[:1] in ("[", "{"):
-            for parse in (json.loads, ast.literal_eval):
-                try:
-                    parse(text)
-                except UNREADABLE:
-                    continue
-                return text
+    return next((text for text in texts if parsed(text) is not None), None)
+
+
+def parsed(text: str) -> Any:
+    """What a text says that is a list, a set or an object of JSON or Python; None for another."""
+    if text.strip()[:1] in ("[", "{"):
+        for parse in (json.loads, ast.literal_eval):
+            try:
+                return parse(text.strip())
+            except UNREADABLE:
+                continue
     return None
 
 

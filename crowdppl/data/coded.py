@@ -11,8 +11,16 @@ import numpy as np
 import pandas as pd
 
 from crowdppl.data.blocks import Block, build_blocks, count_repeats
-from crowdppl.data.checks import find_warnings, refuse_repeat, repeats_warning, spelling_warning, unused_warning
+from crowdppl.data.checks import (
+    Compared,
+    find_warnings,
+    refuse_repeat,
+    repeats_warning,
+    spelling_warning,
+    unused_warning,
+)
 from crowdppl.data.ids import Codebook, Encoding, LabelSet, Place, encode, refuse_missing_text
+from crowdppl.data.parts import PARTS
 from crowdppl.data.sequences import beginnings_warning
 from crowdppl.data.tables import Rows
 from crowdppl.errors import CrowdpplWarning
@@ -135,7 +143,8 @@ def warnings_of(
     blocks: Sequence[Block],
     counts: np.ndarray,
     options: Mapping[str, Any],
-    units: np.ndarray | None = None,
+    units: np.ndarray | None,
+    of_items: pd.DataFrame | None,
 ) -> list[CrowdpplWarning]:
     """What users should know of their data: ids that look alike, and labels too few to learn from."""
     like, classes = options.get("like"), options.get("classes")
@@ -147,9 +156,21 @@ def warnings_of(
     if like is None and classes is None:
         found.append(spelling_warning("labels", coded.alphabet.book.ids))
     if like is None and coded.answer is not None:
-        found += find_warnings(blocks, coded.annotators, counts)
+        found += find_warnings(blocks, coded.annotators, counts, _compared(coded, of_items))
         found += unused_warning(counts, coded.answer, coded.alphabet) if classes is None else []
         if units is not None and coded.alphabet.kind == "sequence":
             codes = (coded.item, coded.annotator, coded.answer)
             found.append(beginnings_warning(coded.alphabet.classes.ids, units, *codes))
     return [warning for warning in found if warning is not None]
+
+
+def _compared(coded: Coded, of_items: pd.DataFrame | None) -> Compared | None:
+    """Which objects each label of a pair compares, or each ranking; None where items are no objects."""
+    kind = PARTS.get(coded.alphabet.kind)
+    if kind is None or kind.objects is None or of_items is None:
+        return None
+    one, other = (of_items[part].cat.codes.to_numpy(np.int64)[coded.item] for part in kind.parts)
+    ids = of_items[kind.objects].cat.categories
+    if kind.shared:
+        return Compared(ids, np.concatenate([one, other]), np.tile(coded.item, 2))
+    return Compared(ids, other, one * len(coded.annotators) + coded.annotator)

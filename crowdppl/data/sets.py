@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from crowdppl.core.validation import kind_of
-from crowdppl.data.checks import SEPARATORS
+from crowdppl.data.checks import SEPARATORS, parsed
 from crowdppl.data.ids import Codebook, Encoding, Place, as_index, encode, listed_answers, native
 from crowdppl.data.tables import Rows
 from crowdppl.errors import DataError
@@ -34,8 +34,9 @@ def are_answers(items: Any) -> bool:
 def with_answers(rows: Rows, options: Mapping[str, Any]) -> tuple[Rows, dict[str, Any]]:
     """Rows of sets as rows of answers about each class, whose items are pairs of item and class.
 
-    A set is text such as "a;b", a list, a tuple or a set of Python; an empty one holds no class. The first of ";",
-    "|" and "," that stands in any text separates the classes of all. Rows of answers stay as they are. DataError
+    A set is text such as "a;b", or a list, a tuple or a set, of Python or written out; an empty one holds no class.
+    The first of ";", "|" and "," that stands in any text separates the classes of all, but for lists that are
+    written out. Rows of answers stay as they are. DataError
     for a label that is missing or no set, with its row, an unknown class, or none, and for features, which do not
     tell classes apart.
     """
@@ -105,6 +106,9 @@ def _sets(
 ) -> list[Members]:
     """The classes of each label, those that are known in their spelling."""
     texts = {x for x in cells if isinstance(x, str)} - {*map(str, away)} - {*([] if known is None else known)}
+    lists = {x: found for x in texts if (found := parsed(x)) is not None}
+    cells = [lists.get(x, x) if isinstance(x, str) else x for x in cells]
+    texts -= lists.keys()
     mark = next((mark for mark in SEPARATORS if any(mark in x for x in texts)), None)
     book = None if known is None else Codebook("class", known)
     read: dict[Hashable, Members] = {}

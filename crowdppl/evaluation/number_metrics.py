@@ -13,7 +13,7 @@ from crowdppl.core.intervals import of_share
 from crowdppl.core.validation import warn
 from crowdppl.data.gold import by_item, rows_of_truths
 from crowdppl.data.rankings import OF_RANKS, RANKING
-from crowdppl.errors import CrowdpplWarning, DataError, GoldLeakWarning
+from crowdppl.errors import CrowdpplWarning, DataError, GoldLeakWarning, MethodError
 from crowdppl.inference.result import Fit
 from crowdppl.results.tables import truth as truth_table
 
@@ -82,7 +82,8 @@ class NumberEvaluation(Scores):
         columns = self.scored.sort_values(["truth", "estimate"]).to_numpy(np.float64).T
         drawn = np.random.default_rng(self.seed).integers(self.n, size=(self.resamples, self.n))
         tails = ((1 - self.level) / 2, (1 + self.level) / 2)
-        found = {name: np.nanquantile(x, tails) for name, x in scores(*columns[:, drawn]).items()}
+        known = {name: x[~np.isnan(x)] for name, x in scores(*columns[:, drawn]).items()}
+        found = {name: np.quantile(x, tails) if len(x) else (np.nan, np.nan) for name, x in known.items()}
         table = pd.DataFrame.from_dict(found, orient="index", columns=["low", "high"])
         if self.coverage in (0, 1):
             table.loc["coverage"] = of_share(self.coverage, self.n, self.level)
@@ -127,6 +128,12 @@ def evaluate_numbers(posterior: Fit, gold: Any, bootstrap: int, level: float, se
         truth = there.to_numpy(np.float64)
     except (TypeError, ValueError) as error:
         raise DataError(f"a known truth is no number ({error}); give the number of each item") from error
+    grades = pd.to_numeric(posterior.data.alphabet.classes.ids.to_series(), errors="coerce")
+    if np.isin(truth, grades).all():
+        raise MethodError(
+            f"the truths that {posterior.method} tells are places on a scale, and these are grades; compare with "
+            "them the column 'grade' of fair_averages()"
+        )
     warn_of_gold(posterior, row[row >= 0])
     found = table.iloc[row[row >= 0]]
     held = (found["low"] <= truth) & (truth <= found["high"])

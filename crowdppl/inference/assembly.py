@@ -232,8 +232,9 @@ def _state_sites(problem: Problem, order: np.ndarray, run: AscentRun) -> dict[st
     for name, mean in means.items():
         if name in state.log_scale:
             loc, scale = state.loc[name], state.log_scale[name].exp()
-            arrays = {"loc": numpy(loc, name), "scale": numpy(scale, name), "mean": numpy(mean, name)}
-            add(name, "normal", arrays, problem.sites[name].space)
+            site, arrays = problem.sites[name], {"loc": numpy(loc, name), "scale": numpy(scale, name)}
+            arrays |= {"mean": numpy(mean, name)} | ({"unit": np.array(site.unit)} if site.unit else {})
+            add(name, "normal", arrays, site.space)
         else:
             add(name, "point", {"value": numpy(mean, name)})
     return found

@@ -73,7 +73,8 @@ class SiteResult:
             where the site belongs to items, which then stand in codebook order.
         family: that of the conjugate prior, "point", "normal", "onehot" or "draws".
         arrays: by family: the parameter, {"concentration"} say; {"value"}; {"loc", "scale"} in unconstrained space,
-            with "mean" in the site's own; {"probability"}; {"draws"} of shape (chains, draws, *dims).
+            with "mean" in the site's own, and the "unit" of the former, if any; {"probability"}; {"draws"} of shape
+            (chains, draws, *dims).
         support: of a normal site, its own space: "real", "positive", "unit" (0 to 1) or "simplex"; else "".
         weight: of conjugate sites by vb, the part of each row's parameter that is knowledge, of the parameter's
             shape without the last dimension; None where that is not known.
@@ -123,7 +124,7 @@ class SiteResult:
             return np.asarray(np.exp(x))
         if self.support == "unit":
             return np.asarray(1 / (1 + np.exp(-x)))
-        return x if self.support == "real" else None
+        return x * self.arrays.get("unit", 1.0) if self.support == "real" else None
 
     @property
     def mean(self) -> np.ndarray:
@@ -494,7 +495,7 @@ def require_fit(found: Any) -> Fit:
 def require_classes(fit: Fit, what: str) -> None:
     """Refuses a fit whose truths are numbers by a MethodError; ``what`` is for classes."""
     if not isinstance(fit.result.truth, ClassProbabilities):
-        raise MethodError(f"{what} is for truths that are classes, and those of this fit are numbers; fit anew")
+        raise MethodError(f"{what} is for truths that are classes, and those of this fit are numbers; see truth()")
 
 
 def uninterrupted(fit: Fit) -> Fit:

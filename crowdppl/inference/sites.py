@@ -32,7 +32,7 @@ from crowdppl.inference.density import (
 )
 from crowdppl.inference.families import Family, family_of
 from crowdppl.primitives.chains import ChainedCategorical
-from crowdppl.primitives.distributions import OneHot
+from crowdppl.primitives.distributions import OneHot, Scaled
 from crowdppl.primitives.labels import CategoricalLabels, Labels, NumberLabels, OwnTruthLabels
 from crowdppl.primitives.model import Model, plates_of, truth_of
 from crowdppl.primitives.sums import Summing
@@ -233,9 +233,15 @@ class Site:
         return out
 
     @property
+    def unit(self) -> float | None:
+        """In what real numbers are counted; None where they have no unit."""
+        support = plain_support(self.support)
+        return support.unit if isinstance(support, Scaled) else None
+
+    @property
     def space(self) -> str:
         """Name of the support: "real", "positive", "unit" or "simplex"; "" for anything else."""
-        support = plain_support(self.support)
+        support = constraints.real if self.unit else plain_support(self.support)
         named = (
             ("real", constraints.real),
             ("positive", constraints.positive),

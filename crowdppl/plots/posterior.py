@@ -28,6 +28,7 @@ from crowdppl.plots.axes import (
     short_names,
 )
 from crowdppl.results import intervals
+from crowdppl.results.arviz import coordinates
 from crowdppl.results.choices import choose, entropy
 from crowdppl.results.tables import information, informative_part
 
@@ -486,12 +487,10 @@ def _site(posterior: Fit, site: str | None) -> SiteResult | None:
 
 def least_agreed(site: SiteResult, posterior: Fit) -> tuple[np.ndarray, str]:
     """Draws (chains, draws) of the entry with the largest variance between chains, relative to within; its name."""
-    draws, data = site.arrays["draws"], posterior.data
+    draws, names = site.arrays["draws"], coordinates(posterior)
     flat = draws.reshape(*draws.shape[:2], -1)
     between, within = flat.mean(1).var(0), flat.var(1).mean(0)
     entry = int(np.argmax(between / np.maximum(within, np.finfo(np.float64).tiny)))
-    names = {"item": data.items, "annotator": data.annotators}
-    names |= dict.fromkeys(("class", "truth"), data.classes) | dict.fromkeys(("label", "answer"), data.answers)
     at = zip(site.dims, np.unravel_index(entry, draws.shape[2:]), strict=True)
     where = [f"{dim} {short(names[dim][int(n)]) if dim in names else n}" for dim, n in at]
     return flat[..., entry], f"{site.name} ({', '.join(where)})" if where else site.name

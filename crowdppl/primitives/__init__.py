@@ -5,7 +5,7 @@ from crowdppl.data.blocks import Block
 from crowdppl.primitives import plates
 from crowdppl.primitives.chains import chain, succession, successions
 from crowdppl.primitives.comparisons import RankedLabels, annotate_each, preferences
-from crowdppl.primitives.distributions import Categorical, ChosenDirichlet, NormalGamma, OneHot
+from crowdppl.primitives.distributions import Categorical, ChosenDirichlet, NormalGamma, OneHot, ScaledNormal
 from crowdppl.primitives.labels import Coin, Coins, NumberLabels, each_label
 from crowdppl.primitives.likelihood import (
     annotate,
@@ -54,6 +54,7 @@ __all__ = [
     "OneHot",
     "Positive",
     "RankedLabels",
+    "ScaledNormal",
     "Share",
     "Units",
     "Whole",

@@ -15,6 +15,7 @@ import pyro.distributions as dist
 import torch
 from pyro.distributions import TorchDistribution, constraints
 from torch import Tensor
+from torch.distributions import AffineTransform, biject_to, transform_to
 
 
 class Categorical(TorchDistribution):
@@ -316,6 +317,50 @@ class ChosenDirichlet(TorchDistribution):
         return ChosenDirichlet(self.onehot, self.concentration, len(self.event_shape), shape)
 
 
+class Scaled(constraints.Constraint):
+    """Real numbers that have a unit; coordinates of engines count in it."""
+
+    def __init__(self, unit: float) -> None:
+        self.unit = unit
+
+    def check(self, value: Tensor) -> Tensor:
+        """Whether a value is a number."""
+        return value == value
+
+
+for registry in (biject_to, transform_to):
+    registry.register(Scaled, lambda support: AffineTransform(0.0, support.unit))
+
+
+class ScaledNormal(dist.Normal):
+    """A Normal of what is measured in a unit, such as that of labels that are numbers.
+
+    Engines that search by gradients take their first steps in the unit, so that the same labels in another one are
+    fitted alike; from a plain Normal they take them as if it were 1.
+
+    Args:
+        loc, scale: tensors or numbers.
+        unit: a typical size.
+
+    Examples:
+        >>> from torch.distributions import biject_to
+        >>> metres = crowdppl.primitives.ScaledNormal(0.0, 500.0, unit=1000.0)
+        >>> biject_to(metres.support)(2.0)
+        2000.0
+    """
+
+    def __init__(
+        self, loc: Tensor | float, scale: Tensor | float, unit: float, validate_args: bool | None = None
+    ) -> None:
+        self.unit = unit
+        self.support: Any = Scaled(unit)
+        super().__init__(loc, scale, validate_args=validate_args)
+
+    def expand(self, batch_shape: Any, _instance: Any = None) -> ScaledNormal:
+        """The same distribution over a larger batch."""
+        return ScaledNormal(self.loc.expand(batch_shape), self.scale.expand(batch_shape), self.unit, False)
+
+
 class NormalGamma(TorchDistribution):
     """Coefficients of a linear regression together with the precision of its errors, under their conjugate prior.
 
@@ -358,9 +403,11 @@ class NormalGamma(TorchDistribution):
 
     @property
     def support(self) -> Any:
-        """Real coefficients and a positive precision."""
-        parts = [constraints.real, constraints.positive]
-        return constraints.independent(constraints.cat(parts, -1, [self.loc.shape[-1], 1]), 1)
+        """Real coefficients, each in the unit of its typical spread, and a positive precision."""
+        error = (self.rate / self.concentration).unsqueeze(-1)  # variance, about
+        spread = (self.precision_matrix.inverse().diagonal(dim1=-2, dim2=-1) * error).sqrt().detach()
+        parts = [*map(Scaled, spread.reshape(-1, self.loc.shape[-1]).mean(0).tolist()), constraints.positive]
+        return constraints.independent(constraints.cat(parts, -1, [1] * len(parts)), 1)
 
     @property
     def mean(self) -> Tensor:

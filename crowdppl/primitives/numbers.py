@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from crowdppl.data.blocks import Block
+from crowdppl.errors import DataError
 from crowdppl.primitives.distributions import NormalGamma
 from crowdppl.primitives.labels import NumberLabels
 from crowdppl.primitives.likelihood import item_covariates
@@ -18,6 +19,8 @@ from crowdppl.primitives.statistics import natural
 from crowdppl.primitives.sums import log_gaussian
 
 LOG_2_PI = math.log(2 * math.pi)
+LARGEST = 1e15
+"""A standard deviation whose square, and the inverse of that, single precision holds."""
 WEAK = 0.01
 """Labels that the prior of a level or a slope is worth."""
 
@@ -28,9 +31,14 @@ Units = Sequence[Sequence[float]]
 def number_units(data: Data, covariates: Sequence[Hashable] = ()) -> Units:
     """Mean and standard deviation of all labels, then of item covariates; 0 and 1 without labels.
 
+    Of numbers that are all equal, the size stands for the standard deviation, or 1 for that of zeros.
+
     Args:
         data: the argument of the model's ``model`` or ``setup``.
         covariates: names of columns of ``item_covariates``.
+
+    Raises:
+        DataError: when a standard deviation is above 1e15 or below 1e-15, of which squares are out of range.
 
     Examples:
         >>> from crowdppl import Annotations
@@ -40,10 +48,26 @@ def number_units(data: Data, covariates: Sequence[Hashable] = ()) -> Units:
     """
     block = data.as_block()
     numbers = block.numbers if block.has_labels else None
-    columns = [] if numbers is None else [numbers]
+    columns, names = ([], []) if numbers is None else ([numbers], ["labels"])
+    names += [f"covariates {name!r}" for name in covariates]
     columns += list(item_covariates(block, *covariates).double().unbind(-1)) if covariates else []
-    found = ((float(x.mean()), float(x.std(correction=0)) or 1.0) for x in columns)
+    found = (_unit(x, name) for x, name in zip(columns, names, strict=True))
     return tuple(found) if numbers is not None else ((0.0, 1.0), *found)
+
+
+def _unit(x: Tensor, name: Hashable) -> tuple[float, float]:
+    """Mean and standard deviation, or size, of some numbers."""
+    first = float(x[0])
+    if bool((x == first).all()):
+        centre, scale = first, abs(first) or 1.0
+    else:
+        centre, scale = float(x.mean()), float(x.std(correction=0))
+    if not 1 / LARGEST <= scale <= LARGEST:
+        raise DataError(
+            f"{name} have a standard deviation of {scale:.3g}, which must be from {1 / LARGEST:g} to {LARGEST:g}; "
+            "give them in another unit"
+        )
+    return centre, scale
 
 
 class Level(NamedTuple):

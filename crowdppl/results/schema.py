@@ -465,6 +465,7 @@ def _arrays(site: SiteResult, known: Site, shape: Sequence[int]) -> dict[str, Ch
 
     if site.family == "normal":
         free = known.transform.inverse_shape(torch.Size(shape))
-        return {"loc": numbers(free), "scale": numbers(free, low=0), "mean": values()}
+        unit = {"unit": numbers([], low=known.unit, high=known.unit)} if known.unit else {}
+        return {"loc": numbers(free), "scale": numbers(free, low=0), "mean": values(), **unit}
     key = {"onehot": "probability", "point": "value", "draws": "draws"}[site.family]
     return {key: values("C", "D") if key == "draws" else values()}

@@ -152,7 +152,7 @@ def truth(posterior: Fit, level: float = 0.95) -> pd.DataFrame:
 
     Returns:
         DataFrame by item. Numbers: estimate, the posterior mean; sd; low, high; labels, how many of the item. Else
-        estimate, sd, interval. Nominal classes: the label of ``labels()``; the standard
+        estimate, sd, interval. Classes without an order: the label of ``labels()``; the standard
         deviation of "the truth is this label"; the fewest classes that hold ``level``, most probable first. Ordinal
         classes: the median grade; the standard deviation in steps between neighbouring grades; the lowest and the
         highest grade of a central interval.
@@ -169,7 +169,7 @@ def truth(posterior: Fit, level: float = 0.95) -> pd.DataFrame:
     if isinstance(numbers := posterior.result.truth, NumberTruth):
         return number_table(numbers, posterior.data, level)
     p, classes = posterior.result.probabilities, posterior.data.classes
-    if posterior.data.kind == "nominal":
+    if posterior.data.kind != "ordinal":
         found = labels(posterior)
         chosen = found["probability"]
         columns = {

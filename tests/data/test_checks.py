@@ -90,6 +90,24 @@ def test_annotators_who_never_meet() -> None:
     assert not found([*rows, ("a-0", "b9", 1)], DisconnectedWarning)
 
 
+@pytest.mark.parametrize("kind", ["pair", "ranking"])
+def test_objects_that_no_label_compares(kind: str) -> None:
+    def messages(together: Any) -> list[str]:
+        if kind == "pair":
+            item, label = together, ["left"] * len(together)
+        else:
+            item, label = ["q"] * len(together), [f"{a} > {b}" for a, b in together]
+        who = [f"w{n}" for n in range(len(together))]
+        with warnings.catch_warnings(action="ignore", category=CrowdpplWarning):
+            data = crowdppl.Annotations.from_arrays(item, who, label, kind=kind)
+        return [str(w) for w in data.warnings if isinstance(w, DisconnectedWarning)]
+
+    chain = [("a", "b"), ("b", "c"), ("c", "d")]  # of three annotators, who share no pair
+    assert not messages(chain)
+    (message,) = messages([chain[0], chain[2]])
+    assert message.startswith("the objects fall into 2 sets (of 2, 2)") and "'a' and 'c'" in message
+
+
 def test_a_chain_across_blocks_is_connected(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = crowdppl.data.coded.build_blocks
     monkeypatch.setattr(crowdppl.data.coded, "build_blocks", lambda *rows, **n: whole(*rows, **n, block_labels=100))

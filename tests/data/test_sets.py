@@ -42,6 +42,7 @@ def test_a_set_is_an_answer_about_each_class(tmp_path: Path) -> None:
     ROWS.to_csv(tmp_path / "sets.csv", index=False)
     for other in (
         Annotations.from_frame(ROWS.assign(label=LISTS), kind="set"),
+        Annotations.from_frame(ROWS.assign(label=['["a", "b"]', "['a']", "[]", "{'c', 'b'}", "b"]), kind="set"),
         Annotations.from_frame(data.frame(), kind="set"),
         Annotations.from_frame(ROWS, like=data),
         crowdppl.read_annotations(tmp_path / "sets.csv", kind="set"),

@@ -346,3 +346,11 @@ def test_truths_may_name_pairs_and_winners() -> None:
 def test_comparisons_that_agree_are_no_collapse() -> None:
     posterior = crowdppl.fit("bradley_terry", crowdppl.datasets.example("pair"), inference="em", seed=0)
     assert "collapse" not in [doubt.kind for doubt in posterior.doubts()]
+
+
+def test_the_truth_of_a_pair_has_no_median() -> None:
+    posterior = crowdppl.fit("bradley_terry", pairs(FEW), inference="vb", seed=0)
+    truth, labels = posterior.truth(), posterior.labels()
+    assert (truth["estimate"] == labels["label"]).all()
+    p = labels["probability"]
+    np.testing.assert_allclose(truth["sd"], np.sqrt(p * (1 - p)))

@@ -154,3 +154,12 @@ def test_what_it_cannot_treat_is_refused() -> None:
         nominal.fair_averages()
     with pytest.raises(MethodError, match="classes"):
         nominal.separation()
+
+
+def test_grades_are_no_places_on_the_scale() -> None:
+    data = grades([(i, a, (i + a) % 3, 0) for i in range(6) for a in range(3)], range(3))
+    fit = crowdppl.fit("rater_facets", data, inference="em", seed=0)
+    with pytest.raises(MethodError, match="fair_averages"):
+        crowdppl.evaluate(fit, dict.fromkeys(range(6), 1))
+    found = crowdppl.evaluate(fit, dict.fromkeys(range(6), 0.5)).intervals()  # no correlation with what is constant
+    assert found.loc["correlation"].isna().all() and found.drop("correlation").notna().all(axis=None)

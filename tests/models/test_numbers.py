@@ -385,3 +385,64 @@ def test_the_zoo_says_which_kind_a_method_takes() -> None:
     assert kinds["gaussian_annotators"] == "real" and kinds["one_coin"] == "nominal"
     assert set(crowdppl.registry.names_for("real")) == set(kinds.index[kinds == "real"])
     assert "gaussian_annotators" not in crowdppl.registry.names_for("nominal")
+
+
+@pytest.mark.parametrize(
+    ("name", "engine"),
+    [("robust_annotators", "em"), ("robust_annotators", "laplace"), ("gaussian_annotators", "laplace")]
+    + [(name, "em") for name in ("label_mean", "gaussian_annotators", "gain_annotators")],
+)
+def test_labels_in_another_unit_give_truths_in_it(name: str, engine: str) -> None:
+    rng = np.random.default_rng(0)
+    noise = rng.standard_t(4, (15, 4)) * np.linspace(0.3, 0.9, 4)
+    labels = rng.normal(5, 2, (15, 1)) + np.linspace(-0.6, 0.3, 4) + noise
+    found = []
+    for unit in (1.0, 1e6, 1e-6):
+        data = Annotations.from_matrix(labels * unit, kind="real")
+        posterior = crowdppl.fit(name, data, inference=engine, tolerance=1e-12, seed=0)
+        found.append(posterior.truth()[["estimate", "low", "high"]] / unit)
+    for other in found[1:]:
+        np.testing.assert_allclose(other, found[0], rtol=0, atol=1e-3)
+
+
+def test_a_fit_in_another_unit_is_kept_updated_and_drawn_from_in_it(tmp_path: Path) -> None:
+    labels = np.random.default_rng(0).normal(size=(12, 1)) + np.random.default_rng(1).normal(size=(12, 3)) / 3
+    found = []
+    for unit in (1.0, 1e6):
+        data = Annotations.from_matrix(labels * unit, annotators=list("abc"), kind="real")
+        crowdppl.fit("robust_annotators", data, inference="vb", seed=0).save(tmp_path / str(unit))
+        posterior = crowdppl.load(tmp_path / str(unit))
+        more = Annotations.from_dicts({"a": {99: unit}, "newcomer": {99: 2 * unit}}, like=data, grow=True)
+        bias = posterior.to_arviz().posterior["bias"].to_numpy().std() / unit
+        tables = posterior.predict(more), posterior.update(more).truth()
+        found.append([bias, *(x.loc[99, "estimate"] / unit for x in tables)])
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-4)
+
+
+@pytest.mark.parametrize("size", [0.1, 3e5, 0.0])
+def test_labels_that_are_all_equal_are_known_to_their_size(size: float) -> None:
+    data = Annotations.from_matrix([[size] * 3] * 4, kind="real")
+    assert crowdppl.primitives.number_units(data) == ((size, size or 1.0),)
+
+
+def test_labels_out_of_range_are_refused() -> None:
+    for unit in (1e150, 1e-300, 1e17):
+        data = Annotations.from_matrix(np.array([[1.0, 2.0], [3.0, 5.0]]) * unit, kind="real")
+        for name in ("label_mean", "gaussian_annotators", "gain_annotators", "robust_annotators"):
+            with pytest.raises(DataError, match="another unit"):
+                crowdppl.fit(name, data, seed=0)
+
+
+def test_traces_are_drawn_and_what_counts_classes_is_refused() -> None:
+    data = Annotations.from_matrix(np.random.default_rng(0).normal(size=(5, 3)), kind="real")
+    how: dict[str, Any] = {"inference": "gibbs", "draws": 20, "warmup": 10, "seed": 0}
+    posterior = crowdppl.fit("gaussian_annotators", data, **how)
+    assert posterior.plot_trace("error").get_title().startswith("error (annotator")
+    for refused in (
+        posterior.plot_agreement_network,
+        lambda: crowdppl.suspicious_annotators(posterior),
+        lambda: crowdppl.find_groups(data),
+        lambda: crowdppl.covariance_spammers(data),
+    ):
+        with pytest.raises(DataError, match="numbers and have no classes"):
+            refused()

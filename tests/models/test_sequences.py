@@ -285,3 +285,13 @@ def test_auto_knows_what_follows_what() -> None:
     assert auto.correction is not None and auto.correction.weights["sequence_crowd"] > 0.1
     score, other = (crowdppl.evaluate(x, drawn.truth, bootstrap=1).log_score for x in (auto, alone))
     assert score < 0.8 * other
+
+
+def test_new_sequences_update_annotators_whose_labels_depend_on_their_last() -> None:
+    data = crowdppl.datasets.example("sequence")
+    rows = [[("new", 0), ("new", 1)], ["ann", "ann"], ["B-name", "I-name"]]
+    more = Annotations.from_arrays(*rows, kind="sequence", like=data)
+    every = Annotations.from_frame(pd.concat([data.frame(), more.frame()]), kind="sequence")
+    updated = crowdppl.fit("sequence_crowd", data, inference="vb", seed=0).update(more).probabilities()
+    anew = crowdppl.fit("sequence_crowd", every, inference="vb", seed=0).probabilities()
+    np.testing.assert_allclose(updated, anew.loc[updated.index], atol=0.05)

@@ -21,7 +21,7 @@ from crowdppl.inference.result import Fit, OnDemand, SiteResult, Sites
 from crowdppl.inference.sites import Site
 from crowdppl.inference.starts import prior_mean
 from crowdppl.networks.outputs import networks_of
-from crowdppl.primitives.distributions import OneHot
+from crowdppl.primitives.distributions import OneHot, ScaledNormal
 from crowdppl.primitives.model import Model, plates_of, with_missing
 
 PRIOR_DRAWS = 1_000
@@ -160,9 +160,10 @@ def _grown(site: SiteResult, prior: Any, mean: np.ndarray, known: Site) -> SiteR
     key = {"point": "value", "normal": "mean", "onehot": "probability", "draws": "draws"}[site.family]
     more = {key: mean}
     if site.family == "normal":
-        free = known.transform.inv(prior.sample((PRIOR_DRAWS,)))
+        with seeded(0):
+            free = known.transform.inv(prior.sample((PRIOR_DRAWS,)))
         more |= {"loc": free.mean(0).numpy(), "scale": free.std(0).numpy()}
-    return replace(site, arrays={name: _beside(site.arrays[name], x) for name, x in more.items()})
+    return replace(site, arrays={**site.arrays, **{n: _beside(site.arrays[n], x) for n, x in more.items()}})
 
 
 def _front(shape: tuple[int, ...]) -> tuple[Any, ...]:
@@ -186,6 +187,8 @@ class PosteriorAsPrior:
         self.plates = plates_of(model)
         self.standing = networks_of(model)
         self._model, self._sites = model, sites
+        if hasattr(model, "derived_covariates"):
+            self.derived_covariates = model.derived_covariates
 
     @property
     def unsupported(self) -> dict[str, Tensor]:
@@ -231,6 +234,9 @@ def _as_prior(stored: SiteResult, fn: Any) -> Any:
         both = _matched_concentration(stored)
         return dist.Beta(both[..., 0], both[..., 1]).to_event(event)
     loc, scale = torch.as_tensor(stored.arrays["loc"]), torch.as_tensor(stored.arrays["scale"])
+    if "unit" in stored.arrays:
+        unit = float(stored.arrays["unit"])
+        return dist.Independent(ScaledNormal(loc * unit, scale * unit, unit), event)
     known_mean: dict[str, Any] = {"real": dist.Normal, "positive": dist.LogNormal}
     if stored.support in known_mean:
         return known_mean[stored.support](loc, scale).to_event(event)
