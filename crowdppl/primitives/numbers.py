@@ -127,8 +127,8 @@ class GaussianLabels(NumberLabels):
     label[i, a]     ~ Normal(g[a] consensus[i] + b[a], 1 / t[a])        counted from the centre
     truth[i]        ~ Normal(consensus[i], shared v[i])
 
-    Here v is the mean variance of an item's labels around its consensus, so that ``shared`` is the correlation of
-    their errors. Labels cannot tell it: it moves no estimate, and widens the intervals of truths. A known truth is
+    Here v is the mean variance of the errors of an item's labels (one over their mean precision, whatever the gains:
+    over a gain that may be 0, it would have no mean), so that ``shared`` is the correlation of these errors. Labels cannot tell it: it moves no estimate, and widens the intervals of truths. A known truth is
     taken for the consensus.
 
     Args:
@@ -149,13 +149,13 @@ class GaussianLabels(NumberLabels):
         y, known = value - centre, None if self.block.gold is None else self.block.gold - centre
         each = (own.log_t - own.t * y**2 + 2 * own.tb * y - own.tbb - LOG_2_PI) / 2, own.tg * y - own.tgb, own.tgg
         c, h, p = (self.block.sum_by_item(x) for x in each)
-        spread = self._spread(p)
+        spread = self._spread()
         c, h, p = c + (log_l - lmm - LOG_2_PI) / 2, h + lm, p + precision
         return log_gaussian(c, h, p, name=self.truth, spread=spread, known=known)
 
-    def _spread(self, precision: Tensor) -> Tensor:
-        """The variance of truths around the consensus, where labels have so much precision together."""
-        count = self.block.sum_by_item(torch.ones_like(self.each.t))
+    def _spread(self) -> Tensor:
+        """The variance of truths around the consensus."""
+        precision, count = (self.block.sum_by_item(x) for x in (self.each.t, torch.ones_like(self.each.t)))
         return self.shared * count / torch.where(count > 0, precision, 1.0)
 
     def draw(self) -> tuple[Tensor, Tensor]:
@@ -163,6 +163,6 @@ class GaussianLabels(NumberLabels):
         own, (_, precision, lm, _, centre) = self.each, self.level
         x = self.where_known(centre + lm / precision + torch.randn(self.block.n_items) / precision.sqrt()) - centre
         labels = (own.tg * x[self.block.item] + own.tb) / own.t + torch.randn(self.block.n_labels) / own.t.sqrt()
-        spread = self._spread(self.block.sum_by_item(own.tgg))
+        spread = self._spread()
         truths = centre + x + spread.sqrt() * torch.randn(self.block.n_items)
         return self.where_known(truths), centre + labels

@@ -446,3 +446,11 @@ def test_traces_are_drawn_and_what_counts_classes_is_refused() -> None:
     ):
         with pytest.raises(DataError, match="numbers and have no classes"):
             refused()
+
+
+@pytest.mark.parametrize("engine", ["vb", "gibbs"])
+def test_a_gain_that_may_be_0_leaves_a_new_item_within_the_range_of_items(engine: str) -> None:
+    rows = drawn(12).data.frame()
+    fit = crowdppl.fit("gain_annotators", numbers(rows[["item", "annotator", "label"]]), inference=engine, seed=0)
+    new = pd.DataFrame({"item": ["new"], "annotator": [rows["annotator"][0]], "label": [rows["label"].mean()]})
+    assert fit.predict(new).loc["new", "sd"] < 1.5 * rows["label"].std()
