@@ -22,6 +22,8 @@ from tests.few_shot.test_meta_em import worlds
 from tests.networks.test_networks import clouds
 
 pytestmark = pytest.mark.gpu
+if not torch.cuda.is_available():
+    pytest.skip("torch sees no GPU", allow_module_level=True)
 
 METHODS = registry.names_for("nominal")
 # majority_vote has a network only where it is given one.

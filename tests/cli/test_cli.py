@@ -219,11 +219,12 @@ def test_zoo(capsys: pytest.CaptureFixture[str]) -> None:
     assert "10.2307/2346806" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("command", [["zoo"], ["--help"], ["fit", "--help"], ["--version"]], ids=" ".join)
-def test_what_needs_no_model_imports_no_torch(command: list[str]) -> None:
-    code = "import sys; from crowdppl.cli.commands import main\ntry: main()\nfinally: print('torch' in sys.modules)"
-    ran = subprocess.run([sys.executable, "-c", code, *command], capture_output=True, text=True, check=True)
-    assert ran.stdout.splitlines()[-1] == "False"
+def test_what_needs_no_model_imports_no_torch() -> None:
+    code = "import sys; from crowdppl.cli.commands import main\n"
+    for command in (["zoo"], ["--help"], ["fit", "--help"], ["--version"]):
+        code += f"try: main({command})\nexcept SystemExit: print('torch' in sys.modules)\n"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert [line for line in ran.stdout.splitlines() if line in ("True", "False")] == ["False"] * 4
 
 
 def test_refusals_are_one_line(answers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -445,7 +446,7 @@ def test_text_of_a_user_stays_as_it_is() -> None:
 def test_remedies_name_options_of_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pairs_ = [["left", "right", "annotator", "label"], ["a", "b", "x", "left"], ["b", "c", "x", "right"]]
     file, out = write(tmp_path / "pairs.csv", pairs_), ("--out", tmp_path / "out")
-    fit = ("fit", file, *out, "--model", "bradley_terry")
+    fit = ("fit", file, *out, "--model", "bradley_terry", "--inference", "em")
     gold = write(tmp_path / "gold.csv", [["left", "right", "best"], ["a", "b", "a"]])
     assert "--item left,right" in refused(capsys, *fit[:4], "--kind", "similarity", "--item", "label")
     assert "--gold-label" in refused(capsys, *fit, "--kind", "pair", "--gold", gold)

@@ -10,20 +10,19 @@ from crowdppl.criticism.tails import normal_deviates, upper_tail
 
 def tails(totals: np.ndarray, value: np.ndarray, share: np.ndarray) -> np.ndarray:
     """Approximate probabilities of these totals or more, of one sum with terms (K, M)."""
-    part = np.zeros(value.shape[1], np.int64)
-    return np.concatenate([upper_tail(normal_deviates(np.array([t]), value, share, part)) for t in totals])
+    n = len(totals)
+    part = np.repeat(np.arange(n), value.shape[1])
+    return upper_tail(normal_deviates(totals, np.tile(value, n), np.tile(share, n), part))
 
 
 def enumerated(value: np.ndarray, share: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """All totals of a sum in order, and the probability of each or more."""
-    mass = {0.0: 1.0}
+    totals, mass = np.zeros(1), np.ones(1)
     for v, p in zip(value.T, share.T, strict=True):
-        before, mass = mass, {}
-        for total, q in before.items():
-            for x, r in [(0.0, 1 - p.sum()), *zip(v, p, strict=True)]:
-                mass[round(total + x, 9)] = mass.get(round(total + x, 9), 0) + q * r
-    totals = np.array(sorted(mass))
-    return totals, np.array([mass[t] for t in totals])[::-1].cumsum()[::-1]
+        chance = np.outer(mass, [1 - p.sum(), *p])
+        totals, at = np.unique(np.round(np.add.outer(totals, [0, *v]), 9), return_inverse=True)
+        mass = np.bincount(at.ravel(), chance.ravel())
+    return totals, mass[::-1].cumsum()[::-1]
 
 
 def weighed(rest: np.ndarray, one: float, other: float) -> tuple[np.ndarray, np.ndarray]:

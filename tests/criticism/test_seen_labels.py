@@ -47,7 +47,7 @@ def test_annotators_who_judge_alone_are_not_doubted(method: str) -> None:
     assert told[hammers].mean() > told.drop(hammers).mean() + 0.1
 
 
-@pytest.mark.parametrize("method", ["mmlc", "conal", "crowd_layer"])
+@pytest.mark.parametrize("method", ["mmlc", "crowd_layer"])
 def test_copiers_are_still_found(method: str) -> None:
     found, _ = fitted(method, *["hammer"] * 15, COPIERS)
     doubts = of_kind(found, "copying", "colluding")

@@ -25,8 +25,9 @@ WITHOUT = {
 }
 """Classes that a function returns; the example of the function shows them."""
 
-COSTLY = {"crowdppl.plots.annotators", "crowdppl.results.correction"}
-"""Files whose examples fit "auto" or a network of experts: slow tests."""
+COSTLY = {"crowdppl.evaluation.compare", "crowdppl.plots.annotators", "crowdppl.results.correction"}
+COSTLY |= {"crowdppl.testing.sbc"}
+"""Files whose examples fit many times, "auto" or a network of experts: slow tests."""
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -138,6 +138,7 @@ def test_of_many_labels_some_decide_on_the_weights_and_the_result_says_so(monkey
     assert part.notes == ("weights and discounts are from 120 of 300 labels, left out in turn",)
 
 
+@pytest.mark.slow
 def test_predictions_of_many_states_are_averaged_over_fewer_draws(monkeypatch: pytest.MonkeyPatch) -> None:
     data, draws = crowd(20, 5, 3, 4), {}
 

@@ -137,7 +137,7 @@ def one_coin_by_hand(
     np.add.at(shares, item[kept], same[kept])
     for a in (0, 1):
         rate[a] = (~named[kept & (who == a)]).mean()
-    for _ in range(2000):
+    for _ in range(500):
         shares = np.where(gold[:, None] >= 0, known, shares / shares.sum(1, keepdims=True))
         use = kept & named
         right = np.bincount(who[use], shares[item[use], label[use]]) / np.bincount(who[use])
@@ -243,7 +243,7 @@ class Twice:
 def test_where_a_row_is_used_twice_tables_are_averaged_over_draws() -> None:
     found = fit(Twice(), crowd(60, 20, 3, 3, seed=5), inference="vb").result
     concentration = found.sites["confusion"].arrays["concentration"]
-    gamma = np.random.default_rng(0).standard_gamma(concentration, (20_000, *concentration.shape))
+    gamma = np.random.default_rng(0).standard_gamma(concentration, (5_000, *concentration.shape))
     rows = gamma / gamma.sum(-1, keepdims=True)
     expected, error = (rows @ rows).mean(0), (rows @ rows).std(0) / np.sqrt(len(found.table_draws))
     at_mean = found.sites["confusion"].mean @ found.sites["confusion"].mean

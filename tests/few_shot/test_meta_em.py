@@ -117,7 +117,7 @@ def test_tasks_side_by_side_equal_each_alone() -> None:
     "how", [{}, {"tau": 0.0}, {"prevalence": None}, {"prevalence": 0.0, "tau": 5.0}, {"tied": True}, {"power": 0.4}]
 )
 def test_the_objective_never_falls_over_steps(how: dict[str, Any]) -> None:
-    for seed in range(10):
+    for seed in range(3):
         placed, labels, c = problem(seed, tasks=4)
         path = em_steps(placed, *labels, c, steps=40, **how).objectives
         assert path.shape == (4, 40) and float(path.diff().min()) > -1e-10
@@ -255,8 +255,10 @@ def test_the_model_has_the_density_of_the_steps() -> None:
         torch.testing.assert_close(got.objective + log_prior + constants, found.objectives[-1])
 
 
-@pytest.mark.parametrize(("coins", "likelihood_power"), [(False, 1.0), (True, 1.0), (False, 0.4)])
-@pytest.mark.parametrize("history", [False, True])
+@pytest.mark.parametrize(
+    ("coins", "likelihood_power", "history"),
+    [(False, 1.0, False), (True, 1.0, False), (False, 0.4, True), (True, 1.0, True)],
+)
 def test_the_engine_goes_on_from_the_steps_to_where_they_lead(
     coins: bool, likelihood_power: float, history: bool
 ) -> None:

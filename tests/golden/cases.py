@@ -12,7 +12,7 @@ from tests.golden.numbers import Numbers
 QUICK = {("crowd", "em"), ("crowd", "vb"), ("features", "em")}
 DEAR = ("anaesthetists", "nuts")
 """Two data sets hold what NUTS does, and each transition is some twenty gradients."""
-LONG = ("glad", "hierarchical_mixed_membership", "item_difficulty", "minimax_entropy")
+LONG = ("glad", "hierarchical_dawid_skene", "hierarchical_mixed_membership", "item_difficulty", "minimax_entropy")
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ def _answers() -> list[Case]:
         "ranks": (answers.ranks,),
         "options": (answers.kept,),
     }
-    slow = ("auto", "auto-gold", "ranks", "recipe", "save-nuts", "arviz-nuts", "heldout-ebcc-gibbs")
+    slow = ("auto", "auto-gold", "criticism", "ranks", "recipe", "save-nuts", "arviz-nuts", "heldout-ebcc-gibbs")
     return [
         Case(name, "answers", partial(*what), quick=name not in slow, loose=True) for name, what in asked.items()
     ]

@@ -86,10 +86,10 @@ def test_the_objective_never_falls(name: str, engine: str) -> None:
         with pytest.raises(MethodError, match=r"refuses"):
             runs(name, engine, crowd(12, 5, 3, 3), max_iterations=2)
         return
-    data = crowd(20, 5, 3, 3, seed=2)
+    data = crowd(12, 5, 3, 3, seed=2)
     problem = posed(model(name, engine), data)
     slow = problem.of_kind("free") + problem.of_kind("hyper")
-    found = runs(name, engine, data, max_iterations=6 if slow else 15, restarts=2, tolerance=0.0)
+    found = runs(name, engine, data, max_iterations=4 if slow else 15, restarts=2, tolerance=0.0)
     assert {r.start for r in found} == {"votes", "spectral"}
     for run in found:
         x = np.array(run.progress.objectives)
@@ -194,6 +194,8 @@ def test_the_fixed_point_of_vb_is_stationary_for_pyros_svi(name: str) -> None:
     assert slopes.keys() > {"q.truth"}
     for site, g in slopes.items():
         assert z(g).max() < 6, site
+    if name != "one_coin":
+        return
     # The check is checked: half as much again on one class is seen.
     site = next(n for n in slopes if n.endswith("concentration"))
     store = pyro.get_param_store()

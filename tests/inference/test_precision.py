@@ -95,6 +95,7 @@ def test_what_cannot_be_is_refused(data: Annotations) -> None:
 
 
 @pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no GPU")
 @pytest.mark.parametrize(("name", "engine"), [("bayes_dgc", "vb"), ("ccem", "svi")])
 def test_so_it_is_on_cuda(name: str, engine: str, data: Annotations) -> None:
     """Nothing is dropped out, for a GPU draws something else in each precision."""

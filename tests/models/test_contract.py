@@ -20,7 +20,7 @@ from crowdppl.errors import MethodError
 from crowdppl.primitives import Block, Card, annotate, confusion_prior, plates, prevalence, truth, with_abstentions
 
 ZOO = sorted(p.stem for p in Path(crowdppl.models.__path__[0]).glob("*.py") if not p.stem.startswith("_"))
-QUICK = ("one_coin", "dawid_skene", "label_mean", "meta_em", "ccem")
+QUICK = ("one_coin", "label_mean", "meta_em", "ccem")
 
 
 @pytest.mark.parametrize("method", [pytest.param(x, marks=[] if x in QUICK else [pytest.mark.slow]) for x in ZOO])
@@ -35,7 +35,8 @@ def renamed_groups(model: Any, names: Mapping[str, Mapping[Any, Any]]) -> Any:
 @pytest.mark.slow
 def test_given_groups_keep_the_contract() -> None:
     groups = {"annotator 0": "left", "annotator 1": "left", "annotator 3": "right", "annotator 4": "right"}
-    testing.check_method(crowdppl.method("dependent_clusters", groups=groups), renamed=renamed_groups)
+    for name in ("settings", "density", "odd data", "renaming", "saving"):
+        testing.check(crowdppl.method("dependent_clusters", groups=groups), name, renamed=renamed_groups)
 
 
 @dataclass

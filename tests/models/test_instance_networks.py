@@ -224,7 +224,7 @@ def test_tables_are_averages_over_items_as_they_are_seen(name: str) -> None:
     x = pd.DataFrame(np.stack([truth, truth == 1], 1) + 0.3 * stream.normal(size=(40, 2)))
     labels = [(i, f"a{a}", (truth[i] + (stream.random() < 0.3)) % 3) for i in range(40) for a in range(4)]
     data = Annotations.from_arrays(*zip(*labels, strict=True), features=x)
-    settings = {"width": WIDTH, "training": {"epochs": 40, "learning_rate": 0.05}}
+    settings = {"width": WIDTH, "training": {"epochs": 15, "learning_rate": 0.05}}
     posterior = crowdppl.fit(name, data, inference="svi", settings=settings, seed=0)
     model: Any = posterior.model
     of = {n: torch.from_numpy(np.asarray(s.mean)).double() for n, s in posterior.result.sites.items()}

@@ -154,6 +154,7 @@ def test_other_units_give_the_same_in_other_units() -> None:
 
 
 SHORT: dict[str, dict[str, Any]] = {
+    "vb": {"max_iterations": 8},
     "gibbs": {"chains": 2, "draws": 20, "warmup": 10},
     "svi": {"max_iterations": 30},
 }

@@ -170,15 +170,15 @@ def enumerated() -> Exact:
 
 
 def test_gibbs_has_the_exact_posterior_and_vb_bounds_its_evidence() -> None:
-    """With 23 degrees of freedom an error of the mean over chains beyond 5 has chance 5e-5 for each of 36."""
+    """With 95 degrees of freedom an error of the mean over chains beyond 5 has chance 3e-6 for each of 36."""
     wanted = enumerated()
-    problem = posed(Rumour(), annotations(LABELS, 2), chains=24, draws=300, warmup=40)
+    problem = posed(Rumour(), annotations(LABELS, 2), chains=96, draws=75, warmup=40)
     draws, *_ = sample(problem)
     for site, x in draws.items():
-        y = x.exp().reshape(24, 300, *problem.sites[site].shape(4)).numpy()
+        y = x.exp().reshape(96, 75, *problem.sites[site].shape(4)).numpy()
         for power, moment in ((1, wanted.mean[site]), (2, wanted.square[site])):
             means = (y**power).mean(1)
-            error = means.std(0, ddof=1) / 24**0.5
+            error = means.std(0, ddof=1) / 96**0.5
             assert error.max() < 0.02
             assert (np.abs(means.mean(0) - moment) <= 5 * error).all()
     (one,) = run_starts(problem, VB)

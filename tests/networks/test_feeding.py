@@ -118,7 +118,6 @@ def test_a_column_of_which_float32_holds_nothing_is_warned_of_by_name(data: Anno
     ("name", "engine", "more"),
     [
         ("raykar", "em", {}),
-        ("bayes_dgc", "vb", {"recipe": "plain"}),
         ("bayes_dgc", "vb", {"recipe": "plain", "networks": 2}),
         ("conal", "svi", {}),
     ],

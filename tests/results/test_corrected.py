@@ -70,7 +70,9 @@ def test_without_some_annotators_auto_is_auto_on_the_other_labels() -> None:
 
 @pytest.mark.slow
 def test_all_that_were_averaged_start_from_their_old_truth(monkeypatch: pytest.MonkeyPatch) -> None:
-    found, started = crowdppl.fit("auto", crowd(20, 5, 3, 4), **QUICK), []
+    """And features have no part in it, as both results say."""
+    data = replace(crowd(20, 5, 3, 4), features=np.zeros((20, 2)))
+    found, started = crowdppl.fit("auto", data, **QUICK), []
 
     def spy(member: Fit, data: Annotations, *more: Any, **how: Any) -> Fit:
         if not more and not how:  # not a fold
@@ -81,6 +83,7 @@ def test_all_that_were_averaged_start_from_their_old_truth(monkeypatch: pytest.M
     left = found.without([0])
     assert found.correction is not None and left.correction is not None and len(found.correction.weights) > 1
     assert set(left.correction.scores) == {*MEMBERS, "average"}
+    assert found.correction.notes[-1] == automatic.FEATURES and automatic.FEATURES in left.correction.notes
     want = found.members()
     assert {fit.method for fit in started} == set(want)
     for fit in started:
@@ -140,15 +143,6 @@ def test_few_known_truths_leave_the_doubt_of_a_shared_bias() -> None:
     assert "1 known truths are too few" in note
     (doubt,) = [doubt for doubt in found.doubts() if doubt.kind == "bias"]
     assert "none is assumed" in doubt.text and found.summary().count("share from the truth") == 1
-
-
-@pytest.mark.slow
-def test_auto_says_that_features_have_no_part_in_it() -> None:
-    data = replace(crowd(12, 5, 3, 4), features=np.zeros((12, 2)))
-    found = crowdppl.fit("auto", data, **QUICK)
-    assert found.correction is not None and found.correction.notes[-1] == automatic.FEATURES
-    some = found.without([0]).correction
-    assert some is not None and automatic.FEATURES in some.notes
 
 
 def test_a_discount_extends_to_new_items_and_what_changed_nothing_is_no_correction() -> None:

@@ -106,7 +106,7 @@ def test_means_are_those_of_gibbs_where_a_site_is_not_conjugate() -> None:
     data = crowd(10, 3, 2, 3, seed=11)
     model = crowdppl.method("hierarchical_dawid_skene", right=8.0, wrong=2.0, typical=6.0)
     one = draws_of(nuts, model, data, chains=2, draws=64, warmup=40)
-    two = draws_of(gibbs, model, data, chains=16, draws=300, warmup=150)
+    two = draws_of(gibbs, model, data, chains=40, draws=120, warmup=80)
     for site in two:
         a, b = (np.log(x[site]) if site == "concentration" else x[site] for x in (one, two))
         both = np.hypot(error(a), error(b))

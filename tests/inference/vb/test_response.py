@@ -143,11 +143,10 @@ def test_standard_deviations_are_those_of_gibbs() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("k", "each"), [(2, 3), (3, 3)])
-def test_intervals_hold_what_they_promise(k: int, each: int) -> None:
+def test_intervals_hold_what_they_promise() -> None:
     hits: list[list[np.ndarray]] = [[], []]
     for seed in range(25):
-        crowd = drawn(100 + seed, 150, 10, each, k)
+        crowd = drawn(100 + seed, 150, 10)
         true = crowd.parameters["confusion"].diagonal(axis1=-2, axis2=-1)
         site = fitted(crowd.data).result.sites["confusion"]
         for held, c in zip(hits, (site.arrays["concentration"], site.spread), strict=True):
