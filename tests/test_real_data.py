@@ -25,7 +25,7 @@ pytestmark = pytest.mark.slow
 
 SETS = (
     *("bluebirds", "dogs", "rte", "web", "face", "possent", "product", "labelme", "music", "sentiment_polarity"),
-    *("cifar10n", "imagenet15n", "trec2010_binary"),
+    *("cifar10n", "trec2010_binary"),
 )
 # Accuracies of maximum likelihood by others, in per cent and in the order of SETS; None where nobody says. The
 # figures under a uniform prevalence are those after at most 50 iterations: on sparse data, the likelihood then
@@ -35,22 +35,22 @@ BASELINES: list[tuple[str, dict[str, str], tuple[float | None, ...]]] = [
     (
         "dawid_skene",
         UNIFORM,
-        (88.89, 84.14, 92.75, 83.53, None, None, None, 80.70, 76.71, 91.48, 92.09, 54.30, 70.24),
+        (88.89, 84.14, 92.75, 83.53, None, None, None, 80.70, 76.71, 91.48, 92.09, 70.24),
     ),
     (
         "dawid_skene",
         LEARNED,
-        (89.81, 84.26, 92.75, 82.92, 64.04, 96.00, 93.97, 79.70, 77.57, 91.50, 91.95, 51.27, 70.33),
+        (89.81, 84.26, 92.75, 82.92, 64.04, 96.00, 93.97, 79.70, 77.57, 91.50, 91.95, 70.33),
     ),
-    ("one_coin", UNIFORM, (72.22, 83.02, 92.50, 83.98, None, None, None, 77.30, 79.43, 91.66, 91.30, 58.04, 57.01)),
+    ("one_coin", UNIFORM, (72.22, 83.02, 92.50, 83.98, None, None, None, 77.30, 79.43, 91.66, 91.30, 57.01)),
     (
         "class_coin",
         UNIFORM,
-        (88.89, 84.01, 92.75, 85.38, None, None, None, 77.00, 79.86, 91.48, 91.48, 57.08, 70.24),
+        (88.89, 84.01, 92.75, 85.38, None, None, None, 77.00, 79.86, 91.48, 91.48, 70.24),
     ),
 ]
 # Of variational IBCC with 4 pseudo-counts on the diagonal and 1 beside it, by other software.
-IBCC = (88.89, 83.89, 92.75, 75.08, 64.04, 96.00, 93.83, None, 79.00, 91.50, None, None, None)
+IBCC = (88.89, 83.89, 92.75, 75.08, 64.04, 96.00, 93.83, None, 79.00, 91.50, None, None)
 ROWS = [
     (method, settings, name, figure)
     for method, settings, figures in BASELINES
@@ -58,7 +58,6 @@ ROWS = [
     if figure is not None
 ]
 MARGIN = {"music": 1.5}  # 700 items; the next run of other software differs by as much
-REPORTED = {"imagenet15n"}  # 1.27 labels an item: shown, not judged
 
 
 @cache
@@ -87,7 +86,7 @@ def test_maximum_likelihood_is_no_worse_than_elsewhere(
     most = 50 if settings == UNIFORM else None
     posterior = fit(method, data, inference="em", settings=settings, max_iterations=most)
     found = accuracy(posterior, gold, f"{method} {settings['prevalence']} on {name}, elsewhere {figure}")
-    assert name in REPORTED or found >= figure - MARGIN.get(name, 0.3)
+    assert found >= figure - MARGIN.get(name, 0.3)
 
 
 @pytest.mark.parametrize("name", [n for n, figure in zip(SETS, IBCC, strict=True) if figure is not None])

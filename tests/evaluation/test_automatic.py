@@ -102,6 +102,7 @@ def test_with_one_label_an_item_it_says_that_labels_cannot_tell() -> None:
     assert "too few" in found.correction.notes[0] and "note: 1.00 annotators an item" in found.summary()
 
 
+@pytest.mark.slow
 def test_where_rows_of_many_classes_are_hopeless_it_does_without_them() -> None:
     many = made("one_coin", 100, 5, 30, 0, right=12, wrong=4)
     found = crowdppl.fit("auto", many.data, seed=0, max_iterations=20)

@@ -113,10 +113,8 @@ def test_a_document_crosses_blocks_and_minibatches(monkeypatch: pytest.MonkeyPat
     pd.testing.assert_frame_equal(*found, atol=1e-6)
     some = crowdppl.fit(ByDocument(), whole, inference="vb", batch_size=30, max_iterations=300, seed=0)
     assert np.abs(some.probabilities() - found[0]).to_numpy().max() < 0.1
-    scores = crowdppl.compare(
-        {"documents": ByDocument(), "plain": "one_coin"}, parts, inference="vb", folds=2, max_iterations=10
-    ).scores
-    assert np.isfinite(scores["documents"].labels["log_p"]).all()
+    score = crowdppl.heldout_score(ByDocument(), parts, inference="vb", folds=2, max_iterations=10)
+    assert np.isfinite(score.labels["log_p"]).all()
 
 
 def test_new_documents_begin_at_the_prior_and_known_ones_where_they_ended(tmp_path: Path) -> None:

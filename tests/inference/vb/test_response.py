@@ -87,6 +87,7 @@ def test_random_signs_find_nearly_the_same(monkeypatch: pytest.MonkeyPatch) -> N
     assert np.sqrt(1 / exact).mean() > 1.1
 
 
+@pytest.mark.slow
 def test_annotators_with_many_labels_are_not_drowned_by_those_with_few(monkeypatch: pytest.MonkeyPatch) -> None:
     """Four label all items, and eighty a dozen each, whose shares vary ten times as much."""
     rng = np.random.default_rng(0)
