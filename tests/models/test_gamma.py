@@ -67,7 +67,7 @@ def test_a_gamma_that_enters_as_itself_is_not_taken_for_linear() -> None:
 
 
 def test_gibbs_has_the_exact_posterior() -> None:
-    """With 95 degrees of freedom an error of the mean over chains beyond 5 has chance 3e-6 for each of 24."""
+    """With 95 degrees of freedom an error of the mean over chains beyond 4.3 has chance 4e-5 for each of 24."""
     wanted = exact(STATES["bayesian_dawid_skene"](LABELS, 2), 2)
     problem = posed(Luce(), annotations(LABELS, 2), chains=96, draws=75, warmup=40)
     draws, *_ = gibbs.sample(problem)
@@ -76,7 +76,7 @@ def test_gibbs_has_the_exact_posterior() -> None:
     for power, moment in ((1, wanted.mean["confusion"]), (2, wanted.square["confusion"])):
         means = (shares**power).mean(1).reshape(96, *moment.shape)
         error = means.std(0, ddof=1) / 96**0.5
-        assert error.max() < 0.02 and (np.abs(means.mean(0) - moment) <= 5 * error).all()
+        assert error.max() < 0.02 and (np.abs(means.mean(0) - moment) <= 4.3 * error).all()
 
 
 def test_vb_never_falls_and_bounds_the_evidence() -> None:

@@ -170,7 +170,7 @@ def enumerated() -> Exact:
 
 
 def test_gibbs_has_the_exact_posterior_and_vb_bounds_its_evidence() -> None:
-    """With 95 degrees of freedom an error of the mean over chains beyond 5 has chance 3e-6 for each of 36."""
+    """With 95 degrees of freedom an error of the mean over chains beyond 4.3 has chance 4e-5 for each of 36."""
     wanted = enumerated()
     problem = posed(Rumour(), annotations(LABELS, 2), chains=96, draws=75, warmup=40)
     draws, *_ = sample(problem)
@@ -180,7 +180,7 @@ def test_gibbs_has_the_exact_posterior_and_vb_bounds_its_evidence() -> None:
             means = (y**power).mean(1)
             error = means.std(0, ddof=1) / 96**0.5
             assert error.max() < 0.02
-            assert (np.abs(means.mean(0) - moment) <= 5 * error).all()
+            assert (np.abs(means.mean(0) - moment) <= 4.3 * error).all()
     (one,) = run_starts(problem, VB)
     bound = float(VB.at(problem, one.state).evaluate()[0])
     assert wanted.log_evidence - 4 < bound < wanted.log_evidence
