@@ -127,8 +127,9 @@ class GaussianLabels(NumberLabels):
     label[i, a]     ~ Normal(g[a] consensus[i] + b[a], 1 / t[a])        counted from the centre
     truth[i]        ~ Normal(consensus[i], shared v[i])
 
-    Here v is the mean variance of the errors of an item's labels (one over their mean precision, whatever the gains:
-    over a gain that may be 0, it would have no mean), so that ``shared`` is the correlation of these errors. Labels cannot tell it: it moves no estimate, and widens the intervals of truths. A known truth is
+    Here v is one over the mean precision of an item's labels: ``shared`` is the correlation of their errors.
+    Gains have no part in it: over a gain that may be 0, the variance would have no mean. Labels cannot tell
+    ``shared``: it moves no estimate, and widens the intervals of truths. A known truth is
     taken for the consensus.
 
     Args:
