@@ -105,8 +105,12 @@ def affordable(problem: Problem) -> int:
 def _size(problem: Problem) -> int:
     """Numbers in a draw of all sites, or in the annotators' tables."""
     block = problem.blocks[0]
-    sites = sum(math.prod(site.shape(problem.n_items)) for site in problem.sites.values())
-    return max(sites, block.n_annotators * block.n_classes * block.n_answers)
+    return max(_of_sites(problem), block.n_annotators * block.n_classes * block.n_answers)
+
+
+def _of_sites(problem: Problem) -> int:
+    """Numbers in a draw of all sites."""
+    return sum(math.prod(site.shape(problem.n_items)) for site in problem.sites.values())
 
 
 def truth_over(problem: Problem, draws: Draws, order: np.ndarray) -> tuple[np.ndarray, TruthSpread]:
@@ -421,8 +425,8 @@ def table_draws(problem: Problem, draws: Draws, labels: TypicalLabels | None = N
 
 def _draws_read(problem: Problem, draws: Draws) -> TableDraws | None:
     """The same off the model's own labels; None where this is not possible, or tables are small."""
-    parts, n, block = list[TableDraws](), len(next(iter(draws.values()))), problem.blocks[0]
-    start, step, together = 0, 1, max(1, min(DRAWN, WIDTH // (block.n_annotators * block.n_classes)))
+    parts, n = list[TableDraws](), len(next(iter(draws.values())))
+    start, step = 0, 1
     while start < n:
         some = {name: x[start : start + step] for name, x in draws.items()}
         found = tables_read(problem, some, len(next(iter(some.values()))))
@@ -431,7 +435,9 @@ def _draws_read(problem: Problem, draws: Draws) -> TableDraws | None:
         tables, share = found
         small = tables.each(_float32) if isinstance(tables, CoinTables) else _float32(tables)
         _add(parts, TableDraws(small, share), n)
-        start, step = start + step, together if isinstance(tables, CoinTables) else 1
+        start += step
+        if isinstance(tables, CoinTables):
+            step = max(1, min(DRAWN, WIDTH * step // max(tables.right.size, tables.wrong.size)))
     return _joined(parts)
 
 
@@ -462,7 +468,7 @@ def draw_tables(
     problem: Problem, sites: Mapping[str, SiteResult], order: np.ndarray, n: int, stream: torch.Generator
 ) -> TableDraws:
     """Tables at n draws from vb's distributions, made in parts where all would take much memory."""
-    parts, step = [], max(1, AT_ONCE // _size(problem))
+    parts, step = [], max(1, AT_ONCE // _size(problem), WIDTH // _of_sites(problem))
     for start in range(0, n, step):
         parts.append(table_draws(problem, draws_of(problem, sites, order, min(step, n - start), stream)))
     return parts[0] if len(parts) == 1 else _joined(parts)
