@@ -68,6 +68,8 @@ class CoinTables:
 
     def diagonal(self) -> np.ndarray:
         """Of the right class, among those that name one, (..., A, K); NaN where none is ever named."""
+        if not self.other.shape[-1]:
+            return np.broadcast_to(self.right, self.shape[:-1])
         with np.errstate(divide="ignore", invalid="ignore"):
             share = np.where(self.naming > 0, self.right / self.naming, np.nan)
         return np.asarray(np.broadcast_to(share, self.shape[:-1]))
