@@ -227,7 +227,9 @@ def systems(seed: int, repeat: float) -> Annotations:
     return Annotations.from_arrays(item, annotator, labels.ravel(), classes=range(3))
 
 
-@pytest.mark.parametrize("method", ["hierarchical_dawid_skene", "bayesian_dawid_skene"])
+@pytest.mark.parametrize(
+    "method", ["bayesian_dawid_skene", pytest.param("hierarchical_dawid_skene", marks=pytest.mark.slow)]
+)
 def test_systems_that_read_one_crowd_err_together(method: str) -> None:
     for seed in range(2):
         assert "together" in kinds(fit(method, systems(seed, 0.6), inference="vb", seed=0))

@@ -100,7 +100,7 @@ def by_hand(data: Annotations, mass: float = 6.0) -> np.ndarray:
     p = np.full((data.n_items, k), 0.5)
     np.add.at(p, item, said)
     p /= p.sum(1, keepdims=True)
-    for _ in range(3000):
+    for _ in range(1000):
         shares = np.ones((2, k))
         np.add.at(shares, web, p)
         shares /= shares.sum(1, keepdims=True)

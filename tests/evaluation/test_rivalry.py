@@ -54,6 +54,7 @@ def test_a_rival_is_seldom_called_better_where_none_is_and_the_best_often_seems_
     assert naive / repeats > 0.3
 
 
+@pytest.mark.slow
 def test_items_of_a_sequence_are_one_observation() -> None:
     """Alike in a sequence, they would call a rival better far too often if each counted for itself."""
     rng, called, repeats = np.random.default_rng(0), {1: 0, 8: 0}, 100

@@ -43,6 +43,7 @@ def test_few_draws_of_many_coordinates_stay_as_they_are() -> None:
     assert (enough_draws(1), enough_draws(60), enough_draws(MANY)) == (FEW, 62, FEW)
 
 
+@pytest.mark.slow
 def test_sparse_data_leave_little_to_the_seed() -> None:
     data = replace(clouds(120, 80)[0], features=None)
     fits = [

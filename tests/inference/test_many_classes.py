@@ -40,7 +40,7 @@ def fitted(method: str, prevalence: str, data: Annotations, inference: str = "vb
 
 
 @pytest.mark.parametrize("inference", ["vb", pytest.param("em", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("abstentions", [False, True])
+@pytest.mark.parametrize("abstentions", [pytest.param(False, marks=pytest.mark.slow), True])
 @pytest.mark.parametrize(("method", "prevalence"), [*SOME, pytest.param(*GLAD, marks=pytest.mark.slow), *MORE])
 def test_classes_that_no_label_names_may_be_summed_out_together(
     method: str, prevalence: str, abstentions: bool, inference: str, monkeypatch: pytest.MonkeyPatch

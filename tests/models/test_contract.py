@@ -20,7 +20,7 @@ from crowdppl.errors import MethodError
 from crowdppl.primitives import Block, Card, annotate, confusion_prior, plates, prevalence, truth, with_abstentions
 
 ZOO = sorted(p.stem for p in Path(crowdppl.models.__path__[0]).glob("*.py") if not p.stem.startswith("_"))
-QUICK = ("one_coin", "label_mean", "meta_em", "ccem")
+QUICK = ("one_coin", "ccem")
 
 
 @pytest.mark.parametrize("method", [pytest.param(x, marks=[] if x in QUICK else [pytest.mark.slow]) for x in ZOO])

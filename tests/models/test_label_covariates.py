@@ -455,11 +455,15 @@ CONTRACT: list[tuple[Any, dict[str, list[float]]]] = [
 ]
 
 
+DEAR = ("plain nuts", "engine nuts", "engine laplace", "same seed", "renaming")
+"""Checks in which a model without conjugate sites takes long."""
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("model", "numbers"), CONTRACT, ids=lambda x: type(x).__name__)
 def test_models_with_label_covariates_keep_the_contract(model: Any, numbers: Any) -> None:
     for name, check in crowdppl.testing.checks(model, label_covariates=numbers):
-        if isinstance(model, InHaste) or name not in ("plain nuts", "engine nuts", "engine laplace", "same seed"):
+        if isinstance(model, InHaste) or name not in DEAR:
             check()
 
 
