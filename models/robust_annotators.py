@@ -5,11 +5,12 @@
     bias[a]         ~ Normal(0, bias_spread * scale)            (A)
     spread[a]       ~ LogNormal(log(scale / 2), 1)              (A)
     consensus[i]    ~ Normal(centre + mean, width), on a grid   (N)
-    label[i, a]     ~ StudentT(4, consensus[i] + bias[a], spread[a]), cut off at the ends of the scale
+    label[i, a]     ~ StudentT(4, consensus[i] + bias[a], sqrt(spread[a]^2 + (step / 2)^2)), cut off at the ends
     truth[i]        ~ Normal(consensus[i], shared * v[i])       v: variance that labels of the item tell
 
 The consensus of an item is summed out. Centre and scale are the mean and the standard deviation of all labels. On a
-scale with ``ends``, a label at an end stands for all that lies beyond it.
+scale with ``ends``, a label at an end stands for all that lies beyond it. A step is that of the grid, whose points
+tell no errors that are smaller.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ class RobustAnnotators:
         kind="real",
         sites={"mean": "", "width": "", "bias": "A", "spread": "A", "truth": "N"},
         assumes="most labels lie near the item's number, and a few may lie anywhere",
-        fails="when annotators are more exact than the points of the grid lie apart, or half of them err alike",
+        fails="when half of the annotators err alike, or all are more exact than the points of the grid lie apart",
         cost="labels x points, and a gradient step for each annotator",
     )
 
@@ -112,7 +113,7 @@ class RobustAnnotators:
         ((centre, scale),) = cp.number_units(data)
         low, high = (centre - 3, centre + 3) if numbers is None else (float(numbers.min()), float(numbers.max()))
         if self.ends is None:
-            return centre, scale, low, high if high > low else low + 1
+            return centre, scale, low, high
         if not self.ends[0] <= low <= high <= self.ends[1] or self.ends[0] == self.ends[1]:
             raise MethodError(
                 f"ends={self.ends} do not hold all labels, which go from {low:g} to {high:g}; widen them"
@@ -138,7 +139,8 @@ class RobustLabels(cp.NumberLabels):
         shared: float,
     ) -> None:
         super().__init__(block)
-        self.bias, self.spread = (block.of_annotator(x) for x in annotators)
+        self.bias, spread = (block.of_annotator(x) for x in annotators)
+        self.spread = (spread.square() + ((grid[1] - grid[0]) / 2).square()).sqrt()
         self.items, self.grid, self.shared, self.origin = items, grid, shared, centre
         self.ends = None if ends is None else (ends[0] - centre, ends[1] - centre)
         self.states = len(grid)

@@ -68,6 +68,14 @@ def test_outliers_move_estimates_less_than_those_of_gaussian_annotators() -> Non
     assert rmse[0] < 0.5 * rmse[1]
 
 
+@pytest.mark.parametrize("numbers_of", [lambda i: float(i), lambda i: 5.0])
+def test_labels_that_agree_exactly_are_the_truth(numbers_of: Any) -> None:
+    """Whatever the points of the grid: on none of these do all labels lie."""
+    rows = [(i, a, numbers_of(i)) for i in range(8) for a in range(3)]
+    found = crowdppl.fit("robust_annotators", numbers(rows), inference="em", seed=0).truth()
+    np.testing.assert_allclose(found["estimate"], [numbers_of(i) for i in range(8)], atol=0.15)
+
+
 def test_a_known_truth_is_kept_and_tells_of_others() -> None:
     noise = np.random.default_rng(0).normal(size=(20, 3)) / 3
     rows = [(i, a, float(i % 7) + 2 + noise[i, a]) for i in range(20) for a in range(3)]
