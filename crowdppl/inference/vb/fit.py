@@ -26,11 +26,11 @@ from crowdppl.networks.training import training_of
 EPOCHS = 3
 DELAY, FORGETTING = 1.0, 0.6
 """Step t of minibatches has rate (t + delay) ** -forgetting (Hoffman et al. 2013)."""
-GROWTH = 4.0
-"""Factor by which the longest extrapolation grows after a success, and shrinks after a failure."""
+GROWTH, SHORTEST = 4.0, 1.5
+"""Longest extrapolation at first, and factor by which a success lets it grow; least to which failures halve it."""
 KEPT = 0.1
 """Least part of a parameter that an extrapolation leaves of it."""
-MOVING = ("parameters", "logits", "loc", "log_scale")
+MOVING = ("parameters", "loc", "log_scale")
 """Parts of a state that an extrapolation moves."""
 MOST_DRAWS, DRAWS_X_LABELS = 64, 40_000
 """Quadrature draws at most, and draws times labels at most. With more draws, results depend less on the seed."""
@@ -219,9 +219,9 @@ class Extrapolation:
     Two iterations from x0 to x1 = M(x0) and x2 = M(x1) show a direction and how it bends; the next begins at
     ``x0 + 2 s (x1 - x0) + s^2 (x2 - 2 x1 + x0)`` with ``s = |x1 - x0| / |x2 - 2 x1 + x0|`` (SQUAREM, scheme S3 of
     Varadhan & Roland 2008, "Simple and globally convergent methods for accelerating the convergence of any EM
-    algorithm"). Where the objective there does not exceed that at x1 by more than the tolerance, it begins at x2,
-    which costs one more pass. So objectives of iterations never fall, and convergence is judged by plain iterations
-    alone.
+    algorithm"), where counts are measured by their own standard deviations, and locations of Gaussians by theirs.
+    Where the objective there does not exceed that at x1 by more than the tolerance, it begins at x2, for one more
+    pass. So objectives of iterations never fall, and convergence is judged by plain iterations alone.
 
     Args:
         plain: a step of vb, without one-hot sites, whose labels depend on no Gaussian.
@@ -256,7 +256,7 @@ class Extrapolation:
         except NumericalError:  # the point is out of range; the fit itself is fine
             moved, value = here, float("-inf")
         if not value - self._last > self.tolerance * (1 + abs(value)):
-            self._longest = max(GROWTH, self._longest / GROWTH)
+            self._longest = max(SHORTEST, length / 2)
             return None, replace(here, memory=moved.memory)  # the curvature found there is still of use
         if length == self._longest:
             self._longest *= GROWTH
@@ -265,11 +265,10 @@ class Extrapolation:
 
     def _extrapolated(self, start: State, middle: State, here: State) -> tuple[State, float]:
         """The extrapolated point, and the length of the step; with length 1, it is ``here``."""
-        points = [{part: getattr(state, part) for part in MOVING} for state in (start, middle, here)]
-        names = [(part, name) for part in MOVING for name in points[2][part]]
-        lines = {(part, name): [x[part][name] for x in points] for part, name in names}
-        first = sum(float((b - a).square().sum()) for a, b, _ in lines.values())
-        bend = sum(float((c - 2 * b + a).square().sum()) for a, b, c in lines.values())
+        names = [(part, name) for part in MOVING for name in getattr(here, part)]
+        lines = {(part, name): [getattr(x, part)[name] for x in (start, middle, here)] for part, name in names}
+        first = sum(_size(here, *at, b - a) for at, (a, b, _) in lines.items())
+        bend = sum(_size(here, *at, c - 2 * b + a) for at, (a, b, c) in lines.items())
         length = min(self._longest, (first / bend) ** 0.5) if bend > 0 else 1.0
         if length <= 1:
             return here, 1.0
@@ -279,6 +278,14 @@ class Extrapolation:
             kept = torch.where(c < 0, torch.minimum(x, KEPT * c), torch.maximum(x, KEPT * c))
             found[part][name] = kept if part == "parameters" else x
         return replace(here, **found), length
+
+
+def _size(state: State, part: str, name: str, change: Tensor) -> float:
+    """The square of a change, in squared deviations of what moves: a count's variance is about the count itself."""
+    if part == "parameters":
+        return float((change.square() / state.parameters[name].abs().clamp(min=1)).sum())
+    deviation = state.log_scale[name].exp() if part == "loc" and name in state.log_scale else 1.0
+    return float((change / deviation).square().sum())
 
 
 def quadrature_draws(problem: Problem) -> int:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -31,12 +32,13 @@ class Towards:
 
     share: float | Tensor
     objective: Callable[[Tensor], float] = distance
+    goal: Tensor = field(default_factory=lambda: GOAL)
     seen: list[Tensor] = field(default_factory=list)
 
     def __call__(self, state: State) -> tuple[State, float]:
         x = state.parameters["x"]
         self.seen.append(x)
-        return State({"x": x + self.share * (GOAL - x)}), self.objective(x)
+        return State({"x": x + self.share * (self.goal - x)}), self.objective(x)
 
 
 @dataclass
@@ -72,6 +74,25 @@ def test_a_longest_step_bounds_the_first_and_grows_where_it_pays() -> None:
     remains += [remains[-1] * 0.99, remains[-1] * (1 - 0.01 * 16) ** 2]
     remains += [remains[-1] * 0.99, remains[-1] * (1 - 0.01 * 64) ** 2]
     np.testing.assert_allclose(values, [-41 * r**2 for r in remains])
+
+
+def test_a_failure_halves_the_longest_step() -> None:
+    looks = count()
+    fit = Towards(0.01, lambda x: distance(x) - (100.0 if next(looks) == 2 else 0.0))
+    ahead = looking_ahead(fit)
+    for _ in range(5):
+        ahead()
+    torch.testing.assert_close(fit.seen[-1], GOAL + (START - GOAL) * 0.99**2 * (1 - 0.01 * 2) ** 2)
+
+
+def test_the_length_is_that_of_counts_that_move_by_most_of_their_deviations() -> None:
+    """By numbers alone, the count of a million would choose the length, 1 / 0.5."""
+    start = torch.tensor([1e6, 10.0], dtype=torch.float64)
+    fit = Towards(torch.tensor([0.5, 0.1], dtype=torch.float64), lambda x: float(x.sum()), start + 5)
+    ahead = Walk(Extrapolation(fit, 0.0), State({"x": start}))
+    for _ in range(3):
+        ahead()
+    torch.testing.assert_close(fit.seen[-1][1], start[1] + 5 - 5 * (1 - 0.1 * 4) ** 2)
 
 
 def test_where_it_does_not_pay_the_fit_goes_on_as_it_would_have() -> None:
