@@ -49,6 +49,8 @@ WORK, PLACES = 400_000, 10_000_000
 """Draws times labels, and draws times items times their states, beyond which there are the fewest draws."""
 LABELS, MAX_LABELS = 5_000, 20_000
 """Labels that are left out in whole folds, about, as each fold costs a refit; and at most, of a larger fold."""
+SETTLED = 3e-5
+"""Relative gain, at least, at which such a refit stops. At 1e-4, labels that are left out still show in it."""
 BIAS, FEW, FEW_ANNOTATORS, MANY_CLASSES, JOINT = 0.5, 0.6, 30.0, 0.55, 0.01
 """Of the temperature for a bias that annotators share (``shared_bias``): its logarithm where annotators are many,
 what few add, how many are few, the power of the number of classes, and the joint errors that show it."""
@@ -154,7 +156,9 @@ def heldout_logs(
         out = fold == number
         part = keep(data, ~out)
         for name, member in members.items():
-            again = _quietly(member, part, (models or {}).get(name))
+            tolerance = max(SETTLED, member.options.get("tolerance") or 0.0)
+            coarse = replace(member, options={**member.options, "tolerance": tolerance})
+            again = _quietly(coarse, part, (models or {}).get(name))
             own = left_out(again, data, out, together=False, draws=draws[name])[0]
             logs[name].append(np.concatenate([own[None], _tried(again, data, out)]))
     owner = whole_units(data)[np.concatenate([item[fold == number] for number in used])]
