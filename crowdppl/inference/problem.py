@@ -311,10 +311,11 @@ def _reading(model: Model, blocks: Sequence[Block], data: Annotations | None) ->
     block, known = next(b for b in blocks if b.n_items), any(b.says_of_truths for b in blocks)
     if data is None or not _is_own(model) or networks_of(model):
         return read_model(model, block, known)
-    how, kept = (known, block.device, block.dtype), _readings.setdefault(data, {})
+    how, kept = (known, block.device, block.dtype), _readings.get(data, {})
     last = kept.get(id(model))
     if last is None or last[0]() is not model or last[1] != how:
-        last = kept[id(model)] = ref(model), how, read_model(model, block, known)
+        last = ref(model), how, read_model(model, block, known)
+        _readings[data] = {k: x for k, x in kept.items() if x[0]() is not None} | {id(model): last}
     return last[2]
 
 

@@ -40,6 +40,7 @@ SPECIAL: dict[str, tuple[str, str, dict[str, Any]]] = {
         {"prevalence": "uniform", "prior_strength": 3.0, "prior_accuracy": 0.6},
     ),
     "published": ("meta_em", "em", {"coins": False, "likelihood_power": 1.0, "steps": 3}),
+    "network": ("majority_vote", "em", {"network": "default", **LEARNING}),
     **{form: ("crowd_layer", "svi", {"form": form, **LEARNING}) for form in ("VW", "VB", "VW+B")},
     "penalised": ("coin_net", "svi", {"form": "penalised", **LEARNING}),
     "W": ("geo_crowdnet", "svi", {"volume": "W", **LEARNING}),
@@ -50,7 +51,8 @@ SPECIAL: dict[str, tuple[str, str, dict[str, Any]]] = {
 @cache
 def methods() -> dict[str, dict[str, Any]]:
     taken = crowdppl.zoo(engines=False)["settings"][crowdppl.registry.names_for("nominal")]
-    return {name: LEARNING if "training=" in text else {} for name, text in taken.items()}
+    asked = ("majority_vote",)  # which learns only where told to
+    return {name: LEARNING if "training=" in text and name not in asked else {} for name, text in taken.items()}
 
 
 def made(method: str, data: str, engine: str, seed: int = 0) -> Posterior:
