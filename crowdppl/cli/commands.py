@@ -85,8 +85,8 @@ def fit_answers(
     """Fit a method to a file of answers.
 
     Writes labels.csv, annotators.csv, the posterior and run.json to a folder, which crowdppl.load(FOLDER) reads in
-    Python; of other kinds of labels also ranking.csv, clusters.csv, sets.csv or spans.csv. Columns named item,
-    annotator and label (or task, worker, answer and the like) are recognised.
+    Python; of other kinds of labels also fair_averages.csv, ranking.csv, clusters.csv, sets.csv or spans.csv.
+    Columns named item, annotator and label (or task, worker, answer and the like) are recognised.
     """
     from crowdppl.cli.outputs import FILES, require_room, write_result
     from crowdppl.fitting import check_automatic, fit

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 LABELS, ANNOTATORS, RUN = "labels.csv", "annotators.csv", "run.json"
 FILES = f"{LABELS}, {ANNOTATORS}, {RUN} and the posterior"
 OF_KIND: Mapping[str, str] = {
+    "ordinal": "fair_averages",
     "pair": "ranking",
     "ranking": "ranking",
     "similarity": "clusters",

@@ -210,6 +210,15 @@ def test_other_kinds_have_a_method_and_a_table_of_their_own(
     assert (tmp_path / "out" / f"{table}.csv").exists() == (table in ("sets", "spans"))
 
 
+def test_fair_averages_are_written(tmp_path: Path) -> None:
+    crowdppl.datasets.example("ordinal").frame().to_csv(tmp_path / "answers.csv", index=False)
+    how = ("--kind", "ordinal", "--model", "rater_facets", "--inference", "em", "--out", tmp_path / "out")
+    assert run("fit", tmp_path / "answers.csv", *how) == 0
+    found = pd.read_csv(tmp_path / "out" / "fair_averages.csv", dtype={"item": str, "grade": str})
+    told = load(tmp_path / "out").fair_averages().reset_index().astype({"grade": str})
+    pd.testing.assert_frame_equal(found, told, check_dtype=False)
+
+
 def test_zoo(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("zoo") == 0
     listed = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines() if line)

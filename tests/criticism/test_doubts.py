@@ -248,6 +248,7 @@ def test_a_method_that_predicts_worse_than_votes() -> None:
     assert f"{mean:.3f} nats a label against {simple:.3f} (difference {mean - simple:.3f}," in votes.text
 
 
+@pytest.mark.slow
 def test_labels_drawn_from_the_fit_are_unlike_those_given() -> None:
     """Annotators who copy, and habits that one coin an annotator cannot have; not the method's own labels."""
     copied = simulated(0, 300, 20, 8, 3, copy=4)

@@ -35,6 +35,7 @@ def test_the_table_says_what_the_scores_say() -> None:
     )
 
 
+@pytest.mark.slow
 def test_methods_left_to_auto_share_its_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
     data = crowd(n_items=20)
     short: dict[str, Any] = {"draws": 20, "warmup": 10, "chains": 2}

@@ -226,6 +226,7 @@ def hit(model: Any, tasks: Tasks, places: Any = None) -> float:
         return float((found.log_shares(places(tasks.query)).argmax(-1) == tasks.asked).double().mean())
 
 
+@pytest.mark.slow
 def test_meta_training_finds_the_space_in_which_new_classes_differ() -> None:
     tasks = worlds()[1].draw(100, 5)
     assert hit(learned(), tasks) > 0.85

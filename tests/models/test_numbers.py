@@ -390,8 +390,12 @@ def test_the_zoo_says_which_kind_a_method_takes() -> None:
 
 @pytest.mark.parametrize(
     ("name", "engine"),
-    [("robust_annotators", "em"), ("robust_annotators", "laplace"), ("gaussian_annotators", "laplace")]
-    + [(name, "em") for name in ("label_mean", "gaussian_annotators", "gain_annotators")],
+    [
+        *((name, "em") for name in ("label_mean", "gain_annotators", "robust_annotators")),
+        ("gaussian_annotators", "laplace"),
+        pytest.param("gaussian_annotators", "em", marks=pytest.mark.slow),
+        pytest.param("robust_annotators", "laplace", marks=pytest.mark.slow),
+    ],
 )
 def test_labels_in_another_unit_give_truths_in_it(name: str, engine: str) -> None:
     rng = np.random.default_rng(0)
@@ -450,7 +454,7 @@ def test_traces_are_drawn_and_what_counts_classes_is_refused() -> None:
             refused()
 
 
-@pytest.mark.parametrize("engine", ["vb", "gibbs"])
+@pytest.mark.parametrize("engine", ["vb", pytest.param("gibbs", marks=pytest.mark.slow)])
 def test_a_gain_that_may_be_0_leaves_a_new_item_within_the_range_of_items(engine: str) -> None:
     rows = drawn(12).data.frame()
     fit = crowdppl.fit("gain_annotators", numbers(rows[["item", "annotator", "label"]]), inference=engine, seed=0)

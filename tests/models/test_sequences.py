@@ -287,6 +287,7 @@ def test_auto_knows_what_follows_what() -> None:
     assert score < 0.8 * other
 
 
+@pytest.mark.slow
 def test_new_sequences_update_annotators_whose_labels_depend_on_their_last() -> None:
     data = crowdppl.datasets.example("sequence")
     rows = [[("new", 0), ("new", 1)], ["ann", "ann"], ["B-name", "I-name"]]
