@@ -274,7 +274,8 @@ def read_answers(answers: Path, given: Mapping[str, Any]) -> Annotations:
     given = {name: default for name, (_, default) in arguments.READING.items()} | dict(given)
     found: Any = {name: given[name] for name in (*PASSED_ON, "informative_abstentions")}
     if given["kind"] in PARTS and given["item"] is not None:
-        found["item"] = arguments.names(given["item"], "--item")
+        columns = arguments.names(given["item"], "--item") or []
+        found["item"] = columns[0] if len(columns) == 1 else columns
     found |= {"classes": arguments.names(given["classes"], "--classes"), "abstentions": given["abstain"] or ()}
     found["annotators"] = arguments.names(given["annotators"], "--annotators")
     found["label_covariates"] = given["label_covariate"] or ()

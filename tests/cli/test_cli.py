@@ -210,6 +210,14 @@ def test_other_kinds_have_a_method_and_a_table_of_their_own(
     assert (tmp_path / "out" / f"{table}.csv").exists() == (table in ("sets", "spans"))
 
 
+def test_one_column_names_the_problem_of_an_order(tmp_path: Path) -> None:
+    rows = [["question", "who", "order"], ["q", "ann", "a > b > c"], ["q", "bob", "b > a > c"]]
+    columns = ("--item", "question", "--annotator", "who", "--label", "order")
+    how = ("--kind", "ranking", "--inference", "em", *columns, "--out", tmp_path / "out")
+    assert run("fit", write(tmp_path / "orders.csv", rows), *how) == 0
+    assert sorted(pd.read_csv(tmp_path / "out" / "ranking.csv")["object"]) == ["a", "b", "c"]
+
+
 def test_fair_averages_are_written(tmp_path: Path) -> None:
     crowdppl.datasets.example("ordinal").frame().to_csv(tmp_path / "answers.csv", index=False)
     how = ("--kind", "ordinal", "--model", "rater_facets", "--inference", "em", "--out", tmp_path / "out")
@@ -457,7 +465,7 @@ def test_remedies_name_options_of_the_command_line(tmp_path: Path, capsys: pytes
     file, out = write(tmp_path / "pairs.csv", pairs_), ("--out", tmp_path / "out")
     fit = ("fit", file, *out, "--model", "bradley_terry", "--inference", "em")
     gold = write(tmp_path / "gold.csv", [["left", "right", "best"], ["a", "b", "a"]])
-    assert "--item left,right" in refused(capsys, *fit[:4], "--kind", "similarity", "--item", "label")
+    assert "--item left,right" in refused(capsys, *fit[:4], "--kind", "similarity", "--item", "left,right,label")
     assert "--gold-label" in refused(capsys, *fit, "--kind", "pair", "--gold", gold)
     assert "--item" in refused(capsys, *fit)
     odd = write(tmp_path / "odd.csv", [["left", "right", "winner"], ["a", "b", "z"]])
