@@ -66,6 +66,10 @@ class RobustAnnotators:
         cost="labels x points, and a gradient step for each annotator",
     )
 
+    def __post_init__(self) -> None:
+        if self.points == 1 and self.points is not True:  # True is refused where settings are checked
+            raise MethodError("points=1 are no grid; give 2 or more")
+
     def setup(self, data: Annotations) -> RobustAnnotators:
         """A copy with the units of the labels; MethodError where the grid is too coarse for most of them."""
         ready = replace(self, units=self._units(data))

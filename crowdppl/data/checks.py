@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -257,13 +257,17 @@ def _structured(texts: Iterable[str]) -> str | None:
 
 
 def parsed(text: str) -> Any:
-    """What a text says that is a list, a set or an object of JSON or Python; None for another."""
-    if text.strip()[:1] in ("[", "{"):
+    """What a text says that is a list, a tuple, a set or an object of JSON or Python; None for another."""
+    shown = text.strip()
+    if shown == "set()":
+        return set()
+    if shown[:1] in ("[", "{", "("):
         for parse in (json.loads, ast.literal_eval):
             try:
-                return parse(text.strip())
+                found = parse(shown)
             except UNREADABLE:
                 continue
+            return found if isinstance(found, Collection) and not isinstance(found, str | bytes) else None
     return None
 
 

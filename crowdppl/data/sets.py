@@ -36,9 +36,8 @@ def with_answers(rows: Rows, options: Mapping[str, Any]) -> tuple[Rows, dict[str
 
     A set is text such as "a;b", or a list, a tuple or a set, of Python or written out; an empty one holds no class.
     The first of ";", "|" and "," that stands in any text separates the classes of all, but for lists that are
-    written out. Rows of answers stay as they are. DataError
-    for a label that is missing or no set, with its row, an unknown class, or none, and for features, which do not
-    tell classes apart.
+    written out. Rows of answers stay as they are. DataError for a label that is missing or no set, with its row, an
+    unknown class, or none, and for features, which do not tell classes apart.
     """
     unnamed = options.get("classes") is None and options.get("like") is None
     if are_answers(rows.item):
@@ -114,7 +113,8 @@ def _sets(
     read: dict[Hashable, Members] = {}
     out = list[Members]()
     for row, cell in enumerate(cells):
-        key: Any = cell if isinstance(cell, Hashable) else tuple(native(x) for x in _members(cell, place, row))
+        one = isinstance(cell, str) or (isinstance(cell, Hashable) and not isinstance(cell, Collection))
+        key: Any = cell if one else tuple(_members(cell, place, row))
         if key not in read:
             read[key] = _read(key, place, row, mark if key in texts else None, away)
             found = read[key]
@@ -149,13 +149,17 @@ def _refuse_other_separators(cells: Sequence[Any], sets: Sequence[Members], mark
             )
 
 
-def _members(cell: Any, place: Place, row: int) -> Collection[Any]:
-    """What a list, a set or an array holds."""
+def _members(cell: Any, place: Place, row: int) -> list[Any]:
+    """The classes that a list, a set or an array holds."""
     if isinstance(cell, Mapping) or not isinstance(cell, Collection | np.ndarray):
         raise DataError(
             f"the label at {place(row)} is {kind_of(cell)}, and no set of classes; give a list, or 'a;b'"
         )
-    return cell if isinstance(cell, Collection) else cell.tolist()
+    members = [native(x) for x in (cell if isinstance(cell, Collection) else cell.tolist())]
+    wrong = next((x for x in members if not isinstance(x, str | int)), None)
+    if wrong is not None:
+        raise DataError(f"the label at {place(row)} holds {wrong!r}, which is no class; use text or integers")
+    return members
 
 
 def _read(cell: Any, place: Place, row: int, mark: str | None, away: Sequence[Hashable]) -> Members:
@@ -165,12 +169,8 @@ def _read(cell: Any, place: Place, row: int, mark: str | None, away: Sequence[Ha
             return None
         parts: list[Any] = [part.strip() for part in (cell.split(mark) if mark else [cell])]
         return tuple(dict.fromkeys(part for part in parts if part))
-    if isinstance(cell, Collection):
-        members = [native(x) for x in cell]
-        wrong = next((x for x in members if not isinstance(x, str | int)), None)
-        if wrong is not None:
-            raise DataError(f"the label at {place(row)} holds {wrong!r}, which is no class; use text or integers")
-        return tuple(dict.fromkeys(members))
+    if isinstance(cell, tuple):
+        return tuple(dict.fromkeys(cell))
     if pd.isna(cell):
         raise DataError(
             f"the label at {place(row)} is missing ({cell!r}); say [] or '' for an empty set, or leave the row out"

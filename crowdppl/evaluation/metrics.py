@@ -484,7 +484,8 @@ def evaluate(
     Raises:
         DataError: when there is no item to score, an id has two truths or two rows, a truth is no class, or the
             probabilities of an item do not add up to 1.
-        MethodError: when the level is not between 0 and 1, or for resamples or a seed that are no whole numbers.
+        MethodError: when the level is not between 0 and 1, resamples or a seed are no whole numbers, or for
+            grades as truths of a method whose truths are places on a scale.
 
     Examples:
         >>> crowd = crowdppl.simulate_annotators([0, 1, 2] * 50, {"hammer": 4}, seed=0)

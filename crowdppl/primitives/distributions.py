@@ -327,6 +327,9 @@ class Scaled(constraints.Constraint):
         """Whether a value is a number."""
         return value == value
 
+    def __repr__(self) -> str:
+        return f"Scaled({self.unit:g})"
+
 
 for registry in (biject_to, transform_to):
     registry.register(Scaled, lambda support: AffineTransform(0.0, support.unit))

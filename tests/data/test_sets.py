@@ -42,12 +42,18 @@ def test_a_set_is_an_answer_about_each_class(tmp_path: Path) -> None:
     ROWS.to_csv(tmp_path / "sets.csv", index=False)
     for other in (
         Annotations.from_frame(ROWS.assign(label=LISTS), kind="set"),
-        Annotations.from_frame(ROWS.assign(label=['["a", "b"]', "['a']", "[]", "{'c', 'b'}", "b"]), kind="set"),
+        Annotations.from_frame(ROWS.assign(label=['["a", "b"]', "('a',)", "set()", "{'c', 'b'}", "b"]), kind="set"),
         Annotations.from_frame(data.frame(), kind="set"),
         Annotations.from_frame(ROWS, like=data),
         crowdppl.read_annotations(tmp_path / "sets.csv", kind="set"),
     ):
         assert yes(other) == SAID and other.n_labels == 15
+
+
+@pytest.mark.parametrize("nested", ["['a', ['b']]", ["a", ["b"]], ("a", ["b"])])
+def test_a_set_in_a_set_is_refused(nested: Any) -> None:
+    with pytest.raises(DataError, match="no class"):
+        Annotations.from_arrays(["p", "q"], ["u", "u"], [nested, "a"], kind="set")
 
 
 def test_known_sets_are_known_answers() -> None:

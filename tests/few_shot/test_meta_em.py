@@ -235,10 +235,10 @@ def test_meta_training_finds_the_space_in_which_new_classes_differ() -> None:
 
 def test_the_model_has_the_density_of_the_steps() -> None:
     """log p(labels, embeddings | parameters) + log-priors, at parameters that two steps of EM found."""
-    data = worlds()[1].draw(1, 2).annotations()
+    data, rows = worlds()[1].draw(1, 2).annotations(), {"coins": False, "likelihood_power": 1.0}
+    trained = replace(learned(), tau=0.5, prevalence_strength=9.0, **rows)  # in single precision, as it always is
     with double():
-        rows = {"coins": False, "likelihood_power": 1.0}
-        posing = posed(replace(learned(), tau=0.5, prevalence_strength=9.0, **rows), data)
+        posing = posed(trained, data)
         model: Any = posing.model
         block, k = posing.blocks[0], 3
         c = crowdppl.primitives.diagonal_prior(k, model.prior_strength).expand(3, -1, -1)

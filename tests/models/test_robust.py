@@ -95,3 +95,8 @@ def test_labels_that_the_grid_cannot_tell_apart_are_refused() -> None:
     rows = [(i, a, noise[i, a]) for i in range(20) for a in range(3)]
     with pytest.raises(MethodError, match="10000"):
         crowdppl.fit("robust_annotators", numbers([*rows, (20, 0, 1e4)]))
+
+
+def test_a_grid_of_one_point_is_refused() -> None:
+    with pytest.raises(crowdppl.errors.MethodError, match="points=1"):
+        crowdppl.method("robust_annotators", points=1)
