@@ -1,4 +1,4 @@
-"""What all tests share: one thread a process, real data where there are any, a clean Pyro."""
+"""What all tests share: one thread a process, real data where there are any, a clean Pyro, no open figures."""
 
 import os
 import sys
@@ -29,8 +29,10 @@ def real_data() -> Path:
 
 
 @pytest.fixture(autouse=True)
-def _clean_pyro() -> Iterator[None]:
-    """Leaves no parameter of one test's guide to the next."""
+def _clean() -> Iterator[None]:
+    """Leaves no parameter of one test's guide, and no figure, to the next."""
     yield
     if "pyro" in sys.modules:
         sys.modules["pyro"].clear_param_store()
+    if "matplotlib.pyplot" in sys.modules:
+        sys.modules["matplotlib.pyplot"].close("all")

@@ -189,7 +189,6 @@ def test_the_picture_places_the_data_among_replicates() -> None:
     assert [text.get_text() for text in axes.get_yticklabels()] == list(table.index)
     _, own = plt.subplots()
     assert found.plot(ax=own) is own
-    plt.close("all")
 
 
 @pytest.mark.parametrize(

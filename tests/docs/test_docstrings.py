@@ -1,7 +1,6 @@
 """Examples in docstrings run and print what they say, and every public name has one."""
 
 import doctest
-import sys
 import warnings
 from collections.abc import Iterator
 from functools import cache, wraps
@@ -90,8 +89,6 @@ def test_examples_print_what_they_say(name: str, tmp_path: Path, monkeypatch: py
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(registry, "_registered", {})
     wrong = failures(import_module(name))
-    if "matplotlib.pyplot" in sys.modules:
-        sys.modules["matplotlib.pyplot"].close("all")
     assert not wrong, wrong
 
 

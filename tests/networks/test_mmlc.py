@@ -39,12 +39,6 @@ from tests.networks.test_networks import clouds
 QUICK = {"n_experts": 4, "widths": [16, 8], "training": {"epochs": 12, "learning_rate": 1e-2, "dropout": 0.0}}
 
 
-@pytest.fixture(autouse=True)
-def _closed() -> Iterator[None]:
-    yield
-    plt.close("all")
-
-
 @pytest.fixture
 def double() -> Iterator[None]:
     torch.set_default_dtype(torch.float64)

@@ -1,10 +1,8 @@
 """Simulation-based calibration as users call it: what is ranked, what is found out, what is refused."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pyro
@@ -28,12 +26,6 @@ SMALL: dict[str, Any] = {"simulations": 2, "max_iterations": 3, "inference": "vb
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lets two simulations do, where no p-value is asked for."""
     monkeypatch.setattr(sbc, "LEAST", 2)
-
-
-@pytest.fixture(autouse=True)
-def _closed() -> Iterator[None]:
-    yield
-    plt.close("all")
 
 
 @dataclass(frozen=True)
