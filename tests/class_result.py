@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from crowdppl.inference.result import ClassProbabilities, FitResult, Tables
+from crowdppl.inference.result import ClassProbabilities, FitResult, OnDemand, Tables
 
 
 def class_result(
@@ -16,7 +16,7 @@ def class_result(
 ) -> FitResult:
     """A result whose truths are classes."""
     truth = ClassProbabilities(probabilities, spread)
-    return FitResult(sites, truth, Tables(table, prevalence, draws), diagnostics or {})
+    return FitResult(sites, truth, OnDemand.of(Tables(table, prevalence)), diagnostics or {}, draws)
 
 
 def changed(result: FitResult, **parts: Any) -> FitResult:

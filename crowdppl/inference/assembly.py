@@ -67,33 +67,43 @@ def result_of_state(problem: Problem, order: np.ndarray, run: AscentRun, diagnos
         sites = _widened(replace(problem), run, sites) if run.ascent.rule.spreads else sites
         return FitResult(sites, numbers, None, diagnostics)
     truth = ClassProbabilities(truth_at(problem, values, chains, order))
-    if not run.ascent.rule.spreads:
-        return FitResult(sites, truth, _tables_at(problem, values, chains), diagnostics)
     problem = replace(problem)  # lives on in the result, without what was recorded of its passes
-    widened = _widened(problem, run, sites)
-    mean = _sufficient_mean(problem, sites)
-    if mean is not None:
-        tables = _tables_at(problem, mean, None)
-    else:
-        # Draws of mean field are narrower than those of the widened sites: the same mean with less noise.
-        tables = _tables_over(_drawn_tables(problem, sites, order))
-    options = problem.options
+    options, has_networks, spreads = problem.options, bool(networks_of(problem.model)), run.ascent.rule.spreads
+
+    def compute(of: Problem) -> Tables:
+        return _mean_tables(of, sites, order) if spreads else _tables_at(of, values, chains)
+
+    tables = _later(lambda: problem, compute)
+    if has_networks:
+        tables()  # now, as weights may change
+    if not spreads:
+        return FitResult(sites, truth, tables, diagnostics)
     # Files may lack features; and the same numbers come on no other device, nor in another precision.
-    again = not networks_of(problem.model) and options.device == "cpu" and options.dtype is None
-    return with_draws(lambda: problem, FitResult(widened, truth, tables, diagnostics), order, again)
+    again = not has_networks and options.device == "cpu" and options.dtype is None
+    result = FitResult(_widened(problem, run, sites), truth, tables, diagnostics)
+    return with_draws(lambda: problem, result, order, again)
 
 
 def with_draws(
     problem: Callable[[], Problem], result: FitResult, order: np.ndarray, again: bool = True
 ) -> FitResult:
     """The result of vb on classes with draws on demand where it lacks them; ``again`` as of ``OnDemand``."""
-    truth, tables, sites = result.truth, result.tables, result.sites
-    assert isinstance(truth, ClassProbabilities) and tables is not None
+    truth, draws, sites = result.truth, result.draws, result.sites
+    assert isinstance(truth, ClassProbabilities)
     if truth.spread is None or truth.spread.left_out:
         truth = replace(truth, spread=_later(problem, lambda of: _truth_spread(of, sites, order), again))
-    if tables.draws is None or tables.draws.left_out:
-        tables = replace(tables, draws=_later(problem, lambda of: _drawn_tables(of, sites, order), again))
-    return replace(result, truth=truth, tables=tables)
+    if draws is None or draws.left_out:
+        draws = _later(problem, lambda of: _drawn_tables(of, sites, order), again)
+    return replace(result, truth=truth, draws=draws)
+
+
+def _mean_tables(problem: Problem, sites: Mapping[str, SiteResult], order: np.ndarray) -> Tables:
+    """The mean over vb's distributions of the annotators' tables and the prevalence."""
+    mean = _sufficient_mean(problem, sites)
+    if mean is not None:
+        return _tables_at(problem, mean, None)
+    # Draws of mean field are narrower than those of the widened sites: the same mean with less noise.
+    return _tables_over(_drawn_tables(problem, sites, order))
 
 
 def _tables_at(problem: Problem, values: Mapping[str, Tensor], chains: int | None) -> Tables:
@@ -152,8 +162,8 @@ def result_of_draws(
         return FitResult(sites, number_truth(problem, many, order), None, diagnostics)
     mean, spread = truth_over(problem, many, order)
     drawn = table_draws(problem, thinned(flat, max(MOST_DRAWS, affordable(problem))))
-    tables = replace(_tables_over(drawn), draws=OnDemand.of(drawn))
-    return FitResult(sites, ClassProbabilities(mean, OnDemand.of(spread)), tables, diagnostics)
+    truth, tables = ClassProbabilities(mean, OnDemand.of(spread)), OnDemand.of(_tables_over(drawn))
+    return FitResult(sites, truth, tables, diagnostics, OnDemand.of(drawn))
 
 
 def result_of_point(
@@ -169,7 +179,7 @@ def result_of_point(
         return FitResult(sites, number_truth(problem, one, order), None, diagnostics)
     values = {n: x[0, 0].reshape(problem.sites[n].shape(problem.n_items)) for n, x in draws.items()}
     truth = ClassProbabilities(truth_at(problem, values, None, order))
-    return FitResult(sites, truth, _tables_at(problem, values, None), diagnostics)
+    return FitResult(sites, truth, OnDemand.of(_tables_at(problem, values, None)), diagnostics)
 
 
 def _sufficient_mean(problem: Problem, sites: Mapping[str, SiteResult]) -> dict[str, Tensor] | None:

@@ -204,12 +204,10 @@ class Tables:
     Attributes:
         mean: (A, K, L) posterior mean of p(answer | annotator, truth), whatever the model.
         prevalence: (K,) posterior mean share of each class.
-        draws: of both; None for points.
     """
 
     mean: np.ndarray | CoinTables
     prevalence: np.ndarray
-    draws: OnDemand[TableDraws] | None = None
 
 
 @dataclass(frozen=True)
@@ -221,12 +219,14 @@ class FitResult:
         truth: of the items.
         tables: of the annotators, where truths and answers are classes; else None.
         diagnostics: converged, iterations, objective, restarts, R-hat, ESS, divergences, warnings, seconds.
+        draws: of the tables; None for points, and where there are no tables.
     """
 
     sites: Mapping[str, SiteResult]
     truth: ClassProbabilities | NumberTruth
-    tables: Tables | None
+    tables: OnDemand[Tables] | None
     diagnostics: dict[str, Any] = field(default_factory=dict)
+    draws: OnDemand[TableDraws] | None = None
 
     def mean_field(self) -> FitResult:
         """The same with the distributions of vb as they are, not widened."""
@@ -245,7 +245,7 @@ class FitResult:
     @property
     def _tables(self) -> Tables:
         if self.tables is not None:
-            return self.tables
+            return self.tables()
         raise MethodError(
             "truths are numbers here, so that there are no confusions; posterior.annotators() tells more"
         )
@@ -274,11 +274,6 @@ class FitResult:
     def prevalence(self) -> np.ndarray:
         """(K,), as of ``Tables``; MethodError where labels are numbers."""
         return self._tables.prevalence
-
-    @property
-    def draws(self) -> OnDemand[TableDraws] | None:
-        """Draws of the tables; None for points. MethodError where labels are numbers."""
-        return self._tables.draws
 
     @property
     def probability_sd(self) -> np.ndarray | None:

@@ -36,7 +36,7 @@ from crowdppl.networks.outputs import networks_of, state_of
 from crowdppl.primitives.model import Model, set_up, settings_of
 from crowdppl.results.schema import LARGEST, Sizes, require_counts, require_posterior, require_sites
 
-FORMAT = 10
+FORMAT = 11
 """Raised whenever files change; other formats are refused."""
 TEXT, ARRAYS = "posterior.json", "posterior.safetensors"
 TABLES = {name: f"posterior.{name}.parquet" for name in ("labels", "items", "annotators")}

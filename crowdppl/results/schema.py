@@ -324,9 +324,7 @@ DRAWS = parts(TableDraws, tables=_tables("draws"), prevalence=numbers("draws K",
 CLASSES = parts(
     ClassProbabilities, probabilities=numbers("N K", low=0, shares=True), spread=maybe(computed(SPREAD, later=True))
 )
-TABLES = parts(
-    Tables, mean=_tables(""), prevalence=numbers("K", low=0, shares=True), draws=maybe(computed(DRAWS, later=True))
-)
+TABLES = parts(Tables, mean=_tables(""), prevalence=numbers("K", low=0, shares=True))
 NUMBER_TRUTH = parts(NumberTruth, mean=numbers("N"), sd=numbers("N", low=0), positive=plain(bool))
 
 
@@ -337,16 +335,24 @@ def _truth(value: Any, place: str, sizes: Sizes) -> None:
 
 def _tables_of(value: Any, place: str, sizes: Sizes) -> None:
     """The tables of annotators; of numbers, and on a scale, there are none."""
-    (TABLES if value is not None and sizes["K"] else plain(NoneType))(value, place, sizes)
+    (computed(TABLES) if value is not None and sizes["K"] else plain(NoneType))(value, place, sizes)
 
 
-_RESULT = parts(FitResult, sites=SITES, truth=_truth, tables=_tables_of, diagnostics=DIAGNOSTICS)
+_RESULT = parts(
+    FitResult,
+    sites=SITES,
+    truth=_truth,
+    tables=_tables_of,
+    diagnostics=DIAGNOSTICS,
+    draws=maybe(computed(DRAWS, later=True)),
+)
 
 
 def result(value: Any, place: str, sizes: Sizes) -> None:
     """A result, which has tables where truths are classes, and none else; its numbers of draws are its own."""
     _RESULT(value, place, dict(sizes))
-    if (value.tables is None) == isinstance(value.truth, ClassProbabilities):
+    found = value.tables is not None
+    if found != isinstance(value.truth, ClassProbabilities) or (value.draws is not None and not found):
         raise refusal(place, "of other tables than its truths need", "of classes with tables, or numbers without")
 
 

@@ -10,6 +10,8 @@ import torch
 
 import crowdppl
 from crowdppl.inference import assembly
+from crowdppl.inference.engines import fit_model
+from crowdppl.inference.options import Options
 from crowdppl.inference.problem import Problem
 from crowdppl.posterior import Posterior
 from tests.crowd import crowd
@@ -17,23 +19,29 @@ from tests.crowd import crowd
 DATA = crowd(20, 6, 3, 5, seed=3)
 ASKED = {
     "annotators": lambda p: p.annotators().to_numpy(float, na_value=np.nan),
+    "confusion": lambda p: p.confusion().to_numpy(),
     "probabilities": lambda p: p.probabilities(sd=True).to_numpy(float),
-    "entropies": lambda p: p.result.entropies,
+    "entropies": lambda p: np.zeros(0) if p.result.entropies is None else p.result.entropies,
     "prevalence": lambda p: p.prevalence().to_numpy(float),
 }
 
 
-def fitted(method: str, **options: Any) -> Posterior:
-    return crowdppl.fit(method, DATA, inference="vb", seed=4, **options)
+def fitted(method: str, inference: str = "vb", **options: Any) -> Posterior:
+    return crowdppl.fit(method, DATA, inference=inference, seed=4, **options)
 
 
 @pytest.mark.parametrize(
-    "method", ["bayesian_dawid_skene", pytest.param("hierarchical_dawid_skene", marks=pytest.mark.slow)]
+    ("method", "inference"),
+    [
+        ("dawid_skene", "em"),
+        ("bayesian_dawid_skene", "vb"),
+        pytest.param("hierarchical_dawid_skene", "vb", marks=pytest.mark.slow),
+    ],
 )
-def test_answers_do_not_depend_on_when_they_are_asked_for(method: str, tmp_path: Path) -> None:
-    first = fitted(method)
+def test_answers_do_not_depend_on_when_they_are_asked_for(method: str, inference: str, tmp_path: Path) -> None:
+    first = fitted(method, inference)
     early = {name: ask(first) for name, ask in ASKED.items()}
-    late = fitted(method)
+    late = fitted(method, inference)
     late.save(tmp_path / "result")
     crowdppl.fit("mace", DATA, inference="vb", seed=9)  # another fit in between
     torch.rand(7)
@@ -57,6 +65,13 @@ def test_what_is_not_asked_for_is_not_computed(monkeypatch: pytest.MonkeyPatch) 
         assert posterior.confusion().shape == (DATA.n_annotators, DATA.n_classes, DATA.n_answers)
         with pytest.raises(AssertionError, match="computed"):
             posterior.annotators()
+    for name in ("tables_at", "tables_read"):
+        monkeypatch.setattr(assembly, name, never)
+    for inference in ("em", "vb"):  # without the doubts, which ask for tables
+        found = fit_model(crowdppl.method("one_coin"), "one_coin", DATA, inference, Options()).result
+        assert len(found.probabilities) == DATA.n_items
+        with pytest.raises(AssertionError, match="computed"):
+            _ = found.table
 
 
 @pytest.mark.parametrize("dtype", [None, pytest.param(torch.float32, marks=pytest.mark.slow)])
@@ -67,6 +82,7 @@ def test_files_lack_draws_that_were_not_asked_for(
     """But where the fit had a precision of its own, which files do not tell."""
     posterior = fitted("item_difficulty", dtype=dtype, max_iterations=5)
     posterior = posterior.update(DATA.frame()[::2], dtype=dtype) if updated else posterior
+    posterior.confusion()
     if dtype is None:
         for name in ("truth_over", "draw_tables"):
             monkeypatch.setattr(assembly, name, lambda *_: pytest.fail("computed"))
