@@ -150,8 +150,11 @@ def truncated_evidence(probabilities: np.ndarray, labels: np.ndarray, rate: floa
 
 def labels_an_item(data: Annotations) -> np.ndarray:
     """Number of labels of each item that are classes, in codebook order, (N,)."""
-    item, _, answer = data.label_codes()
-    return np.bincount(item[answer < data.n_classes], minlength=data.n_items).astype(np.float64)
+    out = np.zeros(data.n_items)
+    for block in data.blocks:
+        found = block.item[block.named].bincount(minlength=block.n_items)
+        out[data.order[block.offset : block.offset + block.n_items]] = found.cpu()
+    return out
 
 
 def annotators_an_item(data: Annotations) -> float:
