@@ -127,6 +127,7 @@ class Posterior(Fit):
     plot_confusion = posterior_plots.plot_confusion
     plot_annotators = posterior_plots.plot_annotators
     plot_items = posterior_plots.plot_items
+    plot_estimates = posterior_plots.plot_estimates
     plot_trace = posterior_plots.plot_trace
     plot_ranks = posterior_plots.plot_ranks
     plot_item_map = posterior_plots.plot_item_map

@@ -12,8 +12,9 @@ from crowdppl.core import validation
 from crowdppl.core.intervals import Estimate, check_level, from_draws, from_point
 from crowdppl.core.validation import whole_number
 from crowdppl.data.annotations import labels_given
+from crowdppl.data.rankings import RANKING
 from crowdppl.errors import DataError, MethodError
-from crowdppl.inference.result import Fit, SiteResult
+from crowdppl.inference.result import Fit, NumberTruth, SiteResult
 from crowdppl.plots.axes import (
     ACCENT,
     DARK,
@@ -30,7 +31,8 @@ from crowdppl.plots.axes import (
 from crowdppl.results import intervals
 from crowdppl.results.arviz import coordinates
 from crowdppl.results.choices import choose, entropy
-from crowdppl.results.tables import information, informative_part
+from crowdppl.results.rankings import ranking
+from crowdppl.results.tables import information, informative_part, truth
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -267,16 +269,11 @@ def plot_annotators(
     """
     validation.one_of("show", show, ("information", "accuracy"))
     check_level(level)
-    result, names, accurate = posterior.result, short_names(posterior.data.annotators), show == "accuracy"
+    result, accurate = posterior.result, show == "accuracy"
     found = intervals.accuracy(result, level) if accurate else _information(posterior, level)
     order = np.argsort(found.mean, kind="stable")
-    shown, place = found.at(order), np.arange(len(order))
-    few, drawn = len(order) <= MAX_POINTS, bool(np.isfinite(shown.low).any())
-    axes = axes_or_new(ax, 6.4, max(2.6, 1.2 + 0.24 * len(order)) if few else 7.2)
-    if drawn:
-        axes.hlines(place, shown.low, shown.high, color="0.6", linewidth=1.5 if few else 0.8)
-    axes.plot(shown.mean, place, "o", color=ACCENT, markersize=5 if few else 2.5)
-    axes.set_ylim(-0.7, len(order) - 0.3)
+    shown, names = found.at(order), np.array(short_names(posterior.data.annotators))[order]
+    axes, drawn, every = _draw_intervals(shown, names.tolist(), ax)
     mark, text = 1 / posterior.data.n_classes, "chance"
     if not accurate:
         mark, text = float(entropy(result.prevalence[None])[0]), "entropy of the truth"
@@ -288,9 +285,50 @@ def plot_annotators(
     axes.annotate(text, (mark, 1), (0, 3), ha=side, va="bottom", fontsize="small", **above)
     title = "accuracy" if accurate else "information of a label (bits)"
     axes.set_xlabel(f"{title}, line: {level:.0%} interval" if drawn else title)
-    every = name_rows(axes, [names[n] for n in order])
     best = "most accurate" if accurate else "most informative"
     axes.set_ylabel(f"{'annotator' if every else f'{len(order):,} annotators'},\n{best} on top")
+    return axes
+
+
+def _draw_intervals(shown: Estimate, names: list[str], ax: Axes | None) -> tuple[Axes, bool, bool]:
+    """A row an estimate, the last on top; also whether there are intervals, and whether all rows are named."""
+    place, few, drawn = np.arange(len(names)), len(names) <= MAX_POINTS, bool(np.isfinite(shown.low).any())
+    axes = axes_or_new(ax, 6.4, max(2.6, 1.2 + 0.24 * len(names)) if few else 7.2)
+    if drawn:
+        axes.hlines(place, shown.low, shown.high, color="0.6", linewidth=1.5 if few else 0.8)
+    axes.plot(shown.mean, place, "o", color=ACCENT, markersize=5 if few else 2.5)
+    axes.set_ylim(-0.7, len(names) - 0.3)
+    return axes, drawn, name_rows(axes, names)
+
+
+def plot_estimates(posterior: Fit, *, ax: Axes | None = None, level: float = 0.95) -> Axes:
+    """Draws scores of objects that were compared or ranked, else truths that are numbers, the largest on top.
+
+    Args:
+        posterior: what a fit returned; without intervals where the engine gives points.
+        ax: axes to draw on; made if absent.
+        level: probability of the intervals.
+
+    Raises:
+        MethodError: when truths are classes, or the method ranks no objects, or a level is not between 0 and 1.
+
+    Examples:
+        >>> ratings = crowdppl.datasets.example("real")
+        >>> crowdppl.fit("gaussian_annotators", ratings, inference="em", seed=0).plot_estimates().get_xlabel()
+        'truth, line: 95% interval'
+    """
+    objects = posterior.data.kind in ("pair", RANKING)
+    if not objects and not isinstance(posterior.result.truth, NumberTruth):
+        raise MethodError(f"{posterior.method} has classes for truths; plot_items shows how sure they are")
+    value, what = ("score", "object") if objects else ("estimate", "item")
+    table = ranking(posterior, level) if objects else truth(posterior, level)
+    table = table.sort_values(value, kind="stable")
+    middle, low, high = table[[value, "low", "high"]].to_numpy(float).T
+    names = short_names(" ".join(map(str, x)) if isinstance(x, tuple) else x for x in table.index)
+    axes, drawn, every = _draw_intervals(Estimate(middle, np.full(len(middle), np.nan), low, high), names, ax)
+    title = "score (mean log-skill)" if objects else "truth"
+    axes.set_xlabel(f"{title}, line: {level:.0%} interval" if drawn else title)
+    axes.set_ylabel(what if every else f"{len(names):,} {what}s")
     return axes
 
 

@@ -7,6 +7,7 @@ import pytest
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+import crowdppl
 from crowdppl.errors import DataError, MethodError
 from crowdppl.results.choices import entropy
 from crowdppl.results.tables import information
@@ -103,3 +104,29 @@ def test_items_from_the_surest_to_the_least_sure() -> None:
     np.testing.assert_allclose(other.lines[0].get_ydata(), np.sort(held.result.probabilities.max(1))[::-1])
     with pytest.raises(MethodError, match="'size'"):
         held.plot_items(show="size")
+
+
+@pytest.mark.parametrize("kind", ["real", "pair", "ranking"])
+def test_estimates_of_numbers_and_scores_of_objects_are_drawn_with_their_intervals(kind: str) -> None:
+    method = {"real": "gaussian_annotators", "pair": "bradley_terry", "ranking": "plackett_luce"}[kind]
+    held = crowdppl.fit(method, crowdppl.datasets.example(kind), inference="vb", seed=0)
+    table = held.truth(0.8) if kind == "real" else held.ranking(0.8)
+    value = "estimate" if kind == "real" else "score"
+    table = table.sort_values(value, kind="stable")
+    ax = held.plot_estimates(level=0.8)
+    np.testing.assert_allclose(ax.lines[0].get_xdata(), table[value])
+    ends = np.array([segment[:, 0] for segment in ax.collections[0].get_segments()])
+    np.testing.assert_allclose(ends, table[["low", "high"]])
+    assert [text.get_text() for text in ax.get_yticklabels()] == [str(name) for name in table.index]
+
+
+def test_rankings_of_groups_share_a_picture_and_classes_have_none() -> None:
+    data = crowdppl.datasets.example("pair")
+    held = crowdppl.fit("preference_groups", data, inference="em", seed=0)
+    ax = held.plot_estimates()
+    assert len(ax.lines[0].get_xdata()) == 2 * 5 and not ax.collections
+    assert {text.get_text() for text in ax.get_yticklabels()} >= {"0 apple", "1 apple"}
+    with pytest.raises(MethodError, match="plot_items"):
+        posterior().plot_estimates()
+    with pytest.raises(MethodError, match="ranks no objects"):
+        crowdppl.fit("one_coin", data, inference="em", seed=0).plot_estimates()
