@@ -49,6 +49,7 @@ class GainAnnotators:
         title="Gain annotators",
         reference="Raykar et al. (2010), Learning from crowds, JMLR 11, with a gain and a bias for each annotator",
         kind="real",
+        named={"covariates": "item_covariates"},
         sites={"level": "C", "error": "A 3", "truth": "N"},
         columns={"error": ("gain", "bias", "precision")},
         assumes="errors are Gaussian; an annotator stretches or shrinks the scale alike everywhere",

@@ -47,6 +47,7 @@ class GaussianAnnotators:
         title="Gaussian annotators",
         reference="Raykar et al. (2010), Learning from crowds, JMLR 11, with a bias for each annotator",
         kind="real",
+        named={"covariates": "item_covariates"},
         sites={"level": "C", "error": "A 2", "truth": "N"},
         columns={"error": ("bias", "precision")},
         assumes="errors are Gaussian; an annotator's bias and spread are the same on all items",

@@ -78,6 +78,7 @@ class RaterFacets:
         doi="10.1007/s41237-020-00115-7",
         kind="ordinal",
         scale=True,
+        named={"criterion": "label_covariates", "group": "item_covariates"},
         sites={"mean": "", "width": "", "difficulty": "C", "step": "C J", "log_slope": "C", "severity": "A"}
         | {"log_centrality": "A", "log_consistency": "A", "impact": "G", "dif": "G C", "truth": "N"},
         assumes="grades of an item depend on its place on one scale alone, given rater and criterion",

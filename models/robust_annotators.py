@@ -10,12 +10,14 @@
 
 The consensus of an item is summed out. Centre and scale are the mean and the standard deviation of all labels. On a
 scale with ``ends``, a label at an end stands for all that lies beyond it. A step is that of the grid, whose points
-tell no errors that are smaller.
+tell no errors that are smaller. With item covariates x, standardised, the mean is mean + x[i] slope, and each slope
+~ Normal(0, scale).
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
@@ -46,21 +48,26 @@ class RobustAnnotators:
         points: of the grid of an item's number.
         bias_spread: standard deviation of biases, in that of labels.
         shared: correlation of the errors of an item's labels, as of ``gaussian_annotators``.
+        covariates: names of item covariates on which the truth depends linearly.
         units: mean, standard deviation, least and largest of the labels; by default found in the data.
+        covariate_units: mean and standard deviation of each covariate; by default found in the data.
     """
 
     ends: tuple[float, float] | None = None
     points: cp.Count = 81
     bias_spread: cp.Positive = 0.5
     shared: cp.Share = 0.5
+    covariates: Sequence[str] = ()
     units: tuple[float, float, float, float] | None = None
+    covariate_units: cp.Units | None = None
 
     card: ClassVar[cp.Card] = cp.Card(
         title="Robust annotators",
         reference="Student's t for outliers as in Lange et al. (1989), JASA 84, with a bias for each annotator",
         doi="10.1080/01621459.1989.10478852",
         kind="real",
-        sites={"mean": "", "width": "", "bias": "A", "spread": "A", "truth": "N"},
+        named={"covariates": "item_covariates"},
+        sites={"mean": "", "slope": "C", "width": "", "bias": "A", "spread": "A", "truth": "N"},
         assumes="most labels lie near the item's number, and a few may lie anywhere",
         fails="when half of the annotators err alike, or all are more exact than the points of the grid lie apart",
         cost="labels x points, and a gradient step for each annotator",
@@ -72,7 +79,7 @@ class RobustAnnotators:
 
     def setup(self, data: Annotations) -> RobustAnnotators:
         """A copy with the units of the labels; MethodError where the grid is too coarse for most of them."""
-        ready = replace(self, units=self._units(data))
+        ready = replace(self, units=self._units(data), covariate_units=self._covariate_units(data))
         numbers, grid = data.as_block().numbers if data.has_labels else None, ready._grid(data)
         if numbers is not None and numbers.numel():
             inner = numbers.sort().values[len(numbers) // 4 : -(len(numbers) // 4) or None]
@@ -90,6 +97,11 @@ class RobustAnnotators:
         """Draws annotators and labels; truths are summed out."""
         centre, scale, *_ = self._units(data)
         mean = pyro.sample("mean", cp.ScaledNormal(0.0, scale, scale))
+        if self.covariates:
+            prior = dist.Independent(cp.ScaledNormal(torch.zeros(len(self.covariates)), scale, scale), 1)
+            middle, sd = torch.tensor(self._covariate_units(data)).unbind(-1)
+            x = (cp.item_covariates(data, *self.covariates) - middle) / sd
+            mean = mean + (x * pyro.sample("slope", prior)).sum(-1)
         width = pyro.sample("width", dist.LogNormal(math.log(scale), 1.0))
         with cp.plates.annotators(data):
             bias = pyro.sample("bias", cp.ScaledNormal(0.0, self.bias_spread * scale, scale))
@@ -107,6 +119,10 @@ class RobustAnnotators:
         centre, scale, low, high = self._units(data)
         beyond = 0.0 if self.ends else BEYOND * self.bias_spread * scale
         return torch.linspace(low - centre - beyond, high - centre + beyond, self.points)
+
+    def _covariate_units(self, data: cp.Block | Annotations) -> cp.Units:
+        """Mean and standard deviation of each covariate."""
+        return self.covariate_units or cp.number_units(data, self.covariates)[1:] if self.covariates else ()
 
     def _units(self, data: cp.Block | Annotations) -> tuple[float, float, float, float]:
         """Centre and scale of labels, and the ends of the grid."""
@@ -128,8 +144,8 @@ class RobustAnnotators:
 class RobustLabels(cp.NumberLabels):
     """Numbers with errors of Student's t (4 degrees of freedom) around an item's own, which lies on a grid (G,).
 
-    Of annotators' bias and spread, (..., A) each, and items' mean and width, (..., 1) each; grid and mean count
-    from ``centre``, and ``shared`` is the correlation of the errors of an item's labels.
+    Of annotators' bias and spread, (..., A) each, and items' mean, (..., n_items or 1), and width, (..., 1); grid
+    and mean count from ``centre``, and ``shared`` is the correlation of the errors of an item's labels.
     """
 
     def __init__(

@@ -101,7 +101,7 @@ def fit_answers(
         check_automatic(inference, alone=not settings)
     else:
         registry.method(model, **settings)
-    warn_of_unread([model], given)
+    warn_of_unread({model: settings}, given)
     files = sources(answers, given)
     require_room(out, overwrite, files.values())
     began = time.perf_counter()
@@ -145,7 +145,7 @@ def compare_methods(
     settings = arguments.settings_by_method(setting, model)
     for name in model:  # errors are found before a long file is read
         unprepared(name, settings.get(name))
-    warn_of_unread(model, given)
+    warn_of_unread({name: settings.get(name, {}) for name in model}, given)
     if out is not None:
         require_new(out, overwrite, sources(answers, given).values())
     data = read_answers(answers, given)
@@ -306,14 +306,17 @@ def sources(answers: Path, given: Mapping[str, Any]) -> dict[str, Path]:
     return {"answers": answers, **{name: given[name] for name in ("gold", *COVARIATES) if given[name] is not None}}
 
 
-def warn_of_unread(models: Sequence[str], given: Mapping[str, Any]) -> None:
-    """Warns of files and columns that no method reads, according to the methods' cards."""
+def warn_of_unread(models: Mapping[str, Mapping[str, Any]], given: Mapping[str, Any]) -> None:
+    """Warns of files and columns that no method reads, according to the methods' cards and their settings."""
     from crowdppl.primitives.model import card_of
 
-    cards = [card_of(registry.method(name)) for name in models if name != "auto"]
-    if None in cards:
-        return  # nobody knows what a method without a card reads
-    used = {what for card in cards if card is not None for what in card.uses}
+    used: set[str] = set()
+    for name, settings in models.items():
+        if name != "auto":
+            card = card_of(registry.method(name))
+            if card is None:
+                return  # nobody knows what a method without a card reads
+            used |= {*card.uses, *(what for setting, what in card.named.items() if settings.get(setting))}
     columns = ", ".join(given["label_covariate"] or ()) or None
     for name, there in {**{name: given[name] for name in COVARIATES}, "label_covariates": columns}.items():
         if there is not None and name not in used:

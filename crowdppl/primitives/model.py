@@ -46,6 +46,7 @@ class Card:
         columns: by site, the names of the numbers along its last dimension, for tables.
         uses: parts of the data beyond labels and gold that the method reads: "features", "history",
             "item_covariates", "annotator_covariates", "label_covariates". A fit without covariates is refused.
+        named: by setting that names covariates, and reads none by default, the part of the data that holds them.
 
     Raises:
         MethodError: when title or reference are empty, the truth has no shape, or the DOI is not bare.
@@ -69,6 +70,7 @@ class Card:
     only: tuple[str, ...] = ()
     because: str = ""
     uses: tuple[str, ...] = ()
+    named: Mapping[str, str] = field(default_factory=dict)
     table: str = ""
     clusters: str = ""
     columns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)

@@ -131,6 +131,7 @@ OWN: Mapping[tuple[str, str], Symbol] = {
     ("robust_annotators", "bias"): Symbol("b", "by how much an annotator's labels are too high"),
     ("robust_annotators", "spread"): Symbol("σ", "how far an annotator's labels scatter"),
     ("robust_annotators", "mean"): Symbol("μ", "mean of items' numbers"),
+    ("robust_annotators", "slope"): Symbol("β", "change of items' numbers with a covariate"),
     ("robust_annotators", "width"): Symbol("ω", "standard deviation of items' numbers"),
     ("glad", "ability"): Symbol("α", "ability of an annotator, on a scale of log-odds"),
     ("glad", "difficulty"): Symbol("−ln β", "difficulty of an item, on a log scale"),

@@ -227,6 +227,19 @@ def test_fair_averages_are_written(tmp_path: Path) -> None:
     pd.testing.assert_frame_equal(found, told, check_dtype=False)
 
 
+def test_covariates_that_a_setting_names_are_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    frame = crowdppl.datasets.example("real").frame()
+    frame.to_csv(tmp_path / "answers.csv", index=False)
+    items = pd.DataFrame({"item": frame["item"].unique()})
+    items.assign(length=range(len(items))).to_csv(tmp_path / "items.csv", index=False)
+    how = ("--kind", "real", "--model", "robust_annotators", "--inference", "em", "--out", tmp_path / "out")
+    how = (*how, "--item-covariates", tmp_path / "items.csv", "--overwrite")
+    for setting, unread in (((), True), (("--setting", 'covariates=["length"]'), False)):
+        assert run("fit", tmp_path / "answers.csv", *how, *setting) == 0
+        assert ("item_covariates are not read" in capsys.readouterr().err) == unread
+    assert load(tmp_path / "out").result.sites["slope"].mean.shape == (1,)
+
+
 def test_zoo(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("zoo") == 0
     listed = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines() if line)
