@@ -9,6 +9,7 @@ PATH = ROOT / "docs" / "benchmarks.md"
 
 COVERAGE = "Coverage of annotators' intervals by vb"
 NUMBERS_AND_GRADES = "Numbers and grades"
+SEQUENCES_AND_ORDERS = "Sequences and orders"
 OTHER_KINDS = "Other kinds of label"
 BY_HAND = (COVERAGE, OTHER_KINDS)
 """Sections that are written by hand."""
@@ -57,6 +58,7 @@ SECTIONS = (
     "Trace regularisation on digits",
     "Unbalanced classes and the balance term",
     NUMBERS_AND_GRADES,
+    SEQUENCES_AND_ORDERS,
     OTHER_KINDS,
 )
 """What a complete run measures, in this order."""
