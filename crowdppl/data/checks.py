@@ -80,7 +80,7 @@ def spelling_warning(kind: str, ids: pd.Index[Any]) -> CrowdpplWarning | None:
     """What to say of "items", "annotators" or "labels" that differ in case, blanks or Unicode form alone."""
     texts = texts_of(ids)
     bare = texts.str.strip().str.lower()
-    if not "".join(bare).isascii():  # letters and their accents are one sign or two
+    if bare.str.contains(r"[^\x00-\x7f]").any():  # letters and their accents are one sign or two
         bare = bare.str.normalize("NFKC")
     if bare.equals(texts):  # no two are the same
         return None
