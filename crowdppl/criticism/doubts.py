@@ -211,14 +211,16 @@ def _one_class(posterior: Fit, given: np.ndarray, sources: np.ndarray) -> Iterat
 
 
 def _unanimous(posterior: Fit) -> Iterator[Doubt]:
-    item, _, answer = posterior.data.label_codes()
-    item, answer = (x[answer < posterior.data.n_classes] for x in (item, answer))
-    several = np.bincount(item) > 1
-    beside = item[1:] == item[:-1]
-    if several.sum() >= MIN_UNANIMOUS and not (beside & (answer[1:] != answer[:-1])).any():
+    several = 0
+    for block in posterior.data.blocks:
+        item, answer = block.item[block.named], block.answer[block.named]
+        if bool(((item[1:] == item[:-1]) & (answer[1:] != answer[:-1])).any()):
+            return
+        several += int((item.bincount() > 1).sum())
+    if several >= MIN_UNANIMOUS:
         yield Doubt(
             "unanimous",
-            f"the labels of each of {several.sum()} items are all the same: they may be copies, or aggregated "
+            f"the labels of each of {several} items are all the same: they may be copies, or aggregated "
             "already, and do not show who errs. Give the labels as annotators gave them, or known truths (gold=)",
         )
 
