@@ -54,10 +54,21 @@ def test_answers_do_not_depend_on_when_they_are_asked_for(method: str, inference
         np.testing.assert_array_equal(ask(loaded), early[name])
 
 
-def test_what_is_not_asked_for_is_not_computed(monkeypatch: pytest.MonkeyPatch) -> None:
-    def never(*_: Any, **__: Any) -> Any:
-        raise AssertionError("computed")
+def never(*_: Any, **__: Any) -> Any:
+    raise AssertionError("computed")
 
+
+@pytest.mark.slow
+def test_auto_computes_nothing_for_its_members_that_is_not_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("widths", "truth_over", "draw_tables"):
+        monkeypatch.setattr(assembly, name, never)
+    posterior = crowdppl.fit("auto", DATA, seed=4)
+    assert len(posterior.labels()) == DATA.n_items
+    with pytest.raises(AssertionError, match="computed"):
+        posterior.annotators()
+
+
+def test_what_is_not_asked_for_is_not_computed(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("widths", "truth_over"):
         monkeypatch.setattr(assembly, name, never)
     for posterior in (fitted("bayesian_dawid_skene"), fitted("one_coin", calibrate=True)):
