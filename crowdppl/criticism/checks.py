@@ -367,6 +367,7 @@ def class_agreement(posterior: Fit) -> tuple[np.ndarray, np.ndarray, np.ndarray]
     votes = data.votes()
     labels, (row, k) = votes.sum(1), np.nonzero(votes)
     times, n, truth = votes[row, k], labels[row], p[row, k]
+    del votes  # memory of many items peaks below
     said = np.where(n > 1, times, 0)
     again = said * (times - 1) / np.maximum(n - 1, 1)
     given, hit, base, repeated = labels @ p, *(np.bincount(k, x, p.shape[1]) for x in (times * truth, said, again))
