@@ -234,6 +234,7 @@ def require_categories(classes: pd.Index, item: np.ndarray, answer: np.ndarray, 
     """Refuses labels, codes (S,) of items and answers, that seem to be JSON, sets ("a;b") or measurements."""
     texts = texts_of(classes)
     for found, what, remedy in (
+        (_list_of_classes(texts), "is a list", AS_SETS),
         (_structured(texts), "is JSON", "take the class out of it, into a column of its own"),
         (_set_of_classes([*texts]), "names several classes", AS_SETS),
     ):
@@ -249,6 +250,19 @@ def require_categories(classes: pd.Index, item: np.ndarray, answer: np.ndarray, 
             "measurements: on one item, they are near rather than equal; cut them into classes (pandas.cut), "
             'or say kind="real" for a model of numbers; say kind="nominal" or "ordinal" if each is a class'
         )
+
+
+def _list_of_classes(texts: Iterable[str]) -> str | None:
+    """The first text that is a list of names, and no record."""
+    parts = ((text, parsed(text)) for text in texts)
+    return next(
+        (text for text, found in parts if isinstance(found, list | tuple | set) and all(map(is_name, found))), None
+    )
+
+
+def is_name(part: object) -> bool:
+    """Whether a part of a label may be a class."""
+    return isinstance(part, str | int)
 
 
 def _structured(texts: Iterable[str]) -> str | None:

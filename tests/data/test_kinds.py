@@ -110,11 +110,17 @@ def test_classes_with_commas_blanks_and_brackets_are_taken(labels: list[str]) ->
     assert Annotations.from_frame(table(labels)).n_classes == len(set(labels))
 
 
-@pytest.mark.parametrize("text", ['[{"label": "cat"}]', "{'label': 'cat'}", ' ["cat"]', "['cat', 'dog']"])
-def test_json_in_a_cell(text: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("text", "remedy"),
+    [
+        *(('[{"label": "cat"}]', "own"), ("{'label': 'cat'}", "own"), ("[['a']]", "own")),
+        *((' ["cat"]', '"set"'), ("['cat', 'dog']", '"set"'), ("('cat', 1)", '"set"')),
+    ],
+)
+def test_json_in_a_cell(text: str, remedy: str, tmp_path: Path) -> None:
     frame = table([text, "x", "x", text])
     frame.to_csv(tmp_path / "a.csv", index=False)
-    with pytest.raises(DataError, match=r"line 2 of a.csv is JSON.*kind="):
+    with pytest.raises(DataError, match=rf"line 2 of a.csv is (JSON|a list).*{remedy}.*kind="):
         read_annotations(tmp_path / "a.csv")
     assert read_annotations(tmp_path / "a.csv", kind="nominal").classes.tolist() == sorted([text, "x"])
     for value in ({"label": "cat"}, [{"start": 0, "label": "PER"}], [[0, 5, "PER"]]):
