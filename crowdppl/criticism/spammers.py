@@ -205,13 +205,13 @@ def _split(lengths: np.ndarray) -> float:
     return float(x[1 + np.argmax(before**2 / n + after**2 / (len(x) - n))])
 
 
-ONE_CLASS_LEVEL = 0.001
-"""Chance of an annotator's labels to be of one class, and of these to be as usual elsewhere."""
+ONE_CLASS_LEVEL, POOLED_LEVEL = 0.001, 0.01
+"""Chance of an annotator's labels to be of one class, and of these to be as usual elsewhere; of all such together."""
 
 
 def names_one_class(data: Annotations) -> np.ndarray:
     """Annotators who only ever name one class, which others name more often there than elsewhere, bool (A,)."""
-    from scipy.special import bdtrc  # slow to import; scipy.stats, whose binomial this is, takes ten times as long
+    from scipy.special import bdtrc, ndtr  # slow to import; scipy.stats, whose binomial this is, takes ten times as long
 
     counts = cell_counts(data.blocks)[:, : data.n_classes]
     given, share = counts.sum(1), (counts.sum(0) / max(1, counts.sum()))[counts.argmax(1)]
@@ -225,4 +225,8 @@ def names_one_class(data: Annotations) -> np.ndarray:
         np.bincount(annotator, x - 1, data.n_annotators) for x in (votes[item, answer], votes.sum(1)[item])
     )
     often = bdtrc(alike - 1, others.astype(int), share) < ONE_CLASS_LEVEL
+    # Each alone has few labels: all of them together, whose pairs are counted from both ends.
+    beyond, variance = (alike - others * share)[rare], (others * share * (1 - share))[rare]
+    if ndtr(-beyond.sum() / np.sqrt(max(1e-9, 2 * variance.sum()))) < POOLED_LEVEL:
+        often |= alike > others * share
     return np.asarray(rare & often)

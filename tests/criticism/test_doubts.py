@@ -325,6 +325,16 @@ def test_sources_of_one_class_are_no_spammers_and_the_option_is_named() -> None:
     assert "one class" not in kinds(fit("bayesian_dawid_skene", annotations(constant, 2), inference="vb"))
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_few_labels_of_each_source_are_enough(seed: int) -> None:
+    """200 items: votes have about .9 right, the fit about half, and no source alone shows it for sure."""
+    rng = np.random.default_rng(seed)
+    truth = rng.integers(2, size=200)
+    said = rng.random((200, 6)) < np.where(truth[:, None] == np.arange(6) % 2, 0.6, 0.15)
+    data = annotations([(int(i), int(a), int(a % 2)) for i, a in np.argwhere(said)], 2)
+    assert "one class" in kinds(fit("bayesian_dawid_skene", data, inference="vb"))
+
+
 def test_labels_that_never_differ_are_doubted() -> None:
     copied = annotations([(i, a, i % 2) for i in range(10) for a in range(3)], 2)
     assert "unanimous" in kinds(fit("one_coin", copied, inference="vb"))
