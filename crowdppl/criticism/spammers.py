@@ -206,12 +206,12 @@ def _split(lengths: np.ndarray) -> float:
 
 
 ONE_CLASS_LEVEL, POOLED_LEVEL = 0.001, 0.01
-"""Chance of an annotator's labels to be of one class, and of these to be as usual elsewhere; of all such together."""
+"""Chance of an annotator's labels to be of one class, and of others to name it as elsewhere; of all together."""
 
 
 def names_one_class(data: Annotations) -> np.ndarray:
     """Annotators who only ever name one class, which others name more often there than elsewhere, bool (A,)."""
-    from scipy.special import bdtrc, ndtr  # slow to import; scipy.stats, whose binomial this is, takes ten times as long
+    from scipy.special import bdtrc, ndtr  # slow to import; scipy.stats takes ten times as long
 
     counts = cell_counts(data.blocks)[:, : data.n_classes]
     given, share = counts.sum(1), (counts.sum(0) / max(1, counts.sum()))[counts.argmax(1)]
