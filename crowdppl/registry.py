@@ -195,7 +195,7 @@ def _loaded(names: Iterable[str]) -> Iterator[tuple[str, Model]]:
 
 
 def _engine_columns() -> dict[str, Callable[[Model], str]]:
-    from crowdppl.datasets import example
+    from crowdppl.datasets.examples import example
     from crowdppl.inference.engines import ENGINES, engine_support
 
     def support(model: Model, engine: str) -> str:

@@ -18,7 +18,7 @@ from crowdppl.data.annotations import Annotations, require_annotations
 from crowdppl.data.features import read_stored
 from crowdppl.data.numbers import NUMBERS
 from crowdppl.data.parts import PARTS
-from crowdppl.datasets.builtin import example
+from crowdppl.datasets.examples import example
 from crowdppl.errors import CrowdpplWarning, MethodError
 from crowdppl.networks.outputs import networks_of
 from crowdppl.plots.axes import DARK, LIGHT, MIDDLE, axes_or_new

@@ -25,7 +25,7 @@ import crowdppl
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.ids import KINDS
 from crowdppl.data.parts import PARTS
-from crowdppl.datasets.builtin import example
+from crowdppl.datasets.examples import example
 from crowdppl.inference.engines import ENGINES, engine_support
 from crowdppl.networks.embedding import embedding_for
 from crowdppl.plots.model_graph import FEATURES, ModelGraph, a_few_labels, graph_of
