@@ -49,7 +49,7 @@ def _fits() -> list[Case]:
             data,
             partial(fits.fit, method, data, engine, seed),
             quick=seed == 0 and ((data, method) == COMMON or ((data, engine) in QUICK and method not in LONG)),
-            loose=engine in ("nuts", "svi") or data == "features",
+            loose=engine in ("nuts", "laplace", "svi") or data == "features",
         )
         for data in CROWDS
         for method in fits.methods()
@@ -66,7 +66,7 @@ def _kinds() -> list[Case]:
             "kinds",
             partial(kinds.fit, kind, method, engine),
             quick=engine == "em",
-            loose=engine == "svi" or method in kinds.SETTINGS,
+            loose=engine in ("laplace", "svi") or method in kinds.SETTINGS,
         )
         for kind in kinds.KINDS
         for method in kinds.methods(kind)
