@@ -174,7 +174,7 @@ def zoo(folder: str = "", short: bool = False) -> str:
         rows += [heading] if heading not in rows else []
         for name in members:
             fitting = ", ".join(e for e, text in support()[name].items() if not text.startswith("refused"))
-            rows.append([f"[`{name}`]({folder}{name}.md)", sentence(lead_and_story(name)[0]), fitting])
+            rows.append([f"[`{name}`]({folder}{name}.md)", sentence(lead_and_model(name)[0]), fitting])
     return left_table(["method", "model", "engines"], rows)
 
 
@@ -258,12 +258,12 @@ QUALITY = ("accuracy", "log score", "Brier", "ECE")
 
 def page(name: str, variables: ModelGraph) -> str:
     """The page of a method."""
-    card, (lead, story) = card_with(name), lead_and_story(name)
+    card, (lead, model) = card_with(name), lead_and_model(name)
     given = ", with features" if FEATURES in variables.parents else ""
     settings = "with settings that show all its variables" if name in SETTINGS else "at its default settings"
     engines = [[f"`{engine}`", linked(what, name)] for engine, what in support()[name].items()]
     parts = {
-        "Model": story,
+        "Model": model,
         "Plate diagram": f"![Plate diagram of {card.title}](plates/{name}.svg)\n\n"
         f"Shaded: observed. Drawn from the model {settings}, on data without abstentions{given}.",
         "Symbols": symbol_table(name, card, variables),
@@ -294,8 +294,8 @@ def card_with(name: str) -> Card:
     return card
 
 
-def lead_and_story(name: str) -> tuple[str, str]:
-    """The docstring of a method's file: the lead, and the story with what is said of it."""
+def lead_and_model(name: str) -> tuple[str, str]:
+    """The docstring of a method's file: the lead, and the model with what is said of it."""
     module = sys.modules[type(crowdppl.method(name)).__module__]
     title, *rest = inspect.cleandoc(module.__doc__ or "").split("\n\n")
     lead = " ".join(title.split()).partition(": ")[2].rstrip(".")

@@ -51,7 +51,7 @@ def trials(monkeypatch: pytest.MonkeyPatch) -> dict[float, Any]:
     return told
 
 
-def house(**training: Any) -> Any:
+def recipe(**training: Any) -> Any:
     return crowdppl.method("bayes_dgc", training=training)
 
 
@@ -75,7 +75,7 @@ def test_the_larger_one_is_taken_where_it_is_ahead_by_more_than_a_standard_error
 ) -> None:
     trials[LARGE] = scored([gain - 1.0 for gain in gains])
     trials[LARGEST] = scored([-1.0 - abs(gain) for gain in gains])
-    volume, found = look(house(), many, seed=3)
+    volume, found = look(recipe(), many, seed=3)
     assert volume == (LARGE if wins else SMALL)
     seen = {"0.003": pytest.approx(-1), "0.02": pytest.approx(np.mean(gains) - 1)}
     assert {name: found[name] for name in seen} == seen and ("0.05" in found) == wins
@@ -85,18 +85,18 @@ def test_the_larger_one_is_taken_where_it_is_ahead_by_more_than_a_standard_error
 
 def test_the_largest_is_compared_with_the_one_before(many: Annotations, trials: dict[Any, Any]) -> None:
     trials[LARGE], trials[LARGEST] = scored([-0.5] * 4), scored([-0.4, -0.4, -0.4, -0.5])
-    assert look(house(), many) == (LARGEST, {"0.003": -1.0, "0.02": -0.5, "0.05": pytest.approx(-0.425)})
+    assert look(recipe(), many) == (LARGEST, {"0.003": -1.0, "0.02": -0.5, "0.05": pytest.approx(-0.425)})
     trials[LARGEST] = scored([-0.6] * 4)  # ahead of the first, and behind the second
-    assert look(house(), many)[0] == LARGE
+    assert look(recipe(), many)[0] == LARGE
     trials[LARGEST] = NumericalError("the loss is nan")
-    assert look(house(), many) == (LARGE, {"0.003": -1.0, "0.02": -0.5})
+    assert look(recipe(), many) == (LARGE, {"0.003": -1.0, "0.02": -0.5})
 
 
 def test_trials_train_as_long_as_fits_and_without_patience(many: Annotations, trials: dict[Any, Any]) -> None:
     trials[LARGE] = scored([-2.0] * 4)
     for asked in ({}, {"epochs": 25}, {"epochs": 40, "stop_after": 18, "networks": 2}):
         trials["seen"].clear()
-        look(house(**asked, patience=4), many)
+        look(recipe(**asked, patience=4), many)
         for (model, data, _), volume in zip(trials["seen"], (SMALL, LARGE), strict=True):
             assert data is many and model.training == {**asked, "volume": volume, "patience": 0}
 
@@ -105,10 +105,10 @@ def test_few_items_are_not_tried_and_of_many_some(
     many: Annotations, trials: dict[Any, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     few, _ = clouds(300, 290)
-    assert look(house(), few) == (SMALL, {}) and not trials["seen"]
+    assert look(recipe(), few) == (SMALL, {}) and not trials["seen"]
     monkeypatch.setattr(volumes, "MAX_ITEMS", 310)
     trials[LARGE] = scored([-2.0] * 4)
-    look(house(), many, seed=1)
+    look(recipe(), many, seed=1)
     first, second = (data for _, data, _ in trials["seen"])
     assert first is second and first.n_items == many.n_items
     left = first.frame().groupby("item").size()
@@ -118,10 +118,10 @@ def test_few_items_are_not_tried_and_of_many_some(
 
 def test_a_volume_at_which_networks_break_is_not_taken(many: Annotations, trials: dict[Any, Any]) -> None:
     trials[LARGE] = NumericalError("the loss is nan")
-    assert look(house(), many) == (SMALL, {"0.003": pytest.approx(-1)})
+    assert look(recipe(), many) == (SMALL, {"0.003": pytest.approx(-1)})
     trials[SMALL] = NumericalError("the loss is nan")
     with pytest.raises(NumericalError):
-        look(house(), many)
+        look(recipe(), many)
 
 
 @pytest.mark.slow
@@ -134,7 +134,7 @@ def test_a_fit_trains_with_what_was_found_and_says_so(many: Annotations, tmp_pat
     volume, scores = found.model.training["volume"], found.diagnostics()["volumes"]
     assert len(scores) > 1
     for number, score in scores.items():
-        again = crowdppl.classifier_score(house(**{**SHORT, "volume": float(number)}), many, folds=3, seed=2)
+        again = crowdppl.classifier_score(recipe(**{**SHORT, "volume": float(number)}), many, folds=3, seed=2)
         assert score == again.per_item
     told = {"training": {**SHORT, "volume": volume}}
     same = crowdppl.fit("bayes_dgc", many, seed=2, settings=told)

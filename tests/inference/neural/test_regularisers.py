@@ -47,7 +47,7 @@ def regularised(data: Annotations, network: Any = None, **training: Any) -> tupl
 def test_a_blend_is_asked_for_the_labels_of_both() -> None:
     """A loss that is linear in features and labels, by hand: each item's labels meet both blends it is part of."""
     data, _ = clouds(12, 12)
-    house, block, _ = regularised(data, mixup=0.7)
+    objective, block, _ = regularised(data, mixup=0.7)
     x, seen = block.features, []
     label = torch.arange(12.0)
 
@@ -57,7 +57,7 @@ def test_a_blend_is_asked_for_the_labels_of_both() -> None:
         return (label * batch.features.sum(1)).sum()
 
     torch.manual_seed(3)
-    total, _ = house(loss, block)
+    total, _ = objective(loss, block)
     torch.manual_seed(3)
     share = torch.distributions.Beta(0.7, 0.7).sample()
     share, other = max(share, 1 - share), torch.randperm(12)
@@ -74,14 +74,14 @@ def test_a_blend_is_asked_for_the_labels_of_both() -> None:
 def test_balance_and_volume_are_of_what_the_classifier_makes_of_the_batch() -> None:
     data, _ = clouds(40, 40)
     training = {"balance": 2.0, "volume": 0.1, "shares": "uniform"}
-    house, block, network = regularised(data, **training)
+    objective, block, network = regularised(data, **training)
     asked: list[Tensor] = []
 
     def loss(batch: Block) -> Tensor:
         asked.append(network(batch.features))
         return asked[-1].sum()
 
-    total, terms = house(loss, block)
+    total, terms = objective(loss, block)
     assert len(asked) == 1 and float(total.detach()) == float(asked[0].detach().sum())
     p = asked[0].softmax(-1)
     mean = p.mean(0)
@@ -130,6 +130,6 @@ def test_balance_draws_predictions_to_the_shares_of_the_classes(both: tuple[Anno
 
 def test_a_network_that_the_loss_never_asks_is_named() -> None:
     data, _ = clouds(40, 40)
-    house, block, _ = regularised(data, balance=1.0)
+    objective, block, _ = regularised(data, balance=1.0)
     with pytest.raises(MethodError, match="does not call it"):
-        house(lambda _: torch.tensor(7.0), block)
+        objective(lambda _: torch.tensor(7.0), block)
