@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from scipy.sparse import coo_array
 
 from crowdppl.agreement.votes import row_pairs
 from crowdppl.core.validation import listed, seed_number, whole_number
@@ -142,6 +141,8 @@ def of_triads(data: Annotations, design: Design, answers: np.ndarray) -> dict[st
     """The share of cycles among three objects of which each two have a winner; none where nothing is compared."""
     if data.kind != "pair":
         return {}
+    from scipy.sparse import coo_array  # slow to import
+
     covariates = data.item_covariates
     assert covariates is not None
     left, right = (covariates[side].cat.codes.to_numpy()[data.order][design.item] for side in SIDES)

@@ -6,7 +6,6 @@ from contextlib import suppress
 
 import numpy as np
 import pandas as pd
-from scipy.sparse.linalg import ArpackError, eigsh
 
 from crowdppl.agreement.votes import DeduplicatedVotes, row_pairs
 from crowdppl.core.validation import number_within, share_between
@@ -190,6 +189,8 @@ def _lengths(covariance: np.ndarray, shared: np.ndarray, own: np.ndarray, rank: 
 def _largest(matrix: np.ndarray, rank: int) -> tuple[np.ndarray, np.ndarray]:
     """The largest eigenvalues (rank,) of a symmetric matrix (A, A), and their vectors (A, rank)."""
     if len(matrix) >= SPARSE_SOLVER and 10 * rank <= len(matrix):
+        from scipy.sparse.linalg import ArpackError, eigsh  # slow to import
+
         with suppress(ArpackError):  # to which a matrix of zeros is one
             found: tuple[np.ndarray, np.ndarray] = eigsh(matrix, rank, which="LA", v0=np.ones(len(matrix)))
             return found

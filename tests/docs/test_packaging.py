@@ -103,8 +103,9 @@ def test_the_zoo_is_there_however_installed(source: Path, python: Path, tmp_path
     [
         ("import crowdppl", HEAVIER),
         ("import crowdppl; [getattr(crowdppl, name) for name in crowdppl.__all__]", HEAVY),
+        ("import crowdppl.posterior", [*HEAVY, "scipy"]),
     ],
-    ids=["import crowdppl", "every public name"],
+    ids=["import crowdppl", "every public name", "what a fit needs"],
 )
 def test_importing_is_cheap(root: Path, tmp_path: Path, code: str, absent: list[str]) -> None:
     listing = f"import sys\nprint(*sorted(set({absent!r}) & sys.modules.keys()))"
