@@ -3,8 +3,10 @@
 from collections.abc import Callable
 from typing import Any
 
+import duckdb
 import numpy as np
 import pandas as pd
+import polars
 import pyarrow as pa
 import pytest
 
@@ -54,11 +56,11 @@ def chunked(frame: pd.DataFrame) -> pa.Table:
 
 
 def of_polars(frame: pd.DataFrame) -> Any:
-    return pytest.importorskip("polars").DataFrame(pa.Table.from_pandas(frame))
+    return polars.DataFrame(pa.Table.from_pandas(frame))
 
 
 def of_duckdb(frame: pd.DataFrame) -> Any:
-    return pytest.importorskip("duckdb").from_arrow(pa.Table.from_pandas(frame))
+    return duckdb.from_arrow(pa.Table.from_pandas(frame))
 
 
 FRAMES: dict[str, Callable[[pd.DataFrame], Any]] = {

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import polars
 import pytest
 from scipy.stats import beta
 
@@ -43,7 +44,6 @@ def test_the_table_of_arrow_is_labels_and_probabilities() -> None:
     table = posterior().to_arrow()
     labels, p = posterior().labels(), posterior().probabilities().add_prefix("p(").add_suffix(")")
     assert table.to_pandas().equals(labels.join(p).reset_index())
-    polars = pytest.importorskip("polars")
     assert polars.DataFrame(table)["label"].to_list() == labels["label"].tolist()
 
 
