@@ -11,8 +11,6 @@ from crowdppl import Posterior
 from tests.golden.crowds import CROWDS
 from tests.golden.numbers import Numbers, numbers
 
-SEEDS = {"em": (0, 1), "vb": (0, 1), "gibbs": (0, 1), "nuts": (0,), "laplace": (0, 1), "svi": (0, 1)}
-"""A second seed is dear where a draw takes some twenty gradients."""
 LEARNING = {"training": {"epochs": 3}}
 """Settings of the methods that train networks."""
 OPTIONS: dict[str, dict[str, Any]] = {
