@@ -15,9 +15,10 @@ from crowdppl.data.annotations import Annotations
 from crowdppl.data.blocks import row_sizes
 from crowdppl.data.ids import native
 from crowdppl.data.parts import SIDES
+from crowdppl.data.rankings import OF_RANKS, RANKING
 from crowdppl.errors import DataError
 from crowdppl.inference.predict.update import draw_labels
-from crowdppl.inference.result import Fit, require_classes, require_fit
+from crowdppl.inference.result import Fit, require_fit
 from crowdppl.plots.axes import ACCENT, LIGHT, axes_or_new, write_beside
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ class Design:
     """The labels by item.
 
     Attributes:
-        item, annotator, answer: of each label, (S,); labels of an item stand together.
+        item, annotator, answer: of each label, (S,); labels of an item stand together. Answers may be numbers.
         place: of each label in the order of the blocks, (S,).
         labels: number of labels of each item, (N,).
         n_annotators, n_answers: A, L.
@@ -52,17 +53,19 @@ class Design:
     n_answers: int
 
     @classmethod
-    def of(cls, data: Annotations, named: bool = False, least: int = 2) -> Design:
-        """The labels of annotations, ``named`` without abstentions.
+    def of(cls, data: Annotations, named: bool = False, least: int = 2, numbers: bool = False) -> Design:
+        """The labels of annotations, ``named`` without abstentions, or ``numbers``.
 
         Raises:
             DataError: when no item has two labels, or as many as are the ``least``, or labels are no classes.
         """
-        classes = len(data.classes)
+        classes = 0 if numbers else len(data.classes)
         labels = np.concatenate([row_sizes(block) for block in data.blocks])
         cells = np.concatenate([block.bags.cells.cpu().numpy() for block in data.blocks]).astype(np.int64)
         item = np.repeat(np.arange(len(labels)), labels)
         annotator, answer = np.divmod(cells, data.n_answers)
+        if numbers:
+            answer = np.concatenate([np.asarray(block.numbers) for block in data.blocks])
         place = np.arange(len(cells))
         if named and data.n_answers > classes:
             item, annotator, answer, place = (x[answer < classes] for x in (item, annotator, answer, place))
@@ -159,19 +162,90 @@ def of_triads(data: Annotations, design: Design, answers: np.ndarray) -> dict[st
     return {"cycles": np.array(cycles)}
 
 
-def of_pairs(design: Design, answers: np.ndarray) -> dict[str, np.ndarray]:
-    """The two statistics of annotator pairs, for each row of answers; none where no pair shares enough."""
+def of_numbers(design: Design, errors: np.ndarray) -> dict[str, np.ndarray]:
+    """The statistics of labels that are numbers, for each row of their ``errors``."""
+    n = design.labels[design.item]
+    several = n > 1
+    who, wider = design.annotator[several], np.sqrt(n[several] / (n[several] - 1))
+    given, found = np.maximum(np.bincount(who), 1), []
+    for row in errors:
+        error = row[several] * wider
+        bias, square = (np.bincount(who, x) / given for x in (error, error**2))
+        own = np.sqrt(np.maximum(square - bias**2, 0))[who]
+        scaled = np.divide(error - bias[who], own, out=np.zeros_like(own), where=own > 0)
+        within, tails = np.sqrt((error**2).mean()), (scaled**4).mean()
+        found.append((within, bias[who].std(), np.sqrt(square)[who].std(), tails))
+    names = ("within_items", "annotator_means", "annotator_spreads", "tails")
+    return dict(zip(names, np.array(found).T, strict=True))
+
+
+def errors_of(design: Design, numbers: np.ndarray) -> np.ndarray:
+    """How far numbers are from the mean of their item, (n, S)."""
+    return np.stack([y - (np.bincount(design.item, y) / np.bincount(design.item))[design.item] for y in numbers])
+
+
+def rankings_of(data: Annotations, design: Design) -> tuple[np.ndarray, np.ndarray]:
+    """The problem and the ranking, as codes, of each label, (S,) each."""
+    assert data.item_covariates is not None
+    problem = data.item_covariates[OF_RANKS[0]].cat.codes.to_numpy(np.int64)[data.order][design.item]
+    return problem, np.unique(problem * design.n_annotators + design.annotator, return_inverse=True)[1]
+
+
+def tied_alike(ranks: np.ndarray, ranking: np.ndarray, drawn: np.ndarray) -> np.ndarray:
+    """Drawn rankings (n, S), without ties, whose places have the ranks (S,) that were given, ties among them."""
+    order = np.lexsort((ranks, ranking))
+    first = np.searchsorted(ranking[order], ranking)
+    return np.asarray(ranks[order][first + drawn.astype(np.int64) - 1])
+
+
+def of_rankings(
+    design: Design, problem: np.ndarray, ranking: np.ndarray, answers: np.ndarray
+) -> dict[str, np.ndarray]:
+    """The statistics of rankings, for each row of ranks."""
+    order = np.argsort(ranking, kind="stable")
+    sizes = np.bincount(ranking)
+    start = np.cumsum(sizes) - sizes
+    one, other = (order[rows] for rows in row_pairs(sizes))
+    one, other = (np.where(design.item[one] < design.item[other], *x) for x in ((one, other), (other, one)))
+    _, both = np.unique(design.item[one] * len(design.labels) + design.item[other], return_inverse=True)
+    pairs, rankings = _pairs_of(np.bincount(both)), _pairs_of(np.bincount(problem[order[start]]))
+    found = []
+    for ranks in answers:
+        ahead = np.sign(ranks[other] - ranks[one])
+        tops = []
+        for rank in (ranks, -ranks):
+            first = rank == np.minimum.reduceat(rank[order], start)[ranking]
+            share = first / np.bincount(ranking, first)[ranking]
+            tops.append(_agreed(design.item, share) / rankings)
+        found.append((_agreed(both, ahead) / max(pairs, 1), *tops))
+    names = ("rank_agreement", "top_agreement", "bottom_agreement")
+    return dict(zip(names, np.array(found).T, strict=True))
+
+
+def _pairs_of(sizes: np.ndarray) -> float:
+    return float((sizes * (sizes - 1)).sum() / 2)
+
+
+def _agreed(group: np.ndarray, x: np.ndarray) -> float:
+    """The sum over pairs of one group of the products of their numbers."""
+    return float((np.bincount(group, x) ** 2 - np.bincount(group, x**2)).sum() / 2)
+
+
+def of_pairs(design: Design, answers: np.ndarray, weights: np.ndarray) -> dict[str, np.ndarray]:
+    """The two statistics of annotator pairs, for each row of answers; none where no pair shares enough.
+
+    Equal answers agree by the product of their ``weights``, (n, S).
+    """
     met, times = design.met()
     met = met[times >= MIN_SHARED]
     if not len(met):
         return {}
-    rarity = _rarity(answers, design.n_answers)
     agreed = np.zeros((len(answers), len(met)))
     for one, other, key in design.meetings():
         column = np.minimum(np.searchsorted(met, key), len(met) - 1)
         kept = met[column] == key
         one, other, column = one[kept], other[kept], column[kept]
-        for total, answer, weight in zip(agreed, answers, rarity, strict=True):
+        for total, answer, weight in zip(agreed, answers, weights, strict=True):
             same = answer[one] == answer[other]
             a, b = one[same], other[same]
             total += np.bincount(column[same], weight[a] * weight[b], len(met))
@@ -187,6 +261,12 @@ def _rarity(answers: np.ndarray, n_answers: int) -> np.ndarray:
         p = np.maximum(given.mean(0), MIN_PROBABILITY)
         out[given] = np.broadcast_to(p**-0.5, given.shape)[given]
     return out
+
+
+def _standardised(numbers: np.ndarray) -> np.ndarray:
+    """By the mean and the standard deviation at its place: (n, S), float32."""
+    apart, sd = numbers - numbers.mean(0), numbers.std(0)
+    return np.where(sd > 0, apart / np.where(sd > 0, sd, 1), 0).astype(np.float32)
 
 
 def _counts(row: np.ndarray, column: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
@@ -235,7 +315,7 @@ class Check:
         p_value: one p-value for all statistics together, to be held against the level that is wanted.
         replicates: DataFrame draw x statistic.
         vote_spread: DataFrame by number of labels an item has: items; observed, mean, low and high of the variance
-            of the top vote share over these items.
+            of the top vote share over these items; empty where labels are numbers.
     """
 
     method: str
@@ -280,11 +360,30 @@ def predictive_check(posterior: Fit, *, draws: int = 200, seed: int = 0) -> Chec
     - cycles, of comparisons alone: of three objects of which each two have a winner by most labels, the share in
       which each wins once. Large where objects lie on no one scale.
 
+    Of labels that are numbers, in place of the first four:
+
+    - within_items: root mean square distance of labels from the mean of their item, of items with several.
+    - annotator_means, annotator_spreads: standard deviations over labels of their annotator's mean distance, and
+      of its root mean square. Large where annotators differ in bias, and in precision.
+    - tails: mean fourth power of distances from the annotator's mean one, in its standard deviations. Of Gaussian
+      errors near 3, and larger where some labels are far out.
+
+    Of rankings:
+
+    - rank_agreement: mean over two rankings of a problem, and two objects of both, of 1 where both rank these alike
+      and -1 where not: Kendall's tau, pooled. A tie counts 0; replicates have the ties of the data.
+    - top_agreement, bottom_agreement: share of pairs of rankings of a problem that have the same object first, or
+      last; of tied ones, each has a part.
+
+    Two annotators of either agree by the product of their labels' distances from the mean of the item, less what
+    the replicates expect of each, in standard deviations.
+
     pair_excess and pair_misfit are of annotators who share at least 10 items; of these, class_shares and cycles,
     p-values are upper tails, and two-sided otherwise. ``p_value`` belongs to the statistic that is farthest out:
     the largest distance of the data, in standard deviations, is ranked among the largest distances of the
     replicates, so that neither the number of statistics nor their dependence matters. P-values are mostly too
-    large, because the fit has seen the data. Takes 8 bytes of memory a label and draw.
+    large, because the fit has seen the data. By vb, sites that are drawn apart, though they depend on each other
+    (as in ``robust_annotators``), make replicates too wide. Takes 8 bytes of memory a label and draw.
 
     Args:
         draws: number of replicates; p-values are multiples of 1 / (draws + 1).
@@ -293,7 +392,7 @@ def predictive_check(posterior: Fit, *, draws: int = 200, seed: int = 0) -> Chec
     Raises:
         MethodError: for fewer than 20 draws, or a seed that is no whole number.
         DataError: for anything but a posterior, or when no item has two labels, unless labels compare objects.
-        MethodError: where labels are numbers.
+        MethodError: for a model whose labels cannot be drawn at given numbers, such as ``rater_facets``.
 
     Examples:
         >>> posterior = crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="vb", seed=0)
@@ -307,26 +406,47 @@ def predictive_check(posterior: Fit, *, draws: int = 200, seed: int = 0) -> Chec
         False
     """
     posterior, seed = require_fit(posterior), seed_number(seed)
-    require_classes(posterior, "predictive_check")
     draws = whole_number("draws", draws, MIN_DRAWS, "fewer say little of a tail, 200 are better")
-    design = Design.of(posterior.data, least=1 if posterior.data.kind == "pair" else 2)
-    replicated = draw_labels(posterior, draws, seed, "posterior")
-    answers = np.concatenate([design.answer[None], replicated])
+    data, numbers = posterior.data, posterior.data.n_classes == 0
+    design = Design.of(data, least=1 if data.kind == "pair" else 2, numbers=numbers)
+    answers = np.concatenate([design.answer[None], draw_labels(posterior, draws, seed, "posterior")])
+    values, by_size = (_of_numbers if numbers else _of_classes)(data, design, answers)
+    pooled = pd.DataFrame(values)
+    replicates = pooled.iloc[1:].reset_index(drop=True).rename_axis("draw")
+    table = _summary(pooled.to_numpy(), pooled.columns.rename("statistic"))
+    p_value = max_statistic_p_value(pooled.to_numpy(), pooled.columns.isin(UPWARD))
+    return Check(posterior.method, table, p_value, replicates, by_size)
+
+
+def _of_classes(
+    data: Annotations, design: Design, answers: np.ndarray
+) -> tuple[dict[str, np.ndarray], pd.DataFrame]:
+    """All statistics of classes, and the spread of votes by number of labels."""
     spread = np.stack([design.spread(row) for row in answers])
     sizes, n_items = design.sizes
     used = {name: of for name, of in STATISTICS.items() if len(sizes) or name in OF_ONE}
     values = {name: np.array([of(design, row) for row in answers]) for name, of in used.items()}
     if len(sizes):
         values["vote_spread"] = spread @ n_items / n_items.sum()
-        values |= of_pairs(design, answers)
-    values |= of_triads(posterior.data, design, answers)
-    pooled = pd.DataFrame(values)
-    replicates = pooled.iloc[1:].reset_index(drop=True).rename_axis("draw")
-    table = _summary(pooled.to_numpy(), pooled.columns.rename("statistic"))
+        values |= of_pairs(design, answers, _rarity(answers, design.n_answers))
     by_size = _summary(spread, pd.Index(sizes, name="labels")).loc[:, ["observed", "mean", "low", "high"]]
     by_size.insert(0, "items", n_items)
-    p_value = max_statistic_p_value(pooled.to_numpy(), pooled.columns.isin(UPWARD))
-    return Check(posterior.method, table, p_value, replicates, by_size)
+    return values | of_triads(data, design, answers), by_size
+
+
+def _of_numbers(
+    data: Annotations, design: Design, answers: np.ndarray
+) -> tuple[dict[str, np.ndarray], pd.DataFrame]:
+    """All statistics of numbers or rankings, and an empty table."""
+    ranked = data.kind == RANKING
+    if ranked:
+        problem, ranking = rankings_of(data, design)
+        answers = np.concatenate([answers[:1], tied_alike(answers[0], ranking, answers[1:])])
+    # From the means of each row's own: the fit has seen the data, and expects means near those observed.
+    errors = errors_of(design, answers)
+    values = of_rankings(design, problem, ranking, answers) if ranked else of_numbers(design, errors)
+    alike = np.broadcast_to(0, answers.shape)
+    return values | of_pairs(design, alike, _standardised(errors)), pd.DataFrame()
 
 
 def max_statistic_p_value(pooled: np.ndarray, upward: np.ndarray) -> float:

@@ -23,7 +23,7 @@ from crowdppl.errors import DataError, DoubtWarning, MethodError
 from crowdppl.inference.predict import update as fits
 from crowdppl.inference.predict.answers import item_marginal
 from crowdppl.inference.predict.predictive import LabelBags, predictive, refit
-from crowdppl.inference.result import Fit, NumberTruth, require_classes, require_fit
+from crowdppl.inference.result import Fit, NumberTruth, require_fit
 from crowdppl.inference.tables import by_code
 from crowdppl.networks.classifier import Rewards, log_shares
 from crowdppl.networks.outputs import network_of, rows_to_classify
@@ -223,27 +223,29 @@ def draw_labels(posterior: Fit, n: int = 1, seed: int = 0, kind: str = "posterio
 
     Returns:
         DataFrame with draw, item, annotator and label; within a draw, rows are in the order of ``data.frame()``.
+        Rankings have no ties: labels are ranks among the objects that the annotator ranked.
 
     Raises:
-        MethodError: for another kind, an n that is no whole number from 1 on, or a seed out of range.
+        MethodError: for another kind, an n that is no whole number from 1 on, a seed out of range, or a model
+            whose labels cannot be drawn at given numbers.
 
     Examples:
         >>> posterior = crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="vb", seed=0)
         >>> len(posterior.draw_labels(2, seed=0))  # twice 315 labels
         630
     """
-    require_classes(posterior, "draw_labels")
     n, seed = whole_number("n", n, 1), seed_number(seed)
     validation.one_of("kind", kind, ("posterior", "prior"))
     data = posterior.data
     drawn = fits.draw_labels(posterior, n, seed, kind)
     place = rows_by_item(data.blocks, data.order)[1]
     item, annotator, _ = data.label_codes()
+    label = drawn[:, place].ravel()
     columns = {
         "draw": np.repeat(np.arange(n), len(item)),
         "item": data.items.take(np.tile(item, n)),
         "annotator": data.annotators.take(np.tile(annotator, n)),
-        "label": data.answers.take(drawn[:, place].ravel()),
+        "label": data.answers.take(label) if data.n_classes else label,
     }
     return pd.DataFrame(columns)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, partial
 from typing import Any, cast
@@ -276,10 +276,14 @@ def _with_local_sites(
 
 
 def draw_labels(posterior: Fit, n: int, seed: int, kind: str) -> np.ndarray:
-    """Answer codes (n, S) for the posterior's own design, labels in the order of its blocks.
+    """Answer codes (n, S), or numbers, for the posterior's own design, labels in the order of its blocks.
 
     "posterior" keeps drawn parameters and each item's drawn truth (and other discrete latents), and draws the
-    labels anew; "prior" draws everything from the model, gold apart.
+    labels anew; "prior" draws everything from the model, gold apart. Truths that are numbers are those around
+    which labels lie, without errors that labels of an item share.
+
+    Raises:
+        MethodError: when labels do not heed drawn truths that are numbers.
     """
     options = options_of(posterior, seed=seed, device="cpu")
     data = posterior.data
@@ -293,29 +297,39 @@ def draw_labels(posterior: Fit, n: int, seed: int, kind: str) -> np.ndarray:
 
 
 def _replicate(problem: Problem, data: Annotations, values: dict[str, Tensor], number: int) -> np.ndarray:
-    """Answer codes (S,) of one drawn data set."""
+    """Answer codes, or numbers, (S,) of one drawn data set."""
     shaped = {n: x.reshape(problem.sites[n].leaf_shape(problem.n_items)) for n, x in values.items()}
     full_pass = problem.full_pass()
-    density, known = full_pass.density, []
+    density, known, truths = full_pass.density, [], []
+    # Labels that are linked, such as ranks, depend on no truth.
+    integral = [problem.integral] if problem.integral and shaped and not problem.reads.linked else []
     for index, block in enumerate(problem.blocks):
         local = full_pass.cut(shaped, block)
         given = {n: problem.sites[n].value(x) for n, x in local.items()}
         if shaped:
             how = Summing("draw", problem.options.generator(11, number, index))
-            found = density(block, local, marginals=_enumerated_sites(problem, block), how=how)
+            found = density(block, local, marginals=[*_enumerated_sites(problem, block), *integral], how=how)
+            truths += [found.marginals.pop(n)[0] + problem.origin for n in integral]
             given |= {n: x.argmax(0) for n, x in found.marginals.items()}
         known.append(given)
 
     def labels(blocks: list[Block]) -> list[Tensor]:
         out = []
-        for block, given in zip(blocks, known, strict=True):
-            design = replace(block, has_labels=False)
+        golds: Sequence[Tensor | None] = truths or [block.gold for block in blocks]
+        for block, given, gold in zip(blocks, known, golds, strict=True):
+            design = replace(block, has_labels=False, gold=gold)
             trace = poutine.trace(poutine.condition(problem.model.model, data=given)).get_trace(design)
-            out.append(next(x.value for x in trace_sites(trace).values() if isinstance(x.fn, Labels)))
+            drawn = next(x for x in trace_sites(trace).values() if isinstance(x.fn, Labels))
+            if truths and (gold is None or not torch.equal(drawn.fn.drawn, gold)):
+                raise MethodError(
+                    f"labels of {type(problem.model).__name__} are drawn at truths of their own, not at those of "
+                    "the fit; let draw() of its labels take known truths by where_known"
+                )
+            out.append(drawn.value)
         return out
 
-    cells = torch.cat(draw_in_order(problem.model, data, problem.blocks, labels))
-    return np.asarray((cells.long() % data.n_answers).cpu().numpy())
+    drawn = torch.cat(draw_in_order(problem.model, data, problem.blocks, labels))
+    return np.asarray((drawn.long() % data.n_answers if data.n_classes else drawn).cpu().numpy())
 
 
 def _enumerated_sites(problem: Problem, block: Block) -> list[str]:
