@@ -477,43 +477,46 @@ def _summary(pooled: np.ndarray, names: pd.Index[Any]) -> pd.DataFrame:
     return pd.DataFrame(columns, index=names)
 
 
-def class_agreement(posterior: Fit) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def class_agreement(posterior: Fit) -> tuple[np.ndarray, np.ndarray]:
     """How often labels name the class of their item, and how often they repeat another label of it.
 
     The first share of class k is among labels of items that the fit gives to k, the second, a mean over items,
-    among all other labels of items with a label k. (K,) each: both, NaN where nothing is counted, and the standard
-    error of their difference by items.
+    among all other labels of items with a label k. (K,) each, NaN where nothing is counted.
     """
-    data, p = posterior.data, posterior.uncorrected().result.probabilities
-    votes = data.votes()
-    labels, (row, k) = votes.sum(1), np.nonzero(votes)
-    times, n, truth = votes[row, k], labels[row], p[row, k]
-    del votes  # memory of many items peaks below
-    said = np.where(n > 1, times, 0)
-    again = said * (times - 1) / np.maximum(n - 1, 1)
-    given, hit, base, repeated = labels @ p, *(np.bincount(k, x, p.shape[1]) for x in (times * truth, said, again))
+    votes, p = posterior.data.votes(), posterior.uncorrected().result.probabilities
+    labels = votes.sum(1)
+    others = np.where(labels > 1, 1 / np.maximum(labels - 1, 1), 0)
+    repeated = np.einsum("i,ik,ik->k", others, votes, votes) - others @ votes
     with np.errstate(divide="ignore", invalid="ignore"):
-        own, other = hit / given, repeated / base
-        away = own[k] * n * truth / given[k]  # what an item adds to the difference where nobody names the class
-        pull = times * truth / given[k] - away - (again - other[k] * said) / base[k]
-        variance = (own / given) ** 2 * np.einsum("i,ik,ik->k", labels**2, p, p)
-        variance += np.bincount(k, pull**2 - away**2, p.shape[1])
-    return own, other, np.sqrt(np.maximum(variance, 0.0))
+        return np.einsum("ik,ik->k", votes, p) / (labels @ p), repeated / ((labels > 1) @ votes)
 
 
-def contradicted(own: np.ndarray, other: np.ndarray, error: np.ndarray) -> np.ndarray:
-    """Codes of the classes whose items get their label less often than it is repeated, of ``class_agreement``."""
-    return np.flatnonzero((own < MARGIN * other) & (own < other - ERRORS * error))
+def agreement_error(posterior: Fit, k: int) -> float:
+    """The standard error, by items, of the difference of the two shares of class k."""
+    votes, p = posterior.data.votes(), posterior.uncorrected().result.probabilities[:, k]
+    own, other = (share[k] for share in class_agreement(posterior))
+    labels, given = votes.sum(1), votes[:, k]
+    several = labels > 1
+    again = given * (given - 1) / np.maximum(labels - 1, 1) - other * given * several
+    pull = p * (given - own * labels) / (labels @ p) - again / (several @ given)
+    return float(np.sqrt(pull @ pull))
+
+
+def contradicted(posterior: Fit) -> list[int]:
+    """Codes of the classes whose items get their label less often than it is repeated."""
+    own, other = class_agreement(posterior)
+    below = np.flatnonzero(own < MARGIN * other)
+    return [int(k) for k in below if own[k] < other[k] - ERRORS * agreement_error(posterior, int(k))]
 
 
 def collapse(posterior: Fit) -> Iterator[str]:
     """The text of the doubt about such classes; sides of comparisons are none that could trade places."""
     if posterior.data.kind == "pair":
         return
-    own, other, error = class_agreement(posterior)
-    found = contradicted(own, other, error)
-    if not len(found):
+    found = contradicted(posterior)
+    if not found:
         return
+    own, other = class_agreement(posterior)
     items, labels = (x.sum(0) / x.sum() for x in (posterior.result.probabilities, posterior.data.votes()))
     parts = [
         f"{native(posterior.data.classes[k])!r} ({items[k]:.0%} of items, {labels[k]:.0%} of labels; {own[k]:.0%} "

@@ -194,9 +194,10 @@ def _diagonal_remedy(posterior: Fit) -> str:
     return "take a method whose prior leans on the diagonal, such as bayesian_dawid_skene"
 
 
-MAX_ONE_CLASS, MIN_UNANIMOUS, SPAMMER_BITS = 0.25, 10, 0.05
-"""Share of labels by annotators who only ever name one class; unanimous items of several labels; information below
-which an annotator is a spammer: three times as much has to be ruled out by the labels."""
+MAX_ONE_CLASS, MIN_UNANIMOUS, FIRST_ITEMS, SPAMMER_BITS = 0.25, 10, 1_000, 0.05
+"""Share of labels by annotators who only ever name one class; unanimous items of several labels; items that are
+looked at first; information below which an annotator is a spammer: three times as much has to be ruled out by the
+labels."""
 
 
 def _one_class(posterior: Fit, given: np.ndarray, sources: np.ndarray) -> Iterator[Doubt]:
@@ -211,12 +212,11 @@ def _one_class(posterior: Fit, given: np.ndarray, sources: np.ndarray) -> Iterat
 
 
 def _unanimous(posterior: Fit) -> Iterator[Doubt]:
-    several = 0
-    for block in posterior.data.blocks:
-        item, answer = block.item[block.named], block.answer[block.named]
-        if bool(((item[1:] == item[:-1]) & (answer[1:] != answer[:-1])).any()):
-            return
-        several += int((item.bincount() > 1).sum())
+    blocks = posterior.data.blocks
+    first = blocks[0].subset(np.arange(min(blocks[0].n_items, FIRST_ITEMS)), 1.0)  # which mostly shows it
+    if any(bool(((block.vote_counts() > 0).sum(1) > 1).any()) for block in (first, *blocks)):
+        return
+    several = sum(int((block.vote_counts().sum(1) > 1).sum()) for block in blocks)
     if several >= MIN_UNANIMOUS:
         yield Doubt(
             "unanimous",

@@ -457,13 +457,10 @@ class Annotations:
 
     def votes(self) -> np.ndarray:
         """How often each item was given each class, float64 (N, K) in codebook order."""
-        votes = np.zeros((self.n_items, self.n_classes))
-        for block in self.blocks:  # by blocks, because sorting labels by item takes as long as iterations of em
-            answer = block.bags.cells.cpu().numpy() % np.int32(self.n_answers)
-            mine = self.order[block.offset : block.offset + block.n_items].astype(np.int64)
-            place = np.repeat(mine * self.n_classes, row_sizes(block)) + answer
-            np.add.at(votes.reshape(-1), place[answer < self.n_classes], 1.0)
-        return votes
+        votes = np.concatenate([block.vote_counts().cpu().numpy() for block in self.blocks])
+        place = np.empty(self.n_items, np.int64)
+        place[self.order] = np.arange(self.n_items)
+        return votes.take(place, 0).astype(np.float64)
 
     def on(self, device: str | torch.device, dtype: torch.dtype) -> list[Block]:
         """Fresh blocks for one fit, on a device and in a precision."""

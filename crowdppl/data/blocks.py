@@ -120,11 +120,11 @@ class Block:
 
     @cached_property
     def answer(self) -> Tensor:
-        """The answer of each label, int64 (S,); answers below ``n_classes`` are classes.
+        """The answer of each label, int64 (S,), classes first; DataError of a design, which has none."""
+        return self._answers()
 
-        Raises:
-            DataError: of a design, whose labels are to be drawn.
-        """
+    def _answers(self) -> Tensor:
+        """The same, which is not kept."""
         if not self.has_labels:
             raise DataError(
                 "a design has no labels that a model could read; where labels depend on other labels, the model "
@@ -292,8 +292,8 @@ class Block:
 
     def vote_counts(self) -> Tensor:
         """How often each item was given each class, int64 (n_items, K); abstentions are no votes."""
-        cell = (self.item * self.n_classes + self.answer)[self.named]
-        return torch.bincount(cell, minlength=self.n_items * self.n_classes).reshape(self.n_items, self.n_classes)
+        cell, size = self.bags.row_of_entry() * self.n_answers + self._answers(), self.n_items * self.n_answers
+        return torch.bincount(cell, minlength=size).reshape(self.n_items, -1)[:, : self.n_classes]
 
     def only_classes(self, x: Tensor) -> Tensor:
         """Sets what abstentions would contribute to zero: (S, width) -> (S, width)."""

@@ -79,6 +79,8 @@ def repeats_warning(extra: int, n_labels: int, repeats: str) -> RepeatsWarning:
 def spelling_warning(kind: str, ids: pd.Index[Any]) -> CrowdpplWarning | None:
     """What to say of "items", "annotators" or "labels" that differ in case, blanks or Unicode form alone."""
     texts = texts_of(ids)
+    if texts.empty:
+        return None
     bare = texts.str.strip().str.lower()
     if bare.str.contains(r"[^\x00-\x7f]").any():  # letters and their accents are one sign or two
         bare = bare.str.normalize("NFKC")

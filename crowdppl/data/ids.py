@@ -86,9 +86,9 @@ def as_index(values: Iterable[Any] | Codebook) -> pd.Index[Any]:
 
 def texts_of(ids: pd.Index[Any]) -> pd.Series[str]:
     """Those of the ids that are text, by position."""
-    texts = ids.to_series(index=pd.RangeIndex(len(ids)))
     if ids.dtype.kind in "iub":
-        return texts[:0].astype(str)
+        return pd.Series(dtype=object)
+    texts = ids.to_series(index=pd.RangeIndex(len(ids)))
     return texts if ids.inferred_type == "string" else texts[[isinstance(x, str) for x in ids]].astype(str)
 
 
@@ -258,6 +258,8 @@ def encode(values: Any, name: str, place: Place = place_in_rows, *, mixed: bool 
     if isinstance(values, Encoding):
         return values
     column = as_column(values, name)
+    if isinstance(column.dtype, np.dtype) and column.dtype.kind in "iu":
+        return _of_integers(column.to_numpy())
     missing = column.isna().to_numpy()
     if missing.any():
         raise _missing(missing, column.iloc[int(np.argmax(missing))], name, place)
@@ -265,6 +267,21 @@ def encode(values: Any, name: str, place: Place = place_in_rows, *, mixed: bool 
         return _of_categories(column, name, place, mixed)
     codes, distinct = pd.factorize(_text_or_integers(column, name, place, mixed))
     return Encoding(pd.Index(np.asarray(distinct), tupleize_cols=False), codes.astype(np.int32, copy=False))
+
+
+def _of_integers(values: np.ndarray) -> Encoding:
+    """Integers in the order in which they come first: by a table of their range, where it is short."""
+    n, low = len(values), int(values.min()) if len(values) else 0
+    if not n or int(values.max()) - low > 4 * n or not np.can_cast(values.dtype, np.int64):
+        codes, distinct = pd.factorize(values)
+        return Encoding(pd.Index(distinct), codes.astype(np.int32, copy=False))
+    place = values.astype(np.int64) - low
+    first = np.full(int(place.max()) + 1, n, np.int32)
+    first[place[::-1]] = np.arange(n - 1, -1, -1, dtype=np.int32)  # where rows share a place, the last one stays
+    rows = np.sort(first[first < n])
+    rank = np.empty(len(first), np.int32)
+    rank[place[rows]] = np.arange(len(rows), dtype=np.int32)
+    return Encoding(pd.Index(values[rows]), rank[place])
 
 
 def _of_categories(column: pd.Series[Any], name: str, place: Place, mixed: bool) -> Encoding:
@@ -330,6 +347,8 @@ def refuse_missing_text(
 ) -> None:
     """Refuses text, unless ``known``, of blanks and, in a file of ``text``, "NA" and the like."""
     texts = texts_of(found.values)
+    if texts.empty:
+        return
     wrong = texts[
         texts.str.strip().isin(MISSING if text else {""}) & ~texts.isin({x for x in known if isinstance(x, str)})
     ]

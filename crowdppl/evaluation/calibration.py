@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from crowdppl.criticism.checks import class_agreement, contradicted
+from crowdppl.criticism.checks import contradicted
 from crowdppl.criticism.collusion import joint_errors, shares_more
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.split import keep, label_folds, whole_units
@@ -113,7 +113,7 @@ def stacked(members: Mapping[str, Fit], data: Annotations, models: Mapping[str, 
     empty, first = np.empty((0, 0)), next(iter(members))
     if too_sparse(data):
         return Correction(empty, {first: 1.0}, {first: 0.0}, {}, notes=(sparse_note(data, first),))
-    lost = {name: n for name, fit in members.items() if (n := len(contradicted(*class_agreement(fit))))}
+    lost = {name: n for name, fit in members.items() if (n := len(contradicted(fit)))}
     lost = lost if len(lost) < len(members) else {}
     members = {name: fit for name, fit in members.items() if name not in lost}
     logs, owner = heldout_logs(members, data, models)

@@ -11,6 +11,7 @@ import numpy as np
 
 from crowdppl.core.validation import warn
 from crowdppl.data.annotations import Annotations
+from crowdppl.data.blocks import row_sizes, row_starts
 from crowdppl.errors import ConvergenceWarning, CrowdpplWarning
 from crowdppl.inference.result import CalibrationMap, Correction, Fit
 
@@ -152,8 +153,10 @@ def labels_an_item(data: Annotations) -> np.ndarray:
     """Number of labels of each item that are classes, in codebook order, (N,)."""
     out = np.zeros(data.n_items)
     for block in data.blocks:
-        found = block.item[block.named].bincount(minlength=block.n_items)
-        out[data.order[block.offset : block.offset + block.n_items]] = found.cpu()
+        before = np.append(0, np.cumsum(block.bags.cells.cpu().numpy() % data.n_answers < data.n_classes))
+        starts = row_starts(block)
+        found = before[starts + row_sizes(block)] - before[starts]
+        out[data.order[block.offset : block.offset + block.n_items]] = found
     return out
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import crowdppl
-from crowdppl.criticism.checks import class_agreement, contradicted
+from crowdppl.criticism.checks import agreement_error, class_agreement, contradicted
 from crowdppl.data.annotations import Annotations
 from crowdppl.evaluation.calibration import stacked
 from crowdppl.posterior import Posterior
@@ -17,10 +17,6 @@ from tests.doubtful import kinds, simulated
 
 def with_truth(posterior: Posterior, p: np.ndarray) -> Posterior:
     return replace(posterior, result=changed(posterior.result, probabilities=p))
-
-
-def codes(posterior: Posterior) -> list[int]:
-    return list(contradicted(*class_agreement(posterior)))
 
 
 def test_agreement_with_the_class_and_beside_a_label_by_loops() -> None:
@@ -36,19 +32,19 @@ def test_agreement_with_the_class_and_beside_a_label_by_loops() -> None:
     whole = parts.sum(1)
     want = whole[0] / whole[1], whole[2] / whole[3]  # in the order named, given, again, said
     apart = (named - want[0] * given) / whole[1] - (again - want[1] * said) / whole[3]
-    for found, wanted in zip(class_agreement(posterior), (*want, np.sqrt((apart**2).sum(0))), strict=True):
-        np.testing.assert_allclose(found, wanted, atol=1e-12)
+    found = [*class_agreement(posterior), [agreement_error(posterior, k) for k in range(3)]]
+    np.testing.assert_allclose(found, [*want, np.sqrt((apart**2).sum(0))], atol=1e-12)
 
 
 def test_one_class_even_shares_and_traded_places_are_said_and_sound_fits_are_not() -> None:
     sound = crowdppl.fit("dawid_skene", simulated(0, 300, 12, 5, 4), inference="em")
     p = sound.result.probabilities
     assert "collapse" not in kinds(sound)
-    assert codes(with_truth(sound, p[:, [0, 1, 3, 2]])) == [2, 3]
-    assert codes(with_truth(sound, np.full_like(p, 0.25))) == [0, 1, 2, 3]
-    assert codes(with_truth(sound, np.eye(4)[np.zeros(len(p), int)])) == [0]
+    assert contradicted(with_truth(sound, p[:, [0, 1, 3, 2]])) == [2, 3]
+    assert contradicted(with_truth(sound, np.full_like(p, 0.25))) == [0, 1, 2, 3]
+    assert contradicted(with_truth(sound, np.eye(4)[np.zeros(len(p), int)])) == [0]
     merged = np.stack([p[:, 0], p[:, 1], p[:, 2] + p[:, 3], 0 * p[:, 3]], 1)
-    assert codes(with_truth(sound, merged)) == [2]
+    assert contradicted(with_truth(sound, merged)) == [2]
 
 
 def test_a_flat_fit_of_sources_with_one_class_each_is_doubted() -> None:
@@ -94,6 +90,6 @@ def test_a_class_that_wandered_off_is_said() -> None:
     fit = crowdppl.fit("hierarchical_dawid_skene", data, inference="vb", tolerance=1e-5, max_iterations=300)
     right, voted = (np.equal(f.result.probabilities.argmax(1), truth).mean() for f in (fit, votes))
     assert right < voted - 0.03
-    assert codes(fit) == [4] and "collapse" in kinds(fit)
+    assert contradicted(fit) == [4] and "collapse" in kinds(fit)
     assert fit.result.probabilities.mean(0)[4] > 0.15
-    assert not codes(votes)
+    assert not contradicted(votes)
