@@ -29,6 +29,16 @@ class _LBFGS(torch.optim.LBFGS):
     add_param_group = inspect.unwrap(torch.optim.LBFGS.add_param_group)
 
 
+class _AdamW(torch.optim.AdamW):
+    """The same of AdamW."""
+
+    add_param_group = inspect.unwrap(torch.optim.AdamW.add_param_group)
+    zero_grad = inspect.unwrap(torch.optim.AdamW.zero_grad)
+    state_dict = inspect.unwrap(torch.optim.AdamW.state_dict)
+    load_state_dict = inspect.unwrap(torch.optim.AdamW.load_state_dict)
+    step = torch.no_grad()(inspect.unwrap(torch.optim.AdamW.step))
+
+
 class LBFGSAscent:
     """L-BFGS with a strong Wolfe search on an objective that is to be raised.
 
@@ -131,7 +141,7 @@ def adamw(weights: Iterable[Any], **settings: Any) -> torch.optim.AdamW:
     """AdamW over weights, or groups of them, all of a step in one kernel where torch has one."""
     given = list(weights)
     every = (x for group in given for x in (group["params"] if isinstance(group, dict) else [group]))
-    return torch.optim.AdamW(given, fused=all(map(torch.is_floating_point, every)) or None, **settings)
+    return _AdamW(given, fused=all(map(torch.is_floating_point, every)) or None, **settings)
 
 
 def optimiser_arrays(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:

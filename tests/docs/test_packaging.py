@@ -34,6 +34,17 @@ print(*sorted(module.name for module in pkgutil.iter_modules(crowdppl.models.__p
 # Each takes a good part of a second to import, and only some calls need it.
 HEAVY = ["arviz", "h5py", "matplotlib", "pooch", "sklearn", "statsmodels", "typer", "xarray"]
 HEAVIER = [*HEAVY, "pandas", "pyarrow", "scipy.stats", "torch"]
+STEP = """
+import torch
+from crowdppl.inference.optimisers import adamw
+weights = torch.ones(2, requires_grad=True)
+optimiser = adamw([weights], lr=0.1)
+weights.sum().backward()
+optimiser.step()
+optimiser.load_state_dict(optimiser.state_dict())
+optimiser.zero_grad()
+assert (weights < 1).all()
+"""
 
 
 def run(*command: str | Path, cwd: Path, path: Path | None = None) -> str:
@@ -104,8 +115,9 @@ def test_the_zoo_is_there_however_installed(source: Path, python: Path, tmp_path
         ("import crowdppl", HEAVIER),
         ("import crowdppl; [getattr(crowdppl, name) for name in crowdppl.__all__]", HEAVY),
         ("import crowdppl.posterior", [*HEAVY, "scipy"]),
+        (STEP, ["torch._dynamo"]),
     ],
-    ids=["import crowdppl", "every public name", "what a fit needs"],
+    ids=["import crowdppl", "every public name", "what a fit needs", "a step of a network"],
 )
 def test_importing_is_cheap(root: Path, tmp_path: Path, code: str, absent: list[str]) -> None:
     listing = f"import sys\nprint(*sorted(set({absent!r}) & sys.modules.keys()))"
