@@ -12,7 +12,7 @@ import pytest
 from docs.making import pages
 from tests.benchmarks import machine, results
 
-TIMED = ("test_em", "test_epoch", "test_gibbs", "test_gpu", "test_import")
+TIMED = ("test_command_line", "test_em", "test_epoch", "test_gibbs", "test_gpu", "test_import")
 """These measure time and memory and come first: leave the machine alone for ten minutes."""
 
 

@@ -27,6 +27,7 @@ SECTIONS = (
     "Many classes",
     "Memory of EM",
     "EM from a million to ten million labels",
+    "The command line at ten million labels",
     "An epoch of a network",
     *ON_A_GPU,
     "bayes_dgc on LabelMe",
