@@ -24,6 +24,7 @@ from crowdppl.data.columns import (
     refuse_twins,
 )
 from crowdppl.data.ids import (
+    EXACT,
     Codebook,
     Encoding,
     Place,
@@ -392,6 +393,6 @@ def _as_categories(table: pd.DataFrame, labels: np.ndarray, missing: Any) -> Any
 
 def _whole(values: np.ndarray) -> np.ndarray:
     """Floats that are all whole numbers as integers: missing cells had made them floats."""
-    if values.dtype.kind != "f" or not np.isfinite(values).all() or (values % 1).any():
+    if values.dtype.kind != "f" or not (np.abs(values) < EXACT).all() or (values % 1).any():
         return values
     return values.astype(np.int64)

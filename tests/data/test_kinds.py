@@ -54,6 +54,11 @@ def test_many_numbers_that_agree_as_measurements_are_no_classes(step: float, tex
     assert Annotations.from_frame(frame.assign(label=labels)).n_classes == frame["label"].nunique()
 
 
+def test_numbers_of_a_matrix_beyond_all_integers_stay_what_they_are() -> None:
+    data = Annotations.from_matrix([[1e200, 2e200]], kind="real")
+    assert data.frame()["label"].tolist() == [1e200, 2e200]
+
+
 @pytest.mark.parametrize("accuracy", [0.2, 0.5, 0.9])
 @pytest.mark.parametrize(("labels", "classes"), [(2, 30), (3, 100), (10, 1000)])
 @pytest.mark.parametrize("items", [10, 200])
