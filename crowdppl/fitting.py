@@ -33,8 +33,11 @@ COIN = ("one_coin",)
 """Member of auto with one parameter an annotator, for crowds with too few labels for rows."""
 FURTHER = {"ordinal": ("ordinal",), "sequence": ("sequence_crowd",)}
 """Further members of auto, by the kind of labels."""
-NUMBER_METHODS = ("gain_annotators", "gaussian_annotators", "label_mean")
-"""The methods of which auto takes one where labels are numbers."""
+CANDIDATES: dict[str, dict[str, tuple[str, dict[str, Any]]]] = {
+    "real": {name: (name, {}) for name in ("label_mean", "gaussian_annotators", "gain_annotators")},
+    RANKING: {f"plackett_luce, {end} first": ("plackett_luce", {"first": end}) for end in ("best", "worst")},
+}
+"""Of labels that are numbers, auto takes one of these methods with settings, by kind, the plainest first."""
 CLASSES, LABELS = 20, 5
 """With more classes, methods with rows take part only if there are so many labels a row on average."""
 TOLERANCE, STEPS = 1e-5, 300
@@ -60,8 +63,9 @@ def fit(
 
     Args:
         method: a name from ``crowdppl.zoo()``, or an object of your own with ``model(data)``. "auto" averages
-            several methods by how well they predict held-out labels, and corrects overconfident probabilities;
-            where labels are numbers, it takes the method that predicts held-out labels best.
+            several methods by how well they predict held-out labels, and corrects overconfident probabilities. Of
+            numbers it takes the method, and of rankings the end from which people rank, that predicts held-out
+            labels, or whole rankings, best; ``diagnostics()["scores"]`` has what was tried.
         data: the annotations.
         inference: "em", "vb", "gibbs", "nuts", "laplace", "svi", or "auto": gibbs where it is exact and should take
             less than about ten seconds, else vb.
@@ -115,7 +119,7 @@ def fit(
     warn_of_unused(options, [engine])
     if auto:
         check_automatic(inference, settings is None and start is None)
-        found = fit_auto(data, options) if data.n_classes else fit_numbers(data, options)
+        found = fit_auto(data, options) if data.n_classes else fit_best(data, options)
     else:
         model = model_with(method, settings)
         warn_of_no_features({registry.name_of(model) or type(model).__qualname__: model}, data)
@@ -160,18 +164,21 @@ def fit_auto(data: Annotations, options: FitOptions) -> Fit:
     return found
 
 
-def fit_numbers(data: Annotations, options: FitOptions) -> Fit:
-    """The fit, by vb, of the method for numbers that predicts labels left out best; of the last where none can be.
+def fit_best(data: Annotations, options: FitOptions) -> Fit:
+    """The fit, by vb, of the candidate that predicts labels left out best; of the first where none can be.
 
-    Its diagnostics tell the ``scores`` of all, mean log-probabilities of a label left out. MethodError for ranks.
+    Its diagnostics tell the ``scores`` of all, mean log-probabilities of a label left out. MethodError for a kind
+    of numbers without candidates.
     """
-    if data.kind == RANKING:
-        raise MethodError("'auto' has no method for rankings; take 'plackett_luce'")
-    began, scores = time.perf_counter(), {}
+    if data.kind not in CANDIDATES:
+        names = ", ".join(map(repr, registry.names_for(data.kind)))
+        raise MethodError(f"'auto' has no methods for labels of kind {data.kind!r}; name one: {names}")
+    began, scores, candidates = time.perf_counter(), {}, CANDIDATES[data.kind]
     if not too_sparse(data):
-        found = {name: heldout_score(name, data, inference="vb", **options) for name in NUMBER_METHODS}
-        scores = {name: score.per_label for name, score in found.items()}
-    fit = fit_method(max(scores, key=scores.__getitem__, default=NUMBER_METHODS[-1]), data, "vb", None, options)
+        for name, (method, settings) in candidates.items():
+            scores[name] = heldout_score(method, data, inference="vb", settings=settings, **options).per_label
+    method, settings = candidates[max(scores, key=scores.__getitem__, default=next(iter(candidates)))]
+    fit = fit_method(method, data, "vb", settings, options)
     fit.result.diagnostics.update(scores=scores, seconds=time.perf_counter() - began)
     return fit
 

@@ -334,8 +334,9 @@ def unprepared(model: str | Model | Fit, settings: Mapping[str, Any] | None) -> 
     corrected = isinstance(model, Fit) and model.correction is not None
     if (isinstance(model, str) and model == "auto") or corrected:
         raise MethodError(
-            "held-out scores of 'auto' come with its fit, in posterior.correction.scores; for one of its methods "
-            "give its name, or posterior.uncorrected()"
+            "held-out scores of 'auto' come with its fit, in posterior.correction.scores, or of numbers and "
+            "rankings in posterior.diagnostics()['scores']; for one of its methods give its name, or "
+            "posterior.uncorrected()"
         )
     return None if isinstance(model, Fit) else model_with(model, settings)
 

@@ -200,8 +200,9 @@ def test_what_needs_classes_is_refused_by_name() -> None:
             ask()
     with pytest.raises(DataError, match="numbers"):
         _ = counts().classes
-    with pytest.raises(MethodError, match="count"):
-        crowdppl.fit("dawid_skene", counts())
+    for method in ("dawid_skene", "auto"):
+        with pytest.raises(MethodError, match="count"):
+            crowdppl.fit(method, counts())
     with pytest.raises(MethodError, match="count"):
         crowdppl.fit(GammaPoisson(), crowdppl.anaesthetists())
     with pytest.raises(DataError, match="numbers"):

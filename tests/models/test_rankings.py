@@ -204,6 +204,23 @@ def test_rankings_left_out_are_scored_whole() -> None:
         crowdppl.fit("plackett_luce", good, inference="vb", seed=0).leave_one_out()
 
 
+@pytest.mark.parametrize(("first", "name"), [("best", "skill"), ("worst", "weakness")])
+def test_auto_finds_the_end_from_which_people_rank(first: str, name: str, tmp_path: Path) -> None:
+    found = crowdppl.fit("auto", drawn(seed=1, prior_strength=0.5, first=first, right=50.0).data, seed=0)
+    scores = found.diagnostics()["scores"]
+    assert max(scores, key=scores.get) == f"plackett_luce, {first} first" and len(scores) == 2
+    assert found.method == "plackett_luce" and name in found.result.sites
+    found.save(tmp_path / "auto")
+    again = crowdppl.load(tmp_path / "auto")
+    assert again.diagnostics()["scores"] == scores
+    pd.testing.assert_frame_equal(again.ranking(), found.ranking())
+
+
+def test_auto_ranks_from_the_best_where_no_ranking_can_be_left_out() -> None:
+    alone = crowdppl.fit("auto", rankings(FEW[:1]), seed=0)
+    assert "skill" in alone.result.sites and alone.diagnostics()["scores"] == {}
+
+
 def test_results_are_saved_predict_and_are_updated(tmp_path: Path) -> None:
     posterior = crowdppl.fit("plackett_luce", rankings(FEW), inference="vb", tolerance=1e-13)
     posterior.save(tmp_path / "kept")
@@ -225,9 +242,8 @@ def test_what_rankings_lack_is_refused_by_name() -> None:
             ask()
     with pytest.raises(MethodError, match="known truths"):
         crowdppl.fit("plackett_luce", rankings(FEW), gold={"a": 1})
-    for method in ("gaussian_annotators", "auto"):
-        with pytest.raises(MethodError, match="'plackett_luce'"):
-            crowdppl.fit(method, rankings(FEW))
+    with pytest.raises(MethodError, match="'plackett_luce'"):
+        crowdppl.fit("gaussian_annotators", rankings(FEW))
     for text in (" = ".join("abcdef") + " > g", "a = b = c = d > e = f = g > h"):
         with pytest.raises(DataError, match="120 orders"):
             crowdppl.fit("plackett_luce", rankings([("x", text), ("y", "a > b")]), inference="em")
