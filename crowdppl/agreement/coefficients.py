@@ -14,8 +14,9 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
+from crowdppl.agreement.numbers import alpha_of_numbers
+from crowdppl.agreement.resampling import Coefficient, resampled
 from crowdppl.agreement.votes import (
-    EPSILON,
     DeduplicatedVotes,
     annotator_pairs,
     bootstrap_counts,
@@ -225,56 +226,12 @@ def nearness(n_classes: int, weights: str) -> np.ndarray:
     return np.asarray(1 - (steps if weights == "linear" else steps**2))
 
 
-@dataclass(frozen=True)
-class Coefficient:
-    """One coefficient of a data set: its value, NaN where it is not defined, its values on bootstrap samples,
-    (B,), and the items and pairs that entered, and those that were left out.
-    """
-
-    value: float
-    resampled: np.ndarray
-    counts: dict[str, int]
-
-    def bias(self) -> float:
-        """How far the mean of the bootstrap samples is from the value, in their standard deviations."""
-        known = self.resampled[np.isfinite(self.resampled)]
-        spread = known.std() if len(known) > 1 else 0.0
-        return float(abs(known.mean() - self.value) / spread) if spread > EPSILON else 0.0
-
-    def row(self, level: float) -> dict[str, float]:
-        """Its row of the table."""
-        known = self.resampled[np.isfinite(self.resampled)]
-        ends = np.quantile(known, [(1 - level) / 2, (1 + level) / 2]) if len(known) else [np.nan, np.nan]
-        return {"value": self.value, "low": float(ends[0]), "high": float(ends[1]), **self.counts}
-
-
 def item_coefficients(
     votes: DeduplicatedVotes, data: Annotations, weights: Weights, samples: int, seed: int
 ) -> dict[str, Coefficient]:
     """All coefficients of classes but Cohen's kappa, by name."""
     counts = ItemCounts.of(votes, _ordered(data, weights))
-    return _resampled(counts, _formulas(data, weights), samples, seed)
-
-
-def _resampled(counts: ItemCounts, formulas: Formulas, samples: int, seed: int) -> dict[str, Coefficient]:
-    """Functions of totals, each with its value on bootstrap samples of items."""
-    once = counts.total(np.ones((len(counts.size), 1)))
-    resampled: dict[str, list[np.ndarray]] = {name: [np.empty(0)] for name in formulas}
-    for count in bootstrap_counts(len(counts.size), samples, seed):
-        totals = counts.total(count)
-        for name, formula in formulas.items():
-            resampled[name].append(formula(totals))
-    several = counts.size > 1
-    entered = {
-        "items": int(several.sum()),
-        "pairs": int((counts.size * (counts.size - 1)).sum()) // 2,
-        "items_left_out": int((~several).sum()),
-        "pairs_left_out": 0,
-    }
-    return {
-        name: Coefficient(float(formula(once)[0]), np.concatenate(resampled[name]), entered)
-        for name, formula in formulas.items()
-    }
+    return resampled(counts, _formulas(data, weights), samples, seed)
 
 
 def cohen_kappa(votes: DeduplicatedVotes, near: np.ndarray, samples: int, seed: int) -> Coefficient:
@@ -323,7 +280,8 @@ def agreement_table(
 
     Abstentions count as missing. Of an annotator's m labels of one item, each has the weight 1/m. Items with one
     annotator are left out; in Fleiss' kappa, AC1 and AC2 they still count in the shares of classes, as in Gwet
-    (2014). The intervals resample items, not annotators.
+    (2014). The intervals resample items, not annotators. Of labels that are numbers, there is krippendorff_interval
+    alone.
 
     - percent_agreement: share of equal pairs of labels, averaged over items.
     - cohen_kappa: mean over pairs of annotators, weighted by the number of items they share. Pairs without a kappa
@@ -355,8 +313,9 @@ def agreement_table(
         coefficient that is not defined, because only one class was used, is NaN with a warning.
 
     Raises:
-        DataError: when there are no labels, or no item was labelled by two annotators.
-        MethodError: unknown weights, weights of classes without order, a level, bootstrap or seed out of range.
+        DataError: when there are no labels, or no item was labelled by two annotators; of rankings.
+        MethodError: unknown weights, weights of classes without order, or of numbers; a level, bootstrap or seed
+            out of range.
 
     Examples:
         >>> table = crowdppl.agreement_table(crowdppl.anaesthetists(), bootstrap=200, seed=0)
@@ -370,6 +329,10 @@ def agreement_table(
     weights = _checked_weights(data, weights)
     check_level(level)
     samples, seed = whole_number("bootstrap", bootstrap, 0, "use 0 for no intervals"), seed_number(seed)
+    if not data.n_classes:
+        found = {"krippendorff_interval": alpha_of_numbers(data, samples, seed)}
+        _warn_of_undefined(found)
+        return _rows(found, level).assign(weights="")
     votes = votes_to_compare(data)
     others = item_coefficients(votes, data, weights, samples, seed)
     first = {"percent_agreement": others.pop("percent_agreement")}
@@ -377,16 +340,21 @@ def agreement_table(
     if data.kind == SET:
         whole, members = set_votes(data)
         masi: Formulas = {"krippendorff_masi": partial(_krippendorff_masi, distance=masi_distances(members))}
-        found |= _resampled(ItemCounts.of(whole, True), masi, samples, seed)
+        found |= resampled(ItemCounts.of(whole, True), masi, samples, seed)
     _warn_of_undefined(found)
     entered, left_out = (others["fleiss_kappa"].counts[name] for name in ("items", "items_left_out"))
     warn_below_limit({name: each.value for name, each in found.items()}, entered, left_out)
-    names = pd.Index(list(found), name="coefficient")
-    table = pd.DataFrame([each.row(level) for each in found.values()]).set_index(names)
+    table = _rows(found, level)
     agreement = round(first["percent_agreement"].value, 12)
     if samples and agreement in (0, 1):
         table.loc["percent_agreement", ["low", "high"]] = of_share(agreement, entered, level)
-    return table.assign(weights=np.where(names.isin(["cohen_kappa", "gwet_ac2"]), weights, ""))
+    return table.assign(weights=np.where(table.index.isin(["cohen_kappa", "gwet_ac2"]), weights, ""))
+
+
+def _rows(found: Mapping[str, Coefficient], level: float) -> pd.DataFrame:
+    """The table of coefficients by name."""
+    names = pd.Index(list(found), name="coefficient")
+    return pd.DataFrame([each.row(level) for each in found.values()]).set_index(names)
 
 
 def agreement_pairs(data: Annotations, *, weights: Weights | None = None) -> pd.DataFrame:
@@ -430,6 +398,8 @@ def _checked_weights(data: Annotations, weights: Weights | None) -> Weights:
     if weights is None:
         return "quadratic" if data.kind == "ordinal" else "identity"
     validation.one_of("weights", weights, WEIGHTS)
+    if not data.n_classes:
+        raise MethodError(f"weights={weights!r} are of classes, and labels are numbers; leave them out")
     if weights != "identity" and data.kind != "ordinal" and _numbers(data) is None:
         names = ", ".join(repr(native(name)) for name in data.classes[:5])
         raise MethodError(
@@ -489,7 +459,7 @@ def _warn_of_undefined(found: dict[str, Coefficient]) -> None:
     undefined = [name for name, each in found.items() if np.isnan(each.value)]
     if undefined:
         text = (
-            f"{', '.join(undefined)} is not defined and NaN: all labels that are compared are of one class, or for "
+            f"{', '.join(undefined)} is not defined and NaN: all labels that are compared are equal, or for "
             "cohen_kappa no two annotators share two items"
         )
         warn(CrowdpplWarning(text))

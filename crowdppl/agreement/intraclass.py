@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from crowdppl.agreement.votes import require_labels_to_compare
 from crowdppl.core.intervals import check_level
 from crowdppl.core.validation import warn
 from crowdppl.data.annotations import Annotations, require_annotations
@@ -122,8 +123,7 @@ def _squares(table: np.ndarray) -> Squares:
 
 def _complete(data: Annotations) -> np.ndarray:
     """The numbers of items that all annotators labelled, (n, k)."""
-    if not data.blocks[0].has_labels:
-        raise DataError("a design has no labels to compare; simulate them, or read labels")
+    require_labels_to_compare(data)
     if data.n_classes and not ranked(data.classes):
         raise DataError(
             "intraclass correlations compare numbers, and the classes are none that rise; read them by kind='real'"

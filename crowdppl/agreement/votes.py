@@ -78,17 +78,28 @@ def votes_to_compare(data: Annotations) -> DeduplicatedVotes:
     """The votes of annotations; DataError where they have no classes, or no item two annotators."""
     if data.n_classes == 0:
         raise DataError(
-            f"labels of kind {data.kind!r} have no classes, which agreement compares; read them as classes"
+            f"labels of kind {data.kind!r} have no classes, which this table compares; take agreement_table, or "
+            "read them as classes"
         )
+    require_labels_to_compare(data)
+    votes = DeduplicatedVotes.of(data)
+    require_two_annotators(votes.n_items, len(votes.first_rows))
+    return votes
+
+
+def require_labels_to_compare(data: Annotations) -> None:
+    """Refuses a design."""
     if not data.blocks[0].has_labels:
         raise DataError("a design has no labels to compare; simulate them, or read labels")
-    votes = DeduplicatedVotes.of(data)
-    if len(votes.first_rows) == votes.n_items:
+
+
+def require_two_annotators(items: int, votes: int) -> None:
+    """Refuses so many votes for as many items."""
+    if votes == items:
         raise DataError(
-            f"none of {votes.n_items} items was labelled by two annotators, abstentions aside; have some items "
+            f"none of {items} items was labelled by two annotators, abstentions aside; have some items "
             "labelled twice"
         )
-    return votes
 
 
 def row_pairs(sizes: np.ndarray, rows: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:

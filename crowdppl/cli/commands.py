@@ -171,7 +171,8 @@ def show_agreement(
     """Show how well annotators agree beyond chance, before any method is fitted.
 
     Prints Krippendorff's alpha, Fleiss' and Cohen's kappa, Gwet's coefficients and the share of equal pairs of
-    labels, with 95 % bootstrap intervals; or the agreement on each class, item or pair of annotators.
+    labels, with 95 % bootstrap intervals; or the agreement on each class, item or pair of annotators. Of numbers
+    (--kind real), alpha alone.
     """
     from crowdppl.agreement.coefficients import agreement_classes, agreement_items, agreement_pairs, agreement_table
     from crowdppl.cli.outputs import require_new, write_frame

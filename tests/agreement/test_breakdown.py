@@ -69,7 +69,7 @@ def test_classes_and_items_without_votes() -> None:
         and found["kappa"].isna().all()
     )
     assert agreement_items(data).index.tolist() == [1]
-    for ask in (agreement_classes, agreement_items, agreement_table):
+    for ask in (agreement_classes, agreement_items):
         with pytest.raises(DataError, match="'real' have no classes"):
             ask(Annotations.from_arrays([1, 1], ["a", "b"], [0.5, 1.5], kind="real"))
         with pytest.raises(DataError, match="labelled by two"):

@@ -176,7 +176,7 @@ def test_numbers_are_fitted_and_scored(tmp_path: Path, capsys: pytest.CaptureFix
 
 def test_rankings_are_fitted_and_scored(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = [["annotator", "ranking"], ["x", "a > b > c"], ["y", "a > c > b"], ["z", "b > a"]]
-    how = ("--kind", "ranking", "--inference", "vb", "--out", tmp_path / "out")
+    how = ("--kind", "ranking", "--model", "auto", "--out", tmp_path / "out")
     assert run("fit", write(tmp_path / "answers.csv", rows), *how) == 0
     found = pd.read_csv(tmp_path / "out" / "ranking.csv")
     assert found["object"].tolist() == ["a", "b", "c"] and found["rank"].tolist() == [1, 2, 3]
@@ -437,6 +437,9 @@ def test_agreement(answers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[
     assert run("agreement", answers, "--kind", "ordinal", "--classes", "no,maybe,yes", "--weights", "linear") == 0
     assert "krippendorff_ordinal" in capsys.readouterr().out
     assert "'animal'" in refused(capsys, "agreement", answers, "--by", "animal")
+    marks = [["item", "annotator", "label"], ["x", "a", "1.5"], ["x", "b", "2.5"], ["y", "a", "8"], ["y", "b", "9"]]
+    assert run("agreement", write(tmp_path / "marks.csv", marks), "--kind", "real") == 0
+    assert "krippendorff_interval" in capsys.readouterr().out
     assert "'cubic'" in refused(capsys, "agreement", answers, "--weights", "cubic", "--kind", "nominal")
     assert "replaced" in refused(capsys, "agreement", answers, "--out", answers, "--overwrite")
 
