@@ -222,13 +222,14 @@ class FacetLabels(cp.NumberLabels):
 
     def draw(self) -> tuple[Tensor, Tensor]:
         """Places (n_items,), and the cells of labels (S,)."""
-        block = self.block
+        block, place = self.block, self.place.expand(self.block.n_items, -1)
         at = dist.Categorical(logits=(-self.standard.square() / 2).expand(block.n_items, -1)).sample()
+        drawn = self.where_known(place.gather(-1, at.unsqueeze(-1)).squeeze(-1))
+        at = (place - drawn.unsqueeze(-1)).abs().argmin(-1)  # what is known is a point that a fit has drawn
         context = torch.zeros(1, dtype=torch.long) if self.context is None else self.context
         rows = self.table.flatten(-4, -3)[block.annotator, context, :, at[block.item]]
         cells = block.annotator * block.n_answers + dist.Categorical(logits=rows).sample()
-        place = self.place.expand(block.n_items, -1).gather(-1, at.unsqueeze(-1)).squeeze(-1)
-        return place, cells.int()
+        return drawn, cells.int()
 
 
 def _around(known: Any, spread: float, n: int) -> Any:

@@ -392,7 +392,7 @@ def predictive_check(posterior: Fit, *, draws: int = 200, seed: int = 0) -> Chec
     Raises:
         MethodError: for fewer than 20 draws, or a seed that is no whole number.
         DataError: for anything but a posterior, or when no item has two labels, unless labels compare objects.
-        MethodError: for a model whose labels cannot be drawn at given numbers, such as ``rater_facets``.
+        MethodError: for a model of your own whose labels cannot be drawn at given numbers.
 
     Examples:
         >>> posterior = crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="vb", seed=0)

@@ -183,7 +183,9 @@ class NumberLabels(Labels):
     def where_known(self, drawn: Tensor) -> Tensor:
         """Drawn truths (n_items,), with those that are known in place of what was drawn."""
         known = self.block.gold
-        return drawn if known is None else torch.where(known.isnan(), drawn, known.to(drawn))
+        if known is None or not known.is_floating_point():  # a known grade is no number
+            return drawn
+        return torch.where(known.isnan(), drawn, known.to(drawn))
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         """Draws every label of the design, (S,); MethodError for several draws at once."""

@@ -10,7 +10,7 @@ from scipy.stats import kendalltau
 
 import crowdppl
 from crowdppl import Annotations
-from crowdppl.errors import DataError, MethodError
+from crowdppl.errors import DataError
 
 N, A = 50, 8
 
@@ -152,10 +152,6 @@ def test_errors_that_annotators_share_are_told() -> None:
 
 
 def test_what_cannot_be_checked_is_refused() -> None:
-    grades = pd.DataFrame({"item": [0, 0, 1, 1], "annotator": [0, 1, 0, 1], "label": [0, 1, 1, 2]})
-    data = Annotations.from_frame(grades, kind="ordinal", classes=range(3))
-    with pytest.raises(MethodError, match="RaterFacets"):
-        crowdppl.predictive_check(crowdppl.fit("rater_facets", data, inference="em", seed=0))
     once = Annotations.from_arrays([0, 1, 2], [0, 1, 0], [1.0, 2.0, 4.0], kind="real")
     with pytest.raises(DataError, match="two labels"):
         check("label_mean", once)

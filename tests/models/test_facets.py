@@ -135,6 +135,49 @@ def test_fair_averages_make_up_for_a_severe_rater() -> None:
     assert (fair["grade"].astype(float) - fair["estimate"]).abs().max() <= 0.5 and 0 < fit.separation() < 1
 
 
+def test_labels_are_drawn_at_places_that_the_labels_of_the_item_tell() -> None:
+    """At a point: the mean grade of each rater, by enumeration of the grid of places."""
+    data = crowdppl.simulate(crowdppl.method("rater_facets", **RASCH), design(20, 4, 1), seed=5).data
+    fit = crowdppl.fit("rater_facets", data, inference="em", seed=0, settings=RASCH)
+    at = {name: site.mean for name, site in fit.result.sites.items()}
+    item, rater, grade = data.label_codes()
+    place = at["mean"] + at["width"] * (z := np.linspace(-4, 4, 61))
+    each = log_probs(place - at["severity"][rater, None], at["step"][0] - at["step"].mean())  # (S, P, K)
+    log_p = np.tile(stats.norm.logpdf(z), (data.n_items, 1))
+    np.add.at(log_p, item, each[np.arange(len(grade)), :, grade])
+    p = np.exp(log_p - np.logaddexp.reduce(log_p, 1, keepdims=True))
+    wanted = np.einsum("sp,spk,k->s", p[item], np.exp(each), np.arange(4))
+    drawn = fit.draw_labels(225, seed=1)["label"].to_numpy().reshape(225, -1)
+    error = (drawn.mean(0) - wanted) / (drawn.std(0) / 15)
+    assert np.abs(error).max() < 5 and np.sqrt((error**2).mean()) < 1.5
+
+
+def marked(seed: int, copier: bool = False) -> Annotations:
+    """Of 60 items by 5 raters, by the Rasch model; rater 1 may copy rater 0."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(0, 1.2, (60, 1)) - np.linspace(-1, 1, 5)
+    grade = (log_probs(x, np.array([-1.0, 0, 1])) + rng.gumbel(size=(60, 5, 4))).argmax(-1)
+    grade[:, 1] = grade[:, 0] if copier else grade[:, 1]
+    return Annotations.from_matrix(grade, kind="ordinal", classes=range(4))
+
+
+def check(data: Annotations, seed: int = 0) -> crowdppl.Check:
+    fit = crowdppl.fit("rater_facets", data, inference="em", seed=0, settings=RASCH)
+    return crowdppl.predictive_check(fit, draws=39, seed=seed)
+
+
+def test_raters_who_copy_are_told_by_a_predictive_check() -> None:
+    found = check(marked(0, copier=True))
+    assert found.p_value <= 0.05 and found.table.loc["pair_excess", "p_value"] <= 0.05
+    assert check(marked(0)).p_value > 0.05
+
+
+@pytest.mark.slow
+def test_a_predictive_check_passes_grades_of_the_model() -> None:
+    p = np.array([check(marked(n), n).p_value for n in range(12)])
+    assert (p <= 0.05).sum() <= 2 and p.mean() > 0.35  # uniform: .5, with a standard error of .08
+
+
 def test_what_it_cannot_treat_is_refused() -> None:
     data = grades([("x", "ann", 0, 0), ("x", "bob", 1, 0), ("y", "ann", 1, 0.5)], [0, 1])
     with pytest.raises(DataError, match="criterion"):
