@@ -160,7 +160,8 @@ class RobustLabels(cp.NumberLabels):
     ) -> None:
         super().__init__(block)
         self.bias, spread = (block.of_annotator(x) for x in annotators)
-        self.spread = (spread.square() + ((grid[1] - grid[0]) / 2).square()).sqrt()
+        self.spreads, self.least = annotators[1], ((grid[1] - grid[0]) / 2).square()
+        self.scale = (spread.square() + self.least).sqrt()
         self.items, self.grid, self.shared, self.origin = items, grid, shared, centre
         self.ends = None if ends is None else (ends[0] - centre, ends[1] - centre)
         self.states = len(grid)
@@ -175,7 +176,7 @@ class RobustLabels(cp.NumberLabels):
             total = total + torch.where(known, math.log(len(self.grid)), 0.0).unsqueeze(-1)
         of_labels = self.block.of_item(x, event_dim=1) if x.dim() > 1 else x
         log_p = self.block.sum_by_item(self._each(value.unsqueeze(-1), of_labels), event_dim=1)
-        return cp.log_grid(log_p + self._prior(x) - total, x, self.truth, self._spread(), known)
+        return cp.log_grid(log_p + self._prior(x) - total, x, self.truth, self.spread(), known)
 
     def _prior(self, x: Tensor) -> Tensor:
         """Log-weights of items' numbers, (..., n_items or 1, G)."""
@@ -184,18 +185,22 @@ class RobustLabels(cp.NumberLabels):
 
     def _each(self, y: Tensor, x: Tensor) -> Tensor:
         """Log-density of each label at each point, (..., S, G); at an end of the scale, the log-mass beyond it."""
-        spread = self.spread.unsqueeze(-1)
-        u = (y - x - self.bias.unsqueeze(-1)) / spread
-        inside = math.log(3 / 8) - 2.5 * torch.log1p(u.square() / 4) - spread.log()
+        scale = self.scale.unsqueeze(-1)
+        u = (y - x - self.bias.unsqueeze(-1)) / scale
+        inside = math.log(3 / 8) - 2.5 * torch.log1p(u.square() / 4) - scale.log()
         if self.ends is None:
             return inside
         low, high = self.ends
         return torch.where(y <= low, _below(u).log(), torch.where(y >= high, _below(-u).log(), inside))
 
-    def _spread(self) -> Tensor:
+    def information(self) -> Tensor:
+        """Of each annotator, (..., A), where the scale has no ends near."""
+        return INFORMATION / (self.spreads.square() + self.least)
+
+    def spread(self) -> Tensor:
         """The variance of truths around the consensus."""
-        count = self.block.sum_by_item(torch.ones_like(self.spread))
-        told = self.block.sum_by_item(INFORMATION / self.spread.square())
+        count = self.block.sum_by_item(torch.ones_like(self.scale))
+        told = self.block.sum_by_item(INFORMATION / self.scale.square())
         return self.shared * count / torch.where(count > 0, told, 1.0)
 
     def draw(self) -> tuple[Tensor, Tensor]:
@@ -204,9 +209,9 @@ class RobustLabels(cp.NumberLabels):
         at = torch.distributions.Categorical(logits=self._prior(self.grid).expand(n, -1)).sample()
         x = self.where_known(self.origin + self.grid[at])
         error = dist.StudentT(4.0).sample((self.block.n_labels,))
-        labels = x[self.block.item] - self.origin + self.bias + self.spread * error
+        labels = x[self.block.item] - self.origin + self.bias + self.scale * error
         labels = labels if self.ends is None else labels.clamp(*self.ends)
-        return self.where_known(x + self._spread().sqrt() * torch.randn(n)), self.origin + labels
+        return self.where_known(x + self.spread().sqrt() * torch.randn(n)), self.origin + labels
 
 
 def _below(u: Tensor) -> Tensor:

@@ -154,7 +154,8 @@ class NumberLabels(Labels):
 
     A subclass has ``log_prob(value)``, (..., n_items), in which the integral over the truth bears the name
     ``truth`` (``neg_log(..., name="truth")``), and ``draw()``, which returns truths (n_items,) and labels (S,).
-    Known truths, ``block.gold``, enter both, as in ``GaussianLabels``; where they do not, they are refused.
+    Known truths, ``block.gold``, enter both, as in ``GaussianLabels``; where they do not, they are refused. With
+    ``information()``, further labels can be suggested.
 
     Attributes:
         truth: name of the integral over the truth.
@@ -179,6 +180,20 @@ class NumberLabels(Labels):
     def draw(self) -> tuple[Tensor, Tensor]:
         """Truths (n_items,), and labels (S,) given them."""
         raise NotImplementedError
+
+    def information(self) -> Tensor:
+        """Fisher's, about the number around which an item's labels lie, of a label of each annotator, (..., A).
+
+        MethodError unless a subclass says what it is, the same for all items.
+        """
+        raise MethodError(
+            f"what a label tells of a number is not known of {type(self).__name__}; ask about the items of the "
+            'largest sd: posterior.truth().sort_values("sd", ascending=False)'
+        )
+
+    def spread(self) -> Tensor:
+        """The variance of truths around that number, by errors that labels of an item share, (..., n_items)."""
+        return torch.zeros(self.block.n_items)
 
     def where_known(self, drawn: Tensor) -> Tensor:
         """Drawn truths (n_items,), with those that are known in place of what was drawn."""

@@ -141,7 +141,7 @@ class GaussianLabels(NumberLabels):
 
     def __init__(self, block: Block, errors: Errors, level: Level, shared: float) -> None:
         super().__init__(block)
-        self.level, self.shared, self.origin = level, shared, level.centre
+        self.level, self.shared, self.origin, self.errors = level, shared, level.centre, errors
         self.each = Errors(*(block.of_annotator(x) for x in errors))
 
     def log_prob(self, value: Tensor) -> Tensor:
@@ -150,11 +150,15 @@ class GaussianLabels(NumberLabels):
         y, known = value - centre, None if self.block.gold is None else self.block.gold - centre
         each = (own.log_t - own.t * y**2 + 2 * own.tb * y - own.tbb - LOG_2_PI) / 2, own.tg * y - own.tgb, own.tgg
         c, h, p = (self.block.sum_by_item(x) for x in each)
-        spread = self._spread()
+        spread = self.spread()
         c, h, p = c + (log_l - lmm - LOG_2_PI) / 2, h + lm, p + precision
         return log_gaussian(c, h, p, name=self.truth, spread=spread, known=known)
 
-    def _spread(self) -> Tensor:
+    def information(self) -> Tensor:
+        """The precision that a label of each annotator adds to the consensus, (..., A)."""
+        return self.errors.tgg
+
+    def spread(self) -> Tensor:
         """The variance of truths around the consensus."""
         precision, count = (self.block.sum_by_item(x) for x in (self.each.t, torch.ones_like(self.each.t)))
         return self.shared * count / torch.where(count > 0, precision, 1.0)
@@ -164,6 +168,6 @@ class GaussianLabels(NumberLabels):
         own, (_, precision, lm, _, centre) = self.each, self.level
         x = self.where_known(centre + lm / precision + torch.randn(self.block.n_items) / precision.sqrt()) - centre
         labels = (own.tg * x[self.block.item] + own.tb) / own.t + torch.randn(self.block.n_labels) / own.t.sqrt()
-        spread = self._spread()
+        spread = self.spread()
         truths = centre + x + spread.sqrt() * torch.randn(self.block.n_items)
         return self.where_known(truths), centre + labels

@@ -12,8 +12,8 @@ import pandas as pd
 from crowdppl.core.validation import seed_number, switch, warn, whole_number
 from crowdppl.data.ids import one_or_several
 from crowdppl.errors import CrowdpplWarning
-from crowdppl.inference.predict.answers import AnswerTables
-from crowdppl.inference.result import Fit
+from crowdppl.inference.predict.answers import AnswerTables, Asked, NumberAnswers
+from crowdppl.inference.result import Fit, NumberTruth
 from crowdppl.results import choices
 
 ITEM, ANNOTATOR, GAIN, KEY = range(4)
@@ -99,7 +99,8 @@ def suggest_labels(
     information provided by an experiment); information about annotators is not counted. By em, it is exactly that
     of refitting the item with each possible answer, parameters fixed; where there are draws, tables are averaged,
     not gains. A continuous site of an item (a difficulty) stays at its fitted value. Where labels depend on
-    covariates of their own, the next one is taken to be like the annotator's labels so far.
+    covariates of their own, the next one is taken to be like the annotator's labels so far. Of numbers, truth and
+    next label are taken to be Gaussian together, at fitted parameters.
 
     Args:
         n: how many labels to ask for, all at once.
@@ -110,12 +111,13 @@ def suggest_labels(
         seed: of the order among pairs with the same gain.
 
     Returns:
-        DataFrame, best first: item, annotator, information, and entropy of the item's truth now, both in bits.
-        Fewer than n rows, with a warning, where there are no more pairs.
+        DataFrame, best first: item, annotator, information, and entropy of the item's truth now, both in bits; of
+        numbers, sd of the truth in place of its entropy. Fewer than n rows, with a warning, where there are no more
+        pairs.
 
     Raises:
-        MethodError: when n, per_item or per_annotator is no whole number from 1 on, the seed is out of range, or no
-            truth is summed out.
+        MethodError: when n, per_item or per_annotator is no whole number from 1 on, the seed is out of range, no
+            truth is summed out, or what a label tells of a number is not known, as of grades and ranks.
         DataError: when an annotator is not one of the fit.
 
     Examples:
@@ -130,19 +132,26 @@ def suggest_labels(
     if per_annotator is not None:
         per_annotator = whole_number("per_annotator", per_annotator, 1)
     exclude_answered, seed = switch("exclude_answered", exclude_answered), seed_number(seed)
-    data, p = posterior.data, posterior.result.probabilities
+    data, truth = posterior.data, posterior.result.truth
     names = data.annotators if annotators is None else one_or_several(annotators)
     remedy = "ask those who gave labels, or list newcomers in annotators= before the fit"
     who = np.unique(data.annotator_book.require(names, "annotators", remedy))
-    tables, entropy = AnswerTables(posterior, who), choices.entropy(p)
+    asked: Asked
+    if isinstance(truth, NumberTruth):
+        numbers = NumberAnswers(posterior, who)
+        asked, gain_of, most, now = numbers, numbers.information, numbers.most, {"sd": truth.sd}
+    else:
+        tables, p = AnswerTables(posterior, who), truth.probabilities
+        most = choices.entropy(p)
+        asked, gain_of, now = tables, lambda items: information(p[items], tables.at(items)), {"entropy": most}
     keys = _keys(data.annotators.take(who), seed)
     wanted = Assignment(n if per_annotator is None else min(n, per_annotator * len(who)), per_item, per_annotator)
-    for items in tables.chunks(np.argsort(-entropy, kind="stable")) if len(who) else ():
-        if wanted.settle(entropy[items[0]] + 10.0**-DECIMALS):
-            break  # no gain exceeds the entropy, which only falls from here on
-        gain = np.round(information(p[items], tables.at(items)), DECIMALS)
+    for items in asked.chunks(np.argsort(-most, kind="stable")) if len(who) else ():
+        if wanted.settle(most[items[0]] + 10.0**-DECIMALS):
+            break  # no gain exceeds the most, such as the entropy, which only falls from here on
+        gain = np.round(gain_of(items), DECIMALS)
         if exclude_answered:
-            gain[tables.answered(items)] = -1
+            gain[asked.answered(items)] = -1
         some = np.flatnonzero(gain.max(1, initial=-1) >= wanted.least)
         key = (_keys(data.items.take(items[some]), seed)[:, None] + keys) * 997 % 1
         wanted.add(items[some], gain[some], key)
@@ -153,7 +162,8 @@ def suggest_labels(
         warn(text, CrowdpplWarning)
     item, place = best[:, :2].astype(np.int64).T
     columns = {"item": data.items.take(item), "annotator": data.annotators.take(who[place])}
-    return pd.DataFrame(columns | {"information": best[:, 2], "entropy": entropy[item]})
+    known = {name: x[item] for name, x in now.items()}
+    return pd.DataFrame(columns | {"information": best[:, 2]} | known)
 
 
 def information(probabilities: np.ndarray, tables: np.ndarray) -> np.ndarray:

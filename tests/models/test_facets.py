@@ -204,5 +204,7 @@ def test_grades_are_no_places_on_the_scale() -> None:
     fit = crowdppl.fit("rater_facets", data, inference="em", seed=0)
     with pytest.raises(MethodError, match="fair_averages"):
         crowdppl.evaluate(fit, dict.fromkeys(range(6), 1))
+    with pytest.raises(MethodError, match="sd"):
+        fit.suggest_labels(1)
     found = crowdppl.evaluate(fit, dict.fromkeys(range(6), 0.5)).intervals()  # no correlation with what is constant
     assert found.loc["correlation"].isna().all() and found.drop("correlation").notna().all(axis=None)

@@ -298,12 +298,43 @@ def test_what_is_for_classes_is_refused_by_name() -> None:
 
 def test_what_has_no_meaning_yet_is_refused_by_name() -> None:
     posterior = crowdppl.fit(gaussian(), numbers(), inference="vb", seed=0)
-    asked: list[Any] = [posterior.plot_annotators, lambda: posterior.suggest_labels(1)]
-    for ask in asked:
-        with pytest.raises(MethodError, match="number"):
-            ask()
+    with pytest.raises(MethodError, match="number"):
+        posterior.plot_annotators()
     table = posterior.to_arrow()
     assert table.column_names == ["item", "estimate", "sd", "low", "high", "labels"] and table.num_rows == 3
+
+
+@pytest.mark.parametrize(("name", "engine"), [("gaussian_annotators", "em"), ("gain_annotators", "vb")])
+def test_a_next_number_tells_what_it_narrows_its_truth(name: str, engine: str) -> None:
+    """Annotators fixed, in bits: the logarithm of the ratio of standard deviations before and after."""
+    data = drawn(12).data
+    alone, shared = (
+        crowdppl.fit(name, data, inference=engine, settings={"shared": s}, seed=0) for s in (1e-9, 0.5)
+    )
+    every: dict[str, Any] = {"per_item": data.n_annotators, "exclude_answered": False}
+    found = alone.suggest_labels(data.n_items * data.n_annotators, **every)
+    rows = data.frame()[["item", "annotator", "label"]]
+    for item, who, information, sd in found.iloc[::5].itertuples(index=False):
+        new = pd.DataFrame({"item": [item], "annotator": [who], "label": [3.0]})
+        after = alone.predict(numbers(pd.concat([rows[rows["item"] == item], new])))
+        assert information == pytest.approx(np.log2(sd / after.loc[item, "sd"]), abs=1e-6)
+    assert found["information"].is_monotonic_decreasing and len(found) == data.n_items * data.n_annotators
+    less = shared.suggest_labels(len(found), **every).set_index(["item", "annotator"])
+    known = found.set_index(["item", "annotator"]).loc[less.index]
+    kept = known["sd"] ** 2 / less["sd"] ** 2  # of the variance, what labels can tell of
+    wanted = -np.log2(1 - kept * (1 - 4 ** -known["information"])) / 2
+    np.testing.assert_allclose(less["information"], wanted, atol=1e-6)
+
+
+def test_of_numbers_the_best_annotator_is_asked_about_the_item_known_least() -> None:
+    data = drawn(20).data
+    keep = data.frame().iloc[1:]  # one label less of the first item
+    fit = crowdppl.fit("robust_annotators", numbers(keep[["item", "annotator", "label"]]), inference="em", seed=0)
+    found = fit.suggest_labels(3, exclude_answered=False, per_item=1)
+    assert (found["annotator"] == fit.annotators()["spread"].idxmin()).all()
+    assert found["sd"].iloc[0] == fit.truth()["sd"].max() and found["information"].is_monotonic_decreasing
+    unasked = fit.suggest_labels(20)
+    assert unasked.merge(keep, on=["item", "annotator"]).empty and len(unasked) == 20
 
 
 def known(part: str) -> tuple[pd.DataFrame, dict[str, float]]:

@@ -237,7 +237,13 @@ def test_results_are_saved_predict_and_are_updated(tmp_path: Path) -> None:
 
 def test_what_rankings_lack_is_refused_by_name() -> None:
     posterior = crowdppl.fit("plackett_luce", rankings(FEW), inference="vb", seed=0)
-    for ask in (posterior.labels, posterior.probabilities, posterior.comparisons, posterior.confusion):
+    for ask in (
+        posterior.labels,
+        posterior.probabilities,
+        posterior.comparisons,
+        posterior.confusion,
+        lambda: posterior.suggest_labels(1),
+    ):
         with pytest.raises((MethodError, DataError), match="number"):
             ask()
     with pytest.raises(MethodError, match="known truths"):

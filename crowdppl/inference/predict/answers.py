@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -27,7 +28,7 @@ from crowdppl.inference.sites import one_item_sites
 from crowdppl.inference.tables import affordable, are_linear, by_code, draw_tables, table_draws, tables_at
 from crowdppl.inference.typical_labels import TypicalLabels
 from crowdppl.networks.outputs import networks_of
-from crowdppl.primitives.labels import Labels
+from crowdppl.primitives.labels import Labels, NumberLabels
 
 MARGINAL_DRAWS = 100
 """Draws of the parameters over which marginals are averaged."""
@@ -57,8 +58,13 @@ def values_of(problem: Problem, posterior: Fit) -> tuple[dict[str, Tensor], int 
     stored, order = posterior.result.sites, posterior.data.order
     if not all(site.independent for site in stored.values()):
         return draws_of(problem, stored, order, MARGINAL_DRAWS, problem.options.generator(15)), MARGINAL_DRAWS
-    values = center_of(problem, stored, list(problem.sites))
-    return {name: problem.sites[name].of_items(x, order) for name, x in values.items()}, None
+    return _centre(problem, posterior), None
+
+
+def _centre(problem: Problem, posterior: Fit) -> dict[str, Tensor]:
+    """One value of each site that stands for all."""
+    values = center_of(problem, posterior.result.sites, list(problem.sites))
+    return {name: problem.sites[name].of_items(x, posterior.data.order) for name, x in values.items()}
 
 
 def chain_steps(
@@ -125,7 +131,73 @@ def mean_field_tables(posterior: Fit, n: int) -> np.ndarray | CoinTables:
         return draw_tables(problem, sites, posterior.data.order, n, options.generator(8)).tables
 
 
-class AnswerTables:
+class Asked:
+    """Items of a fit that annotators, codes (A,), may be asked about."""
+
+    def __init__(self, posterior: Fit, annotators: np.ndarray) -> None:
+        self.data, self.annotators = posterior.data, annotators
+        item, self._cell = row_codes(self.data.blocks, self.data.order)
+        self._starts = np.searchsorted(item, np.arange(self.data.n_items + 1))
+
+    def answered(self, items: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Who labelled which of some items: places among ``items`` and ``annotators``."""
+        place = np.full(self.data.n_annotators, -1)
+        place[self.annotators] = np.arange(len(self.annotators))
+        row, cell = self._labels(items)
+        column = np.asarray(place[cell // self.data.n_answers])
+        return row[column >= 0], column[column >= 0]
+
+    def chunks(self, items: np.ndarray, width: int = 1) -> Iterator[np.ndarray]:
+        """Items in portions of which arrays stay small; smaller by ``width`` where more is made of them."""
+        step = max(1, CHUNK // max(1, len(self.annotators) * self.data.n_answers * width))
+        return (items[i : i + step] for i in range(0, len(items), step))
+
+    def _labels(self, items: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Labels of some items: the place of each one's item among ``items``, and its cell."""
+        row, place = runs(self._starts[items], self._starts[items + 1] - self._starts[items])
+        return row, np.asarray(self._cell[place])
+
+
+class NumberAnswers(Asked):
+    """What a next number tells of a truth that is one, at fitted sites; MethodError where the model does not know.
+
+    Attributes:
+        variance: of the number around which an item's labels lie, (N,).
+        apart: of the truth around that number, (N,).
+        precision: of that number, which a label of each annotator adds, (A,).
+    """
+
+    def __init__(self, posterior: Fit, annotators: np.ndarray) -> None:
+        super().__init__(posterior, annotators)
+        variance, apart = [], []
+        with without_validation("cpu"):
+            problem = problem_of(posterior, self.data, options_of(posterior, device="cpu", dtype=None))
+            fold, values, integral = problem.full_pass(), _centre(problem, posterior), str(problem.integral)
+            for block in problem.blocks:
+                found = fold.density(block, fold.cut(values, block), marginals=(integral,))
+                labels = next(x.fn for x in found.sites.values() if isinstance(x.fn, NumberLabels))
+                self.precision = labels.information().detach().double().numpy()[annotators]
+                mean, square = found.marginals[integral].double()
+                apart.append(labels.spread().detach().double().expand(block.n_items))
+                variance.append((square - mean.square() - apart[-1]).clamp(min=0))
+        self.variance, self.apart = (by_code(torch.cat(x).numpy(), self.data.order) for x in (variance, apart))
+
+    def information(self, items: np.ndarray) -> np.ndarray:
+        """Mutual information in bits, (n, A), of truths of some items and next labels that are Gaussian."""
+        return self._of(self.precision, items[:, None])
+
+    @property
+    def most(self) -> np.ndarray:
+        """Of the annotator who tells most, (N,)."""
+        return self._of(self.precision.max(initial=0), np.arange(len(self.variance)))
+
+    def _of(self, precision: Any, items: np.ndarray) -> np.ndarray:
+        variance = self.variance[items]
+        share = variance / np.maximum(variance + self.apart[items], np.finfo(float).tiny)
+        return np.asarray(-np.log2(1 - share * variance * precision / (1 + variance * precision)) / 2)
+
+
+class AnswerTables(Asked):
     """p(next answer | truth, annotator, the item's labels) under a fit.
 
     The annotators are codes of those who may answer, (A,). Where labels depend on covariates of their own, the next
@@ -135,9 +207,7 @@ class AnswerTables:
     """
 
     def __init__(self, posterior: Fit, annotators: np.ndarray) -> None:
-        self.data, self.annotators = posterior.data, annotators
-        item, self._cell = row_codes(self.data.blocks, self.data.order)
-        self._starts = np.searchsorted(item, np.arange(self.data.n_items + 1))
+        super().__init__(posterior, annotators)
         options = options_of(posterior, device="cpu", dtype=None)
         with without_validation("cpu"):
             self._problem = build_problem(posterior.model, self.data, options)
@@ -160,12 +230,10 @@ class AnswerTables:
         self._common: np.ndarray | None = table / table.sum(-1, keepdims=True) if alone else None
 
     def chunks(self, items: np.ndarray, width: int = 1) -> Iterator[np.ndarray]:
-        """Items in portions for which ``at`` stays small; smaller by ``width`` where more is made of it."""
-        each = len(self.annotators) * self.data.n_answers * width
+        """Items in portions for which ``at`` stays small."""
         if self._common is None:
-            each *= 8 * (self.data.n_classes + self.data.n_labels // max(1, self.data.n_items))
-        step = max(1, CHUNK // max(1, each))
-        return (items[i : i + step] for i in range(0, len(items), step))
+            width *= 8 * (self.data.n_classes + self.data.n_labels // max(1, self.data.n_items))
+        return super().chunks(items, width)
 
     def at(self, items: np.ndarray) -> np.ndarray:
         """The tables of some items, (n, K, A, L), or (1, K, A, L) where all share them; rows sum to one."""
@@ -175,19 +243,6 @@ class AnswerTables:
         total = joint.sum(-1, keepdims=True)
         even = np.full_like(joint, 1 / joint.shape[-1])  # of a truth that is impossible
         return np.asarray(np.divide(joint, total, out=even, where=total > 0))
-
-    def answered(self, items: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Who labelled which of some items: places among ``items`` and ``annotators``."""
-        place = np.full(self.data.n_annotators, -1)
-        place[self.annotators] = np.arange(len(self.annotators))
-        row, cell = self._labels(items)
-        column = np.asarray(place[cell // self.data.n_answers])
-        return row[column >= 0], column[column >= 0]
-
-    def _labels(self, items: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Labels of some items: the place of each one's item among ``items``, and its cell."""
-        row, place = runs(self._starts[items], self._starts[items + 1] - self._starts[items])
-        return row, np.asarray(self._cell[place])
 
     def _joint(self, items: np.ndarray) -> np.ndarray:
         """p(truth, next answer | the item's labels), (n, K, A, L), a mean over draws.
