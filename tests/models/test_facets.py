@@ -206,5 +206,8 @@ def test_grades_are_no_places_on_the_scale() -> None:
         crowdppl.evaluate(fit, dict.fromkeys(range(6), 1))
     with pytest.raises(MethodError, match="sd"):
         fit.suggest_labels(1)
+    plan = design(9, 3, 1)
+    plain, graded = (crowdppl.simulate("rater_facets", x, seed=0) for x in (plan, plan.with_gold({0: 3})))
+    pd.testing.assert_series_equal(plain.truth, graded.truth)
     found = crowdppl.evaluate(fit, dict.fromkeys(range(6), 0.5)).intervals()  # no correlation with what is constant
     assert found.loc["correlation"].isna().all() and found.drop("correlation").notna().all(axis=None)
