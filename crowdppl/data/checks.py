@@ -12,7 +12,7 @@ import pandas as pd
 
 from crowdppl.core.validation import shown
 from crowdppl.data.blocks import Block, repeats
-from crowdppl.data.ids import AS_SETS, Codebook, LabelSet, Place, as_number, native, texts_of
+from crowdppl.data.ids import AS_SETS, Codebook, LabelSet, Place, as_number, native, number_and_unit, texts_of
 from crowdppl.errors import (
     CrowdpplWarning,
     DataError,
@@ -24,6 +24,8 @@ from crowdppl.errors import (
 
 MANY = 20
 """Numbers up to which they may be grades, whatever annotators do with them."""
+AMOUNTS = frozenset("%‰$€£¥₹₩0123456789")
+"""Signs in the unit, "%" or "/100", of numbers that are no names, where those of letters, as of "12a", may be."""
 SEPARATORS = (";", "|", ",")
 STANDARD_ERRORS = 3
 """By how many those who differ must be nearer to each other than by chance, where numbers are whole."""
@@ -234,6 +236,8 @@ def require_one_of(name: str, value: object, known: Sequence[str]) -> None:
 
 def require_categories(classes: pd.Index, item: np.ndarray, answer: np.ndarray, place: Place) -> None:
     """Refuses labels, codes (S,) of items and answers, that seem to be JSON, sets ("a;b") or measurements."""
+    if len(classes) > MANY:
+        _refuse_measurements(classes, item, answer)
     texts = texts_of(classes)
     for found, what, remedy in (
         (_list_of_classes(texts), "is a list", AS_SETS),
@@ -243,15 +247,26 @@ def require_categories(classes: pd.Index, item: np.ndarray, answer: np.ndarray, 
         if found is not None:
             where = place(int(np.argmax(answer == classes.get_loc(found))))
             raise DataError(f"the label {found!r:.60} at {where} {what}; {remedy}, {SAY} if this text is a class")
-    if len(classes) <= MANY:
+
+
+def _refuse_measurements(classes: pd.Index, item: np.ndarray, answer: np.ndarray) -> None:
+    """Refuses numbers, of which some may have a unit, that seem to be measurements."""
+    found, given = [number_and_unit(native(value)) for value in classes], answer < len(classes)
+    numbers, units = np.array([number for number, _ in found]), {unit for _, unit in found}
+    unit = units.pop() if len(units) == 1 else ""
+    if not np.isfinite(numbers).all():
         return
-    numbers, given = np.array([as_number(value) for value in classes]), answer < len(classes)
-    if np.isfinite(numbers).all() and are_measurements(numbers, item[given], answer[given]):
-        raise DataError(
-            f"the labels are {len(classes)} numbers, from {numbers.min():g} to {numbers.max():g}, and look like "
-            "measurements: on one item, they are near rather than equal; cut them into classes (pandas.cut), "
-            'or say kind="real" for a model of numbers; say kind="nominal" or "ordinal" if each is a class'
-        )
+    why = f"each has the unit {unit!r}" if AMOUNTS & {*unit} else "on one item, they are near rather than equal"
+    if not AMOUNTS & {*unit} and not are_measurements(numbers, item[given], answer[given], unit != ""):
+        return
+    marked = np.array([as_number(value) for value in classes]) != numbers
+    text = f"{numbers[marked.argmax()]:.15g} for {native(classes[marked.argmax()])!r}"
+    alone = f"write each as a number alone ({text}), and then " if marked.any() else ""
+    raise DataError(
+        f"the labels are {len(classes)} numbers, from {numbers.min():g} to {numbers.max():g}, and look like "
+        f"measurements: {why}; {alone}cut them into classes (pandas.cut), "
+        'or say kind="real" for a model of numbers; say kind="nominal" or "ordinal" if each is a class'
+    )
 
 
 def _list_of_classes(texts: Iterable[str]) -> str | None:
@@ -301,15 +316,15 @@ def _set_of_classes(texts: Sequence[str]) -> str | None:
     return None
 
 
-def are_measurements(numbers: np.ndarray, item: np.ndarray, answer: np.ndarray) -> bool:
+def are_measurements(numbers: np.ndarray, item: np.ndarray, answer: np.ndarray, of_unit: bool = False) -> bool:
     """Whether annotators agree on numbers, (K,) by class, as on measurements rather than as on categories.
 
     Two labels of one item that differ are compared with two labels of any items, by the squared distance of their
     ranks: numbers that only name classes are as far apart, measurements are nearer. They are called measurements
-    where this exceeds the agreement of equal labels, beyond chance, and chance, unless there are fractions.
-    Without items of several labels, numbers with fractions are. Items and answers are codes of each label, (S,).
+    where this exceeds the agreement of equal labels, beyond chance, and chance, unless there are fractions or all
+    are ``of_unit``. Without items of several labels, these are. Items and answers are codes of each label, (S,).
     """
-    fractions, size = bool((numbers % 1 != 0).any()), np.bincount(item)[item]
+    fractions, size = of_unit or bool((numbers % 1 != 0).any()), np.bincount(item)[item]
     item, answer, size = item[size > 1], answer[size > 1], size[size > 1]
     if not len(item):
         return fractions

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -23,6 +24,12 @@ MISSING = frozenset(["", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NULL
 EXACT = 2**53
 """Whole floats from here on may have lost digits."""
 
+WITH_UNIT = re.compile(
+    r"(?P<sign>[-+]?)(?P<before>[<>~≈]?\s*(?:[A-Z]{0,3}[$€£¥₹₩]\s*)?)"
+    r"(?P<number>[-+]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d*)?)\s*"
+    r"(?P<after>(?:[^\d.,;|-]\D{0,15})?|(?:/|(?:out )?of)\s*\d+)"
+)
+"""A number, also with commas between thousands, after a sign of money, before a unit, or out of a highest one."""
 AS_SETS = 'say kind="set"'
 """What to do with labels that name several classes."""
 
@@ -514,3 +521,14 @@ def as_number(value: Any) -> float:
     except (TypeError, ValueError):
         return math.nan
     return number if math.isfinite(number) else math.nan
+
+
+def number_and_unit(value: Any) -> tuple[float, str]:
+    """A number and its unit: 12 and "kg" of "12 kg", 3.5 and "/5" of "3.5/5", 1234 and "" of "1,234"; else NaN."""
+    number = as_number(value)
+    found = WITH_UNIT.fullmatch(value.strip()) if math.isnan(number) and isinstance(value, str) else None
+    if found is None:
+        return number, ""
+    return float(found["sign"] + found["number"].replace(",", "")), "".join(
+        f"{found['before']}{found['after']}".split()
+    )

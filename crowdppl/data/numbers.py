@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from crowdppl.data.blocks import NUMBER
-from crowdppl.data.ids import Codebook, Encoding, LabelSet, as_column, native
+from crowdppl.data.ids import Codebook, Encoding, LabelSet, as_column, native, number_and_unit
 from crowdppl.data.rankings import RANKING, with_ranks
 from crowdppl.data.tables import Rows
 from crowdppl.errors import DataError
@@ -74,9 +75,15 @@ def _numbers(rows: Rows, kind: NumberKind) -> np.ndarray:
         raise DataError(
             f"the label {value!r} at {rows.place(int(wrong[0]))} is not {kind.words}"
             + (f", nor are {more} others" if more else "")
-            + f", which kind={kind.name!r} asks for; correct it, or leave the row out"
+            + f", which kind={kind.name!r} asks for; {_remedy(value)}, or leave the row out"
         )
     return np.asarray(found[codes])
+
+
+def _remedy(value: Any) -> str:
+    """How to make a number of a label that is none."""
+    number = number_and_unit(value)[0]
+    return "correct it" if math.isnan(number) else f"write each as a number alone, {number:.15g}"
 
 
 def spread(numbers: np.ndarray) -> dict[str, float]:

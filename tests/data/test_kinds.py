@@ -59,6 +59,48 @@ def test_numbers_of_a_matrix_beyond_all_integers_stay_what_they_are() -> None:
     assert data.frame()["label"].tolist() == [1e200, 2e200]
 
 
+@pytest.mark.parametrize(
+    ("written", "alone"),
+    [("{:.0f}%", "%"), ("{:.0f} %", " %"), ("${:.2f}", "[$]"), ("{:.1f} kg", " kg"), ("{:.1f}/100", "/100")],
+)
+def test_many_numbers_with_a_unit_are_no_classes(written: str, alone: str) -> None:
+    frame = measured(0.1)
+    frame["label"] = frame["label"].map(written.format)
+    number = frame["label"].str.replace(alone, "", regex=True)
+    with pytest.raises(DataError, match=r"measurements.*each as a number alone \(.* for '.*kind=\"real\""):
+        Annotations.from_frame(frame)
+    with pytest.raises(DataError, match="measurements"):  # whole numbers, one label an item
+        Annotations.from_frame(frame.drop_duplicates("item"))
+    assert Annotations.from_frame(frame.assign(label=number), kind="real").kind == "real"
+    first = f"{float(number[0]):g}"
+    with pytest.raises(DataError, match=f"not a finite number.*write each as a number alone, {first}, or leave"):
+        Annotations.from_frame(frame, kind="real")
+    for said in ({"kind": "nominal"}, {"classes": frame["label"].unique()}):
+        assert Annotations.from_frame(frame, **said).n_classes == frame["label"].nunique()
+
+
+def test_commas_between_thousands_are_no_sets() -> None:
+    frame = measured(0.01).assign(label=lambda rows: (rows["label"] * 50).map("{:,.0f}".format))
+    frame = pd.concat([frame, table(["1", "2", "234", "999"]).astype(str)]).astype(str)
+    with pytest.raises(DataError, match=r"1,\d{3}'\), and then cut"):
+        Annotations.from_frame(frame)
+
+
+@pytest.mark.parametrize("written", ["{}/10", "{} out of 10", "{}%", "${}"])
+def test_few_numbers_with_a_unit_are_classes(written: str) -> None:
+    few = measured(10).assign(label=lambda rows: rows["label"].map(lambda x: written.format(int(x) // 10)))
+    assert Annotations.from_frame(few).n_classes == few["label"].nunique() <= 11
+    many = named(0.7, 100, 3, 60, 0).assign(label=lambda rows: rows["label"].map(written.format))
+    with pytest.raises(DataError, match="has the unit"):
+        Annotations.from_frame(many)
+
+
+@pytest.mark.parametrize("written", ["B{}", "{}a", "#{}", "({})", "1-{}"])
+def test_numbers_in_names_are_classes(written: str) -> None:
+    codes = named(0.7, 100, 3, 60, 0).assign(label=lambda rows: rows["label"].map(written.format))
+    assert Annotations.from_frame(codes).n_classes == codes["label"].nunique() > 50
+
+
 @pytest.mark.parametrize("accuracy", [0.2, 0.5, 0.9])
 @pytest.mark.parametrize(("labels", "classes"), [(2, 30), (3, 100), (10, 1000)])
 @pytest.mark.parametrize("items", [10, 200])
