@@ -81,9 +81,8 @@ def code_ids(
     book = next((ids for ids in known if isinstance(ids, Codebook)), None)
     others = [ids for ids in known if ids is not None and not isinstance(ids, Codebook)]
     named = [encode(ids, name, lambda n: f"{name}s=[{n}]").values for ids in others]
-    if rows.text:
-        remedy = f"give it an id or leave the row out; if it really is an id, name it in {name}s="
-        refuse_missing_text(given, name, rows.place, chain(*named), remedy)
+    remedy = f"give it an id or leave the row out; if it really is an id, name it in {name}s="
+    refuse_missing_text(given, name, rows.place, chain(*named), remedy, rows.text)
     more = named if own is None else [encode(own, name).values, *named]
     if book is None:
         for ids in more:

@@ -31,7 +31,7 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
         "winner preferred preference tag",
         "ranking rank",
     ),
-    "class": ("label class truth gold answer", "category true rating target"),
+    "class": ("label class truth gold answer", "category true rating target", "rank"),
     "left": ("left lefta objecta optiona responsea modela itema a",),
     "right": ("right rightb objectb optionb responseb modelb itemb b",),
     "sequence": ("sequence sentence", "document doc text"),
@@ -117,10 +117,11 @@ def recognise(columns: Sequence[Hashable], given: Roles, origin: str) -> dict[st
 
 
 def two_parts(columns: Sequence[Hashable]) -> tuple[str, ...]:
-    """The roles of two columns that name an item together, where no column is named like items."""
+    """The roles of two columns that name an item together, where no other column is named like items."""
     pairs = zip(PARTS_OF_ITEMS[::2], PARTS_OF_ITEMS[1::2], strict=True)
-    found = (pair for pair in pairs if all(looks_like(columns, part) for part in pair))
-    return () if looks_like(columns, "item") else next(found, ())
+    pair = next((pair for pair in pairs if all(looks_like(columns, part) for part in pair)), ())
+    own = {column for part in pair for column in named(columns, ALIASES[part][0], part)}
+    return () if looks_like([column for column in columns if column not in own], "item") else pair
 
 
 def refuse_twins(columns: Sequence[Hashable], origin: str) -> None:

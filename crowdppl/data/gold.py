@@ -10,6 +10,7 @@ import pandas as pd
 
 from crowdppl.core.validation import kind_of
 from crowdppl.data.ids import MISSING, Codebook, LabelSet, as_column, as_index, native
+from crowdppl.data.rankings import RANKING, refuse_whole
 from crowdppl.data.sets import SET, classes_of, truths_by_class
 from crowdppl.errors import DataError
 
@@ -86,6 +87,8 @@ def known_truths(gold: Any, items: Codebook, alphabet: LabelSet) -> np.ndarray |
     if gold is None:
         return None
     known = by_item(gold if alphabet.kind != SET else truths_by_class(gold, classes_of(items.ids)))
+    if alphabet.kind == RANKING:
+        refuse_whole(known)
     items.refuse_twice(items.codes(known.index), DIFFERENT)
     item = items.require(known.index, "gold", "correct it, or add it to items= if it is an item without labels")
     if alphabet.n_classes == 0:

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from crowdppl.data.gold import by_item
-from crowdppl.data.ids import Codebook, Encoding, Place, encode, native
+from crowdppl.data.ids import Codebook, Encoding, Place, encode, native, refuse_missing_text
 from crowdppl.data.rankings import OF_RANKS, ONLY, RANKING, require_rankings
 from crowdppl.data.sets import OF_SETS, SEPARATOR, SET, with_answers
 from crowdppl.data.tables import Rows
@@ -76,7 +76,7 @@ def with_parts(rows: Rows, options: Mapping[str, Any], kind: PartsKind) -> tuple
     of_objects = table is not None and kind.shared and not any(map(_is_pair, table.index))
     named = [options.get("items"), None if table is None or of_objects else table.index]
     every = [_parts(ids, kind, _of_options) for ids in named if ids is not None]
-    every.insert(0, _parts(rows.item, kind, rows.place))
+    every.insert(0, _parts(rows.item, kind, rows.place, rows.text))
     first, second = _books(every, kind)
     listed = [first.codes(a.values)[a.codes] * len(second) + second.codes(b.values)[b.codes] for a, b in every]
     place, distinct = listed[0], np.unique(np.concatenate(listed))
@@ -129,10 +129,10 @@ def _of_options(row: int) -> str:
     return f"place {row} of items="
 
 
-def _parts(ids: Any, kind: PartsKind, place: Place) -> tuple[Encoding, Encoding]:
+def _parts(ids: Any, kind: PartsKind, place: Place, text: bool = False) -> tuple[Encoding, Encoding]:
     """The two parts of each id, of a table of two columns, of pairs, or of text with the separator."""
     if isinstance(ids, Encoding):
-        parts = _parts(ids.values, kind, lambda n: place(ids.first_row(n)))
+        parts = _parts(ids.values, kind, lambda n: place(ids.first_row(n)), text)
         one, other = (Encoding(part.values, part.codes[ids.codes]) for part in parts)
         return one, other
     if isinstance(ids, pd.MultiIndex):
@@ -157,6 +157,7 @@ def _parts(ids: Any, kind: PartsKind, place: Place) -> tuple[Encoding, Encoding]
         )
     found = [encode(ids.iloc[:, n], part, place) for n, part in enumerate(kind.parts)]
     for part, given in zip(kind.parts, found, strict=True):
+        refuse_missing_text(given, part, place, (), "give it an id or leave the row out", text)
         bad = [n for n, x in enumerate(given.values) if SEPARATOR in str(x)]
         if bad:
             raise DataError(

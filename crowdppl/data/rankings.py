@@ -95,6 +95,16 @@ def _is_whole(cell: Any) -> bool:
     return isinstance(cell, list | tuple | np.ndarray) or text.startswith("[") or BETTER in text or EQUAL in text
 
 
+def refuse_whole(truths: pd.Series[Any]) -> None:
+    """Refuses known truths, by item, of which one is a whole ranking."""
+    for problem, cell in truths.items():
+        if _is_whole(cell):
+            raise DataError(
+                f"the truth {cell!r:.60} of item {native(problem)!r} is a whole ranking; give each object's rank, "
+                "1 the best: a file with columns problem, object and rank, or a mapping by (problem, object)"
+            )
+
+
 def _steps(cell: Any, where: str) -> list[list[Any]]:
     """The objects of a ranking, the best first, those that are tied together."""
     steps: Any = cell.tolist() if isinstance(cell, np.ndarray) else cell

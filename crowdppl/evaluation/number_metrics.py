@@ -12,7 +12,8 @@ import pandas as pd
 from crowdppl.core.intervals import of_share
 from crowdppl.core.validation import warn
 from crowdppl.data.gold import by_item, rows_of_truths
-from crowdppl.data.rankings import OF_RANKS, RANKING
+from crowdppl.data.parts import truths_of_items
+from crowdppl.data.rankings import OF_RANKS, RANKING, refuse_whole
 from crowdppl.errors import CrowdpplWarning, DataError, GoldLeakWarning, MethodError
 from crowdppl.inference.result import Fit
 from crowdppl.results.tables import truth as truth_table
@@ -118,7 +119,11 @@ def evaluate_numbers(posterior: Fit, gold: Any, bootstrap: int, level: float, se
     """Scores estimates and intervals of a level; arguments and errors as of ``evaluate``."""
     from scipy.stats import kendalltau  # slow to import
 
-    table, known = truth_table(posterior, level), by_item(gold).dropna()
+    data, known = posterior.data, by_item(gold).dropna()
+    if data.kind == RANKING:
+        refuse_whole(known)
+        known = truths_of_items(known, data.kind, data.items, data.item_covariates, data.roles)
+    table = truth_table(posterior, level)
     row = rows_of_truths(table.index, known.index)
     there = known[row >= 0]
     unscored = len(known) - len(there)
@@ -140,8 +145,8 @@ def evaluate_numbers(posterior: Fit, gold: Any, bootstrap: int, level: float, se
     scored = pd.DataFrame({"estimate": found["estimate"], "truth": truth, "held": held})
     values: dict[str, Any] = {name: float(x) for name, x in scores(*scored.to_numpy(np.float64).T).items()}
     values |= {"scored": scored, "resamples": bootstrap, "level": level, "seed": seed}
-    if posterior.data.kind == RANKING and posterior.data.item_covariates is not None:
-        problem = posterior.data.item_covariates[OF_RANKS[0]].cat.codes.to_numpy()[row[row >= 0]]
+    if data.kind == RANKING and data.item_covariates is not None:
+        problem = data.item_covariates[OF_RANKS[0]].cat.codes.to_numpy()[row[row >= 0]]
         own = [x for _, x in scored.groupby(problem) if len(x) > 1]
         tau = [kendalltau(x["estimate"], x["truth"])[0] for x in own]
         return RankingEvaluation(len(truth), unscored, **values, kendall=float(np.mean(tau)) if tau else np.nan)

@@ -89,6 +89,17 @@ def test_ids_that_are_refused(values: object, named: str) -> None:
         book(values)
 
 
+@pytest.mark.parametrize("role", ["item", "annotator"])
+@pytest.mark.parametrize("blank", ["", " "])
+def test_blank_ids_are_refused_unless_they_are_named(role: str, blank: str) -> None:
+    frame = pd.DataFrame({"item": list("ppqq"), "annotator": list("xyxy"), "label": list("uvuv")})
+    frame[role] = frame[role].replace({"q": blank, "y": blank})
+    with pytest.raises(DataError, match=f"the {role} at row [12] .* missing .*{role}s="):
+        Annotations.from_frame(frame)
+    named: Any = {f"{role}s": frame[role].unique()}
+    assert Annotations.from_frame(frame, **named).n_labels == 4
+
+
 def test_unknown_values_have_no_code() -> None:
     codebook, _ = book(["a", "b"])
     assert codebook.codes(["b", "z", "a"]).tolist() == [1, -1, 0]

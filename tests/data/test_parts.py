@@ -104,6 +104,7 @@ def test_parts_are_kept_by_a_fit_and_its_archive(tmp_path: Path) -> None:
         ({"winner": ["m9", "m3", "tie", "m1"]}, "m9"),
         ({"model_b": ["m1", "m3", "m3", "m1"]}, "itself"),
         ({"model_a": ["m | 1", "m1", "m2", "m3"]}, r"'m \| 1'"),
+        ({"model_b": ["m9", " ", "m3", "m1"]}, "right at row 1 .* missing"),
     ],
 )
 def test_faults_are_refused_by_value(changed: dict[str, list[str]], told: str) -> None:

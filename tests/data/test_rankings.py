@@ -102,6 +102,23 @@ def test_what_is_no_ranking_is_refused_with_its_row(wrong: Any, told: str) -> No
         Annotations.from_frame(table, kind="ranking")
 
 
+def test_blank_objects_are_refused() -> None:
+    for role in ("problem", "object"):
+        table = pd.DataFrame({"problem": "p", "object": ["b", "a"], "annotator": "x", "rank": [1, 2]})
+        with pytest.raises(DataError, match=f"the {role} at row 0 .* missing"):
+            Annotations.from_frame(table.assign(**{role: ["", "a"]}), kind="ranking")
+
+
+def test_truths_are_ranks_of_objects_and_no_whole_rankings(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="'a > b > c' of item 'p' is a whole ranking; .*problem, object and rank"):
+        Annotations.from_frame(WHOLE, kind="ranking", gold={"p": "a > b > c"})
+    pd.DataFrame({"problem": ["p", "p"], "object": ["a", "b"], "rank": [1, 2]}).to_csv(tmp_path / "gold.csv")
+    told = crowdppl.read_gold(tmp_path / "gold.csv").map(int)
+    assert told.to_dict() == {("p", "a"): 1, ("p", "b"): 2}
+    gold = Annotations.from_frame(WHOLE, kind="ranking", gold=told).gold
+    assert gold is not None and gold.to_dict() == {"p | a": 1, "p | b": 2}
+
+
 def test_objects_that_are_ranked_alone_or_again_are_refused() -> None:
     twice = pd.DataFrame({"annotator": ["x", "x"], "ranking": ["a > b", "b > a"]})
     for second in ("b > a", "c > d"):

@@ -189,6 +189,9 @@ def test_ranks_are_scored_by_kendalls_tau_within_problems() -> None:
     assert found.kendall == pytest.approx((own - 1) / 2) and dict(found)["kendall"] == found.kendall
     assert found.mae == pytest.approx((p[gold.index] - gold).abs().mean())
     assert "kendall" not in found.intervals().index
+    assert dict(crowdppl.evaluate(posterior, {tuple(x.split(" | ")): y for x, y in gold.items()})) == dict(found)
+    with pytest.raises(DataError, match="whole ranking; give each object's rank"):
+        crowdppl.evaluate(posterior, {"p": "a > b > c"})
 
 
 def test_rankings_left_out_are_scored_whole() -> None:
