@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from crowdppl.criticism.checks import MIN_SHARED, Design
+from crowdppl.criticism.checks import MIN_SHARED, Design, errors_of
 from crowdppl.criticism.tails import holm, normal_deviates, upper_tail
 from crowdppl.data.covariates import CovariateColumns
 from crowdppl.data.ragged import runs
@@ -424,6 +424,36 @@ def _sums_and_deviates(
 
 MIN_PAIRS = 20
 """Pairs of annotators from which on an empirical null is estimated."""
+
+
+def shared_errors(design: Design) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """How errors of numbers correlate, by pair of annotators: keys (pairs,), correlations, p-values over all pairs.
+
+    On an item, the product of two distances from the mean of the others, less the variance of this mean as the
+    others' own scatter tells it, has the covariance of the two errors as its expectation, whatever the precisions
+    are. Pairs meet on ``MIN_SHARED`` items with two others or more.
+    """
+    from scipy.special import ndtr  # slow to import
+
+    error = errors_of(design, design.answer[None])[0]
+    error = error - (np.bincount(design.annotator, error) / np.bincount(design.annotator))[design.annotator]
+    total, square = (np.bincount(design.item, x) for x in (error, error**2))
+    parts = []
+    for one, other, key in design.meetings():
+        item = design.item[one]
+        kept = design.labels[item] > 3
+        x, y, item, n = error[one[kept]], error[other[kept]], item[kept], design.labels[item[kept]] - 2
+        mean = (total[item] - x - y) / n
+        own = ((square[item] - x**2 - y**2) / n - mean**2) / (n - 1)
+        x, y = x - mean, y - mean
+        parts.append((key[kept], x * y - own, (x**2 + y**2) / 2 - own))
+    key, product, variance = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+    met, place, n = np.unique(key, return_inverse=True, return_counts=True)
+    mean, of_square, spread = (np.bincount(place, x, len(met)) / n for x in (product, product**2, variance))
+    enough = (n >= MIN_SHARED) & (spread > 0) & (of_square > mean**2)
+    correlation, error_of_mean = mean[enough] / spread[enough], np.sqrt((of_square - mean**2) / n)[enough]
+    p = ndtr(-mean[enough] / error_of_mean)
+    return met[enough], correlation, np.minimum(p * len(p), 1)
 
 
 def empirical_null(z: np.ndarray) -> tuple[float, float]:

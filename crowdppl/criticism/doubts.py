@@ -12,7 +12,7 @@ import numpy as np
 
 from crowdppl.core.validation import listed, switch
 from crowdppl.criticism import collusion
-from crowdppl.criticism.checks import collapse, predictive_check
+from crowdppl.criticism.checks import Design, collapse, predictive_check
 from crowdppl.criticism.collusion import excess_agreement, shares_more
 from crowdppl.criticism.spammers import names_one_class
 from crowdppl.criticism.sparse_data import sparse_data
@@ -84,7 +84,8 @@ def doubts(posterior: Fit, thorough: bool = False) -> tuple[Doubt, ...]:
       itself in its annotator's row. Of a corrected posterior, the method's own predictions.
     - bias: probabilities are corrected without known truths, which alone show a bias that annotators share.
 
-    Where labels are numbers, there are those that the method itself offers.
+    Where labels are numbers, there are those that the method itself offers, and "copying": errors of two annotators
+    correlate by more than .5, at level .01 over all pairs, on items with two other labels at least.
 
     Args:
         thorough: whether to fit again, ten times in all, for more doubts; gibbs then takes 200 sweeps at most.
@@ -95,7 +96,7 @@ def doubts(posterior: Fit, thorough: bool = False) -> tuple[Doubt, ...]:
     """
     thorough = switch("thorough", thorough)
     if not isinstance(posterior.result.truth, ClassProbabilities):
-        return tuple(doubts_of_model(posterior))
+        return (*_copied_numbers(posterior, thorough), *doubts_of_model(posterior))
     counts = cell_counts(posterior.data.blocks)[:, : posterior.data.n_classes]
     # Labels of each annotator that name a class, and all those before an update, abstentions included.
     given = counts.sum(1) + (0 if posterior.memory is None else posterior.memory.labels)
@@ -346,8 +347,8 @@ def _abstained(posterior: Fit) -> Iterator[Doubt]:
         )
 
 
-DEPENDENCE_LEVEL = 0.01
-"""Chance that some pair of honest annotators is taken for copiers, under the fitted model."""
+DEPENDENCE_LEVEL, SHARED_ERRORS = 0.01, 0.5
+"""Chance that some pair of honest annotators is taken for copiers, and least correlation of errors of numbers."""
 TOGETHER, TOGETHER_ERRORS, TOGETHER_PAIRS = 0.05, 1.96, 100_000
 """Joint errors that are doubted, in standard errors too, and the pairs of labels of an item that are looked at."""
 PAIRS_BY_MODEL = 50_000
@@ -392,6 +393,25 @@ def dependence(posterior: Fit, thorough: bool) -> Iterator[Doubt]:
             "colluding",
             f"{len(members)} annotators agree among themselves more than the fit expects: "
             f"{_ids(posterior, members)}{most}. {HOW}",
+        )
+
+
+def _copied_numbers(posterior: Fit, thorough: bool) -> Iterator[Doubt]:
+    """Pairs whose errors of numbers are shared."""
+    sizes = np.concatenate([row_sizes(block) for block in posterior.data.blocks]).astype(np.int64)
+    many = not thorough and (sizes * (sizes - 1)).sum() / 2 > MAX_PAIRS
+    if posterior.data.kind != "real" or sizes.max(initial=0) < 4 or many:  # the two, and two others
+        return
+    pair, correlation, p = collusion.shared_errors(Design.of(posterior.data, numbers=True))
+    found = np.flatnonzero((correlation > SHARED_ERRORS) & (p <= DEPENDENCE_LEVEL))
+    if len(found):
+        first = found[np.argmax(correlation[found])]
+        who = _ids(posterior, np.divmod(pair[first], posterior.data.n_annotators))
+        more = f"; {len(found)} pairs stand out like this" if len(found) > 1 else ""
+        yield Doubt(
+            "copying",
+            f"errors of annotators {who} correlate by {min(correlation[first], 1):.2f}{more}: one may copy the "
+            "other, and both then count as precise. posterior.without([...]) fits without them",
         )
 
 

@@ -155,3 +155,19 @@ def test_what_cannot_be_checked_is_refused() -> None:
     once = Annotations.from_arrays([0, 1, 2], [0, 1, 0], [1.0, 2.0, 4.0], kind="real")
     with pytest.raises(DataError, match="two labels"):
         check("label_mean", once)
+
+
+@pytest.mark.parametrize("copies", [False, True])
+def test_a_copier_among_annotators_of_numbers_is_told(copies: bool) -> None:
+    """Of eight, of their own biases and precisions, the last copies the one before, or none does."""
+    told = []
+    for seed in range(6):
+        rng = np.random.default_rng([seed, 2])
+        errors = rng.normal(0, 0.3, A) + rng.uniform(0.5, 1, A) * rng.normal(size=(N, A))
+        if copies:
+            errors[:, -1] = errors[:, -2] + 0.01 * rng.normal(size=N)
+        posterior = crowdppl.fit("gaussian_annotators", numbers(errors, seed), inference="em", seed=0)
+        told += [x.text for x in posterior.doubts() if x.kind == "copying"]
+    who = f"annotators {', '.join(repr(x) for x in posterior.data.annotators[-2:])} correlate by"
+    assert len(told) >= 5 if copies else not told
+    assert all(who in text for text in told)
