@@ -11,7 +11,8 @@ COVERAGE = "Coverage of annotators' intervals by vb"
 NUMBERS_AND_GRADES = "Numbers and grades"
 SEQUENCES_AND_ORDERS = "Sequences and orders"
 OTHER_KINDS = "Other kinds of label"
-BY_HAND = (COVERAGE, OTHER_KINDS)
+ITEM_DIFFICULTY = "Item difficulty by vb"
+BY_HAND = (COVERAGE, ITEM_DIFFICULTY, OTHER_KINDS)
 """Sections that are written by hand."""
 ON_A_GPU = ("An epoch over a million items on a GPU", "Fits on a GPU")
 """What a machine without a GPU does not measure: there it stays as it was."""
@@ -25,6 +26,7 @@ SECTIONS = (
     "EM side by side with crowd-kit",
     "Majority vote side by side with crowd-kit",
     "Many classes",
+    ITEM_DIFFICULTY,
     "Memory of EM",
     "EM from a million to ten million labels",
     "The command line at ten million labels",
