@@ -26,6 +26,8 @@ MANY = 20
 """Numbers up to which they may be grades, whatever annotators do with them."""
 AMOUNTS = frozenset("%‰$€£¥₹₩0123456789")
 """Signs in the unit, "%" or "/100", of numbers that are no names, where those of letters, as of "12a", may be."""
+UNITS = 4
+"""Most units, such as "day" and "days", of measurements; what are names, as "01 cat", have one each."""
 SEPARATORS = (";", "|", ",")
 STANDARD_ERRORS = 3
 """By how many those who differ must be nearer to each other than by chance, where numbers are whole."""
@@ -254,7 +256,7 @@ def _refuse_measurements(classes: pd.Index, item: np.ndarray, answer: np.ndarray
     found, given = [number_and_unit(native(value)) for value in classes], answer < len(classes)
     numbers, units = np.array([number for number, _ in found]), {unit for _, unit in found}
     unit = units.pop() if len(units) == 1 else ""
-    if not np.isfinite(numbers).all():
+    if not np.isfinite(numbers).all() or len(units) > UNITS:
         return
     why = f"each has the unit {unit!r}" if AMOUNTS & {*unit} else "on one item, they are near rather than equal"
     if not AMOUNTS & {*unit} and not are_measurements(numbers, item[given], answer[given], unit != ""):

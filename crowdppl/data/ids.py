@@ -25,8 +25,8 @@ EXACT = 2**53
 """Whole floats from here on may have lost digits."""
 
 WITH_UNIT = re.compile(
-    r"(?P<sign>[-+]?)(?P<before>[<>~≈]?\s*(?:[A-Z]{0,3}[$€£¥₹₩]\s*)?)"
-    r"(?P<number>[-+]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d*)?)\s*"
+    r"(?P<sign>[-+])?(?P<before>[<>~≈]?\s*(?:[A-Z]{0,3}[$€£¥₹₩]\s*)?)"
+    r"(?P<number>(?(sign)|[-+]?)(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d*)?)\s*"
     r"(?P<after>(?:[^\d.,;|-]\D{0,15})?|(?:/|(?:out )?of)\s*\d+)"
 )
 """A number, also with commas between thousands, after a sign of money, before a unit, or out of a highest one."""
@@ -529,6 +529,6 @@ def number_and_unit(value: Any) -> tuple[float, str]:
     found = WITH_UNIT.fullmatch(value.strip()) if math.isnan(number) and isinstance(value, str) else None
     if found is None:
         return number, ""
-    return float(found["sign"] + found["number"].replace(",", "")), "".join(
+    return float((found["sign"] or "") + found["number"].replace(",", "")), "".join(
         f"{found['before']}{found['after']}".split()
     )

@@ -95,6 +95,23 @@ def test_few_numbers_with_a_unit_are_classes(written: str) -> None:
         Annotations.from_frame(many)
 
 
+@pytest.mark.parametrize("written", ["{} {}", "{}. {}", "{:03}_{}"])
+def test_names_with_a_number_ahead_are_classes_although_neighbours_are_taken_for_one_another(written: str) -> None:
+    near = measured(1.0).assign(label=lambda rows: rows["label"].astype(int))
+    with pytest.raises(DataError, match="measurements"):
+        Annotations.from_frame(near)
+    letters = "abcdefghij"
+    near["label"] = near["label"].map(lambda n: written.format(n, letters[n // 10 % 10] + letters[n % 10]))
+    assert Annotations.from_frame(near).n_classes == near["label"].nunique() > 50
+
+
+@pytest.mark.parametrize(("text", "number"), [("--5", None), ("+-5", None), ("$-5", "-5"), ("-$5", "-5")])
+def test_of_two_signs_no_number_is_made(text: str, number: str | None) -> None:
+    remedy = "correct it" if number is None else f"write each as a number alone, {number}"
+    with pytest.raises(DataError, match=f"row 1 .* is not a finite number.*; {remedy}, or leave"):
+        Annotations.from_arrays([1, 1], ["a", "b"], ["1", text], kind="real")
+
+
 @pytest.mark.parametrize("written", ["B{}", "{}a", "#{}", "({})", "1-{}"])
 def test_numbers_in_names_are_classes(written: str) -> None:
     codes = named(0.7, 100, 3, 60, 0).assign(label=lambda rows: rows["label"].map(written.format))
