@@ -9,8 +9,6 @@ import numpy as np
 from crowdppl.agreement.resampling import Coefficient, resampled
 from crowdppl.agreement.votes import ratio, require_labels_to_compare, require_two_annotators
 from crowdppl.data.annotations import Annotations
-from crowdppl.data.rankings import RANKING
-from crowdppl.errors import DataError
 
 Sums = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 """Labels, their sum, that of their squares, and of the squared differences within items, (C,) each."""
@@ -22,7 +20,7 @@ class ItemSums:
 
     Attributes:
         size: how many annotators labelled each item, (N,).
-        first, second: sums of their numbers and of the squares of these, (N,).
+        first, second: sums of their numbers, which are scaled to [0, 1], and of the squares of these, (N,).
         apart: squared differences of the numbers of two annotators, each pair counted twice, over the number of
             annotators less one, (N,); zero on items of one annotator.
     """
@@ -34,8 +32,12 @@ class ItemSums:
 
     @classmethod
     def of(cls, item: np.ndarray, annotator: np.ndarray, numbers: np.ndarray) -> ItemSums:
-        """The sums of labels, (S,) each, of items that are codes without gaps."""
+        """The sums of labels, (S,) each, of items that are codes without gaps; DataError unless one has two."""
         pairs, vote, times = np.unique(np.stack([item, annotator]), axis=1, return_inverse=True, return_counts=True)
+        several = np.bincount(pairs[0])[item] > 1
+        require_two_annotators(int(item.max()) + 1, len(times))
+        low, width = numbers[several].min(), np.ptp(numbers[several]) or 1.0
+        numbers = np.where(several, (numbers - low) / width, 0)  # squares of large numbers have no digits left
         mean, square = (np.bincount(vote.reshape(-1), x) / times for x in (numbers, numbers**2))
         size, first, second, own = (np.bincount(pairs[0], x) for x in (np.ones(len(mean)), mean, square, mean**2))
         apart = np.where(size > 1, 2 * (second - (first**2 - own) / np.maximum(size - 1, 1)), 0)
@@ -55,15 +57,8 @@ def krippendorff_interval(totals: Sums) -> np.ndarray:
 
 def alpha_of_numbers(data: Annotations, samples: int, seed: int) -> Coefficient:
     """Alpha and its bootstrap samples of items; DataError for rankings, or where no item has two annotators."""
-    if data.kind == RANKING:
-        raise DataError(
-            "rankings have no coefficient of agreement; predictive_check of a fit by 'plackett_luce' has "
-            "rank_agreement, Kendall's tau of two annotators"
-        )
     require_labels_to_compare(data)
     item, annotator, _ = data.label_codes()
     numbers = data.frame()["label"].to_numpy(np.float64)
-    width = np.ptp(numbers) or 1.0  # squares of large numbers have no digits left for differences
-    sums = ItemSums.of(np.unique(item, return_inverse=True)[1], annotator, (numbers - numbers.min()) / width)
-    require_two_annotators(len(sums.size), int(sums.size.sum()))
+    sums = ItemSums.of(np.unique(item, return_inverse=True)[1], annotator, numbers)
     return resampled(sums, {"alpha": krippendorff_interval}, samples, seed)["alpha"]

@@ -12,6 +12,7 @@ import pandas as pd
 from crowdppl.core.devices import require_memory
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.ragged import runs
+from crowdppl.data.rankings import RANKING
 from crowdppl.data.sets import NO_YES, OF_SETS
 from crowdppl.errors import DataError
 
@@ -76,19 +77,24 @@ class DeduplicatedVotes:
 
 def votes_to_compare(data: Annotations) -> DeduplicatedVotes:
     """The votes of annotations; DataError where they have no classes, or no item two annotators."""
+    require_labels_to_compare(data)
     if data.n_classes == 0:
         raise DataError(
             f"labels of kind {data.kind!r} have no classes, which this table compares; take agreement_table, or "
             "read them as classes"
         )
-    require_labels_to_compare(data)
     votes = DeduplicatedVotes.of(data)
     require_two_annotators(votes.n_items, len(votes.first_rows))
     return votes
 
 
 def require_labels_to_compare(data: Annotations) -> None:
-    """Refuses a design."""
+    """Refuses a design, and rankings."""
+    if data.kind == RANKING:
+        raise DataError(
+            "rankings have no coefficient of agreement; predictive_check of a fit by 'plackett_luce' has "
+            "rank_agreement, Kendall's tau of two annotators"
+        )
     if not data.blocks[0].has_labels:
         raise DataError("a design has no labels to compare; simulate them, or read labels")
 

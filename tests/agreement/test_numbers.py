@@ -44,6 +44,14 @@ def test_numbers_that_are_all_equal_have_no_alpha() -> None:
     assert agreement_table(far, bootstrap=0)["value"].item() == pytest.approx(near["value"].item())
 
 
+@pytest.mark.parametrize("far", [-1e9, 1e9])
+def test_a_far_number_on_an_item_that_is_not_compared_plays_no_part(far: float) -> None:
+    table = measured(0, keep=1.0)
+    more = np.vstack([table, [far, *[np.nan] * 4]])
+    found = agreement_table(Annotations.from_matrix(more, kind="real"), bootstrap=0)["value"].item()
+    assert found == pytest.approx(krippendorff.alpha(table.T, level_of_measurement="interval"), abs=1e-10)
+
+
 def test_what_numbers_and_rankings_lack_is_refused() -> None:
     data = Annotations.from_matrix(measured(0), kind="real")
     for table in (agreement_pairs, agreement_classes, agreement_items):
@@ -55,5 +63,7 @@ def test_what_numbers_and_rankings_lack_is_refused() -> None:
         agreement_table(Annotations.from_dicts({"ann": {"x": 1.5}, "bob": {"y": 2.5}}, kind="real"))
     with pytest.raises(DataError, match="design"):
         agreement_table(Annotations.design([1, 1], ["a", "b"], kind="real"))
-    with pytest.raises(DataError, match="rank_agreement"):
-        agreement_table(Annotations.from_arrays(["p"] * 2, [1, 2], [["a", "b"], ["b", "a"]], kind="ranking"))
+    ranked = Annotations.from_arrays(["p"] * 2, [1, 2], [["a", "b"], ["b", "a"]], kind="ranking")
+    for table in (agreement_table, agreement_pairs, agreement_classes, agreement_items):
+        with pytest.raises(DataError, match="rank_agreement"):
+            table(ranked)
