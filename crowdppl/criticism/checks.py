@@ -181,7 +181,8 @@ def of_numbers(design: Design, errors: np.ndarray) -> dict[str, np.ndarray]:
 
 def errors_of(design: Design, numbers: np.ndarray) -> np.ndarray:
     """How far numbers are from the mean of their item, (n, S)."""
-    return np.stack([y - (np.bincount(design.item, y) / np.bincount(design.item))[design.item] for y in numbers])
+    times = np.maximum(np.bincount(design.item), 1)
+    return np.stack([y - (np.bincount(design.item, y) / times)[design.item] for y in numbers])
 
 
 def rankings_of(data: Annotations, design: Design) -> tuple[np.ndarray, np.ndarray]:

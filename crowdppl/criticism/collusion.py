@@ -429,14 +429,19 @@ MIN_PAIRS = 20
 def shared_errors(design: Design) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """How errors of numbers correlate, by pair of annotators: keys (pairs,), correlations, p-values over all pairs.
 
+    An annotator's errors are those beside a line, for gains and biases that two annotators share are no copies.
     On an item, the product of two distances from the mean of the others, less the variance of this mean as the
     others' own scatter tells it, has the covariance of the two errors as its expectation, whatever the precisions
-    are. Pairs meet on ``MIN_SHARED`` items with two others or more.
+    are; its mean over items is taken for Student's t. Pairs meet on ``MIN_SHARED`` items with two others or more.
     """
-    from scipy.special import ndtr  # slow to import
+    from scipy.special import stdtr  # slow to import
 
     error = errors_of(design, design.answer[None])[0]
-    error = error - (np.bincount(design.annotator, error) / np.bincount(design.annotator))[design.annotator]
+    who, times = design.annotator, np.maximum(np.bincount(design.annotator), 1)
+    error, level = (x - (np.bincount(who, x) / times)[who] for x in (error, design.answer - error))
+    squares = np.bincount(who, level**2)
+    slope = np.divide(np.bincount(who, error * level), squares, out=np.zeros(len(squares)), where=squares > 0)
+    error = error - slope[who] * level
     total, square = (np.bincount(design.item, x) for x in (error, error**2))
     parts = []
     for one, other, key in design.meetings():
@@ -451,8 +456,8 @@ def shared_errors(design: Design) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     met, place, n = np.unique(key, return_inverse=True, return_counts=True)
     mean, of_square, spread = (np.bincount(place, x, len(met)) / n for x in (product, product**2, variance))
     enough = (n >= MIN_SHARED) & (spread > 0) & (of_square > mean**2)
-    correlation, error_of_mean = mean[enough] / spread[enough], np.sqrt((of_square - mean**2) / n)[enough]
-    p = ndtr(-mean[enough] / error_of_mean)
+    correlation, error_of_mean = mean[enough] / spread[enough], np.sqrt((of_square - mean**2) / (n - 1))[enough]
+    p = stdtr(n[enough] - 1, -mean[enough] / error_of_mean)
     return met[enough], correlation, np.minimum(p * len(p), 1)
 
 

@@ -1,5 +1,6 @@
 """Labels drawn from fits to numbers and rankings, and their predictive checks: closed forms, level and power."""
 
+import warnings
 from itertools import combinations
 from typing import Any
 
@@ -171,3 +172,24 @@ def test_a_copier_among_annotators_of_numbers_is_told(copies: bool) -> None:
     who = f"annotators {', '.join(repr(x) for x in posterior.data.annotators[-2:])} correlate by"
     assert len(told) >= 5 if copies else not told
     assert all(who in text for text in told)
+
+
+def test_annotators_of_the_same_gain_and_pairs_that_meet_seldom_are_no_copiers() -> None:
+    told = []
+    for seed in range(25):
+        rng = np.random.default_rng([seed, 3])
+        error, truth = rng.normal(size=(12, 30)), rng.normal(0, 3, (60, 1))
+        halves = np.where(np.arange(A) < A // 2, 0.5, 1.0) * truth + rng.normal(size=(60, A))
+        for label in (error, halves) if seed < 5 else (error,):
+            data = Annotations.from_matrix(label, kind="real")
+            told += [x.kind for x in crowdppl.fit("label_mean", data, inference="em", seed=0).doubts()]
+    assert "copying" not in told
+
+
+def test_items_without_labels_take_no_part_in_doubts() -> None:
+    rows = numbers(np.random.default_rng(0).normal(size=(N, A)), 0).frame()
+    first, *others = rows["item"].unique()
+    data = Annotations.from_frame(rows, kind="real", items=[first, 1_000, *others])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        assert not crowdppl.fit("gaussian_annotators", data, inference="em", seed=0).doubts()
