@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -74,9 +75,9 @@ def with_parts(rows: Rows, options: Mapping[str, Any], kind: PartsKind) -> tuple
     features = options.get("features")
     table = features if isinstance(features, pd.DataFrame) else None
     of_objects = table is not None and kind.shared and not any(map(_is_pair, table.index))
-    named = [options.get("items"), None if table is None or of_objects else table.index]
-    every = [_parts(ids, kind, _of_options) for ids in named if ids is not None]
-    every.insert(0, _parts(rows.item, kind, rows.place, rows.text))
+    given = [options.get("items"), None if table is None or of_objects else table.index]
+    named = [_parts(ids, kind, _of_options) for ids in given if ids is not None]
+    every = [_parts(rows.item, kind, rows.place, named, rows.text), *named]
     first, second = _books(every, kind)
     listed = [first.codes(a.values)[a.codes] * len(second) + second.codes(b.values)[b.codes] for a, b in every]
     place, distinct = listed[0], np.unique(np.concatenate(listed))
@@ -129,10 +130,19 @@ def _of_options(row: int) -> str:
     return f"place {row} of items="
 
 
-def _parts(ids: Any, kind: PartsKind, place: Place, text: bool = False) -> tuple[Encoding, Encoding]:
-    """The two parts of each id, of a table of two columns, of pairs, or of text with the separator."""
+def _parts(
+    ids: Any,
+    kind: PartsKind,
+    place: Place,
+    named: Sequence[tuple[Encoding, Encoding]] | None = None,
+    text: bool = False,
+) -> tuple[Encoding, Encoding]:
+    """The two parts of each id, of a table of two columns, of pairs, or of text with the separator.
+
+    DataError for a part of rows that is missing, in a file of ``text`` also as "NA", and not among the ``named``.
+    """
     if isinstance(ids, Encoding):
-        parts = _parts(ids.values, kind, lambda n: place(ids.first_row(n)), text)
+        parts = _parts(ids.values, kind, lambda n: place(ids.first_row(n)), named, text)
         one, other = (Encoding(part.values, part.codes[ids.codes]) for part in parts)
         return one, other
     if isinstance(ids, pd.MultiIndex):
@@ -156,8 +166,10 @@ def _parts(ids: Any, kind: PartsKind, place: Place, text: bool = False) -> tuple
             f"items of kind={kind.name!r} have two parts, {' and '.join(kind.parts)}; there are {ids.shape[1]}"
         )
     found = [encode(ids.iloc[:, n], part, place) for n, part in enumerate(kind.parts)]
-    for part, given in zip(kind.parts, found, strict=True):
-        refuse_missing_text(given, part, place, (), "give it an id or leave the row out", text)
+    for n, (part, given) in enumerate(zip(kind.parts, found, strict=True)):
+        if named is not None and (n == 0 or kind.columns):  # else it is a class
+            remedy = "give it an id or leave the row out; if it really is an id, name it in items="
+            refuse_missing_text(given, part, place, chain(*(ids[n].values for ids in named)), remedy, text)
         bad = [n for n, x in enumerate(given.values) if SEPARATOR in str(x)]
         if bad:
             raise DataError(

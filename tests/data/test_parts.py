@@ -1,6 +1,7 @@
 """Items that two columns name: comparisons of objects, positions in a sequence."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -110,6 +111,29 @@ def test_parts_are_kept_by_a_fit_and_its_archive(tmp_path: Path) -> None:
 def test_faults_are_refused_by_value(changed: dict[str, list[str]], told: str) -> None:
     with pytest.raises(DataError, match=told):
         arena(**changed)
+
+
+@pytest.mark.parametrize("missing", ["NA", " "])
+def test_a_part_that_seems_to_be_missing_is_one_where_it_is_named(missing: str, tmp_path: Path) -> None:
+    rows = pd.DataFrame(
+        {"left": [missing, "b"], "right": ["a", "a"], "annotator": "x", "winner": ["left", "right"]}
+    )
+    rows.to_csv(tmp_path / "pairs.csv", index=False)
+    with pytest.raises(DataError, match="the left at line 2 .* missing .*name it in items="):
+        crowdppl.read_annotations(tmp_path / "pairs.csv", kind="pair")
+    named = [(missing, "a"), ("b", "a")]
+    found = crowdppl.read_annotations(tmp_path / "pairs.csv", kind="pair", items=named)
+    assert found.n_labels == 2 and f"{missing} | a" in found.items
+
+
+def test_a_class_of_sets_may_be_called_na(tmp_path: Path) -> None:
+    rows = pd.DataFrame({"item": ["NA", "2"], "annotator": "x", "label": ["N/A;a", "a"]})
+    rows.to_csv(tmp_path / "sets.csv", index=False)
+    options: Any = {"kind": "set", "classes": ["N/A", "a"]}
+    with pytest.raises(DataError, match="the item at line 2 .* missing"):
+        crowdppl.read_annotations(tmp_path / "sets.csv", **options)
+    found = crowdppl.read_annotations(tmp_path / "sets.csv", items=["NA", "2"], **options)
+    assert {"NA | N/A", "NA | a", "2 | N/A", "2 | a"} == {*found.items}
 
 
 def test_one_column_or_a_position_that_is_no_number_is_refused() -> None:
