@@ -117,7 +117,7 @@ def suggest_labels(
 
     Raises:
         MethodError: when n, per_item or per_annotator is no whole number from 1 on, the seed is out of range, no
-            truth is summed out, or what a label tells of a number is not known, as of grades and ranks.
+            truth is summed out, or what a label tells of a number is not known, as by ``rater_facets``.
         DataError: when an annotator is not one of the fit.
 
     Examples:
