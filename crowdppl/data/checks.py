@@ -267,7 +267,7 @@ def _refuse_measurements(classes: pd.Index, item: np.ndarray, answer: np.ndarray
     raise DataError(
         f"the labels are {len(classes)} numbers, from {numbers.min():g} to {numbers.max():g}, and look like "
         f"measurements: {why}; {alone}cut them into classes (pandas.cut), "
-        'or say kind="real" for a model of numbers; say kind="nominal" or "ordinal" if each is a class'
+        'or say kind="real" for a model of numbers; say kind="nominal" or kind="ordinal" if each is a class'
     )
 
 
