@@ -458,10 +458,8 @@ def _warn_of_undefined(found: dict[str, Coefficient]) -> None:
     """Warns of coefficients without a value, and of intervals that only some samples made."""
     undefined = [name for name, each in found.items() if np.isnan(each.value)]
     if undefined:
-        text = (
-            f"{', '.join(undefined)} is not defined and NaN: all labels that are compared are equal, or for "
-            "cohen_kappa no two annotators share two items"
-        )
+        apart = ", or no two annotators share two items" if "cohen_kappa" in undefined else ""
+        text = f"{', '.join(undefined)} is not defined and NaN: all labels that are compared are equal{apart}"
         warn(CrowdpplWarning(text))
     for name, each in found.items():
         n, lost = len(each.resampled), int(np.isnan(each.resampled).sum())

@@ -25,9 +25,9 @@ from crowdppl.errors import (
 MANY = 20
 """Numbers up to which they may be grades, whatever annotators do with them."""
 AMOUNTS = frozenset("%‰$€£¥₹₩0123456789")
-"""Signs in the unit, "%" or "/100", of numbers that are no names, where those of letters, as of "12a", may be."""
+"""Signs in a unit, as "%" and "/100", that make amounts of its numbers; those with letters, as "12a", may be names."""
 UNITS = 4
-"""Most units, such as "day" and "days", of measurements; what are names, as "01 cat", have one each."""
+"""Most units of measurements, such as "day" and "days"; names that begin with a number, as "01 cat", have more."""
 SEPARATORS = (";", "|", ",")
 STANDARD_ERRORS = 3
 """By how many those who differ must be nearer to each other than by chance, where numbers are whole."""

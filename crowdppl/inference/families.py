@@ -232,7 +232,7 @@ class Dirichlet(Family):
             raise MethodError(
                 f"em refuses site {name!r}: its smallest prior concentration is {smallest:.4g}, and below 1 the "
                 "posterior has no interior mode and EM is not monotone; use inference='vb', or a prior of at least "
-                "1; in a model of your own, cp.confusion_prior(data, mode=True) is one"
+                "1; for confusions, cp.confusion_prior(data, mode=True) is one"
             )
 
     def draw(self, parameter: Tensor, generator: torch.Generator) -> Tensor:
