@@ -25,7 +25,7 @@ from crowdppl.errors import (
 MANY = 20
 """Numbers up to which they may be grades, whatever annotators do with them."""
 AMOUNTS = frozenset("%‰$€£¥₹₩0123456789")
-"""Signs in a unit, as "%" and "/100", that make amounts of its numbers; those with letters, as "12a", may be names."""
+"""Signs in a unit, as "%" and "/100", that make numbers amounts; with letters, as "12a", they may be names."""
 UNITS = 4
 """Most units of measurements, such as "day" and "days"; names that begin with a number, as "01 cat", have more."""
 SEPARATORS = (";", "|", ",")
