@@ -6,16 +6,15 @@ from typing import Any
 import numpy as np
 
 import crowdppl
-from crowdppl.testing.sbc import rank_check
-from tests.golden.crowds import anaesthetists, crowd, features, truth
-from tests.golden.fits import LEARNING, OPTIONS, fitted
+from tests.golden.crowds import anaesthetists, crowd, truth
+from tests.golden.fits import OPTIONS, fitted
 from tests.golden.numbers import Numbers, numbers
 
 KINDS = ("expert", "hammer", "hammer_spammer", "spammer", "adversary", "malicious", "pairwise_flipper", "colluders")
 
 
-def one(engine: str = "vb", data: str = "crowd") -> crowdppl.Posterior:
-    return fitted("bayesian_dawid_skene", data, engine)
+def one() -> crowdppl.Posterior:
+    return fitted("bayesian_dawid_skene", "crowd", "vb")
 
 
 def evaluation() -> Numbers:
@@ -34,12 +33,6 @@ def comparison() -> Numbers:
 def heldout(method: str, engine: str, **how: Any) -> Numbers:
     found = crowdppl.heldout_score(method, crowd(), folds=2, inference=engine, seed=0, **OPTIONS[engine], **how)
     return numbers(labels=found.labels["log_p"], items=found.items, left_in=found.left_in)
-
-
-def classifier() -> Numbers:
-    found = crowdppl.classifier_score("raykar", features(), folds=2, inference="em", settings=LEARNING, seed=0)
-    seen = fitted("raykar", "features", "em").classify(features().features)
-    return numbers(items=found.items, probabilities=found.probabilities, classified=seen)
 
 
 def automatic(known: bool) -> Numbers:
@@ -65,14 +58,14 @@ def updated() -> Numbers:
     )
 
 
-def left_out(engine: str) -> Numbers:
-    units = {unit: one(engine).leave_one_out(unit) for unit in ("label", "item")}
+def left_out() -> Numbers:
+    units = {unit: one().leave_one_out(unit) for unit in ("label", "item")}
     return numbers(**{unit: {"values": x.values, "mean": x.mean, "se": x.se} for unit, x in units.items()})
 
 
-def saved(engine: str) -> Numbers:
+def saved() -> Numbers:
     with TemporaryDirectory() as folder:
-        one(engine).save(f"{folder}/result")
+        one().save(f"{folder}/result")
         found = crowdppl.load(f"{folder}/result")
     return numbers(probabilities=found.probabilities(), annotators=found.annotators(), entropy=found.entropy())
 
@@ -101,8 +94,7 @@ def decisions() -> Numbers:
 
 
 def filled() -> Numbers:
-    tables = {engine: crowdppl.fill(one(engine), draws=3).frame() for engine in ("vb", "gibbs")}
-    return numbers(**tables)
+    return numbers(vb=crowdppl.fill(one(), draws=3).frame())
 
 
 def simulated(method: str) -> Numbers:
@@ -115,51 +107,17 @@ def annotators() -> Numbers:
     return numbers(frame=found.data.frame(), confusion=found.confusion, accuracy=found.annotators["accuracy"])
 
 
-def exported(engine: str) -> Numbers:
-    groups = one(engine).to_arviz(60, seed=1)["posterior"]
+def exported() -> Numbers:
+    groups = one().to_arviz(60, seed=1)["posterior"]
     arrays = {
         str(name): np.asarray(groups[name], float) for name in groups.data_vars if groups[name].dtype.kind in "fi"
     }
     return numbers(**{name: [x.mean(), x.std(), x.ravel()[0], *x.shape] for name, x in arrays.items()})
 
 
-def few_shot() -> Numbers:
-    classes = np.arange(120) % 6
-    seen = np.eye(6)[classes] * 2 + np.random.default_rng(7).normal(size=(120, 6))
-    how = {"ways": 3, "shots": 2, "queries": 3, "annotators": 3}
-    old = crowdppl.few_shot.EpisodeSampler(classes[classes < 3], seen[classes < 3], **how)
-    new = crowdppl.few_shot.EpisodeSampler(classes[classes > 2], seen[classes > 2], **how).draw(2, seed=1)
-    model = crowdppl.method("meta_em", widths=[8, 4]).meta_fit(old, iterations=4, batch=4, seed=0)
-    found = crowdppl.fit(model, new.annotations(), seed=0)
-    weights = {name: np.asarray(value) for name, value in model.weights.items()}
-    return numbers(weights=weights, probabilities=found.probabilities(), said=found.classify(new.questions()[0]))
-
-
-def seen() -> Numbers:
-    experts, outliers = fitted("mmlc", "features", "svi"), fitted("coin_net", "features", "vb")
-    return numbers(map=crowdppl.annotator_map(experts), outliers=crowdppl.outlier_scores(outliers))
-
-
-def recipe() -> Numbers:
-    how = crowdppl.default_recipe(features(), training={"epochs": 4})
-    fits = {"bayes_dgc": ("vb", {}), "ccem": ("svi", {"likelihood": "joint"})}
-    made = {
-        name: crowdppl.fit(name, features(), inference=engine, settings=how | more, seed=0).probabilities()
-        for name, (engine, more) in fits.items()
-    }
-    return numbers(recipe=how, **made)
-
-
-def ranks() -> Numbers:
-    design = crowdppl.random_design(10, 3, 2, 2, seed=0)
-    how = {"simulations": 20, "ranks": 9, "warmup": 2, "seed": 0}
-    return numbers(ranks=rank_check("one_coin", design, **how).ranks)
-
-
 def kept() -> Numbers:
     tried: dict[str, dict[str, Any]] = {
         "batches": {"inference": "vb", "batch_size": 10},
-        "steps": {"inference": "svi", "batch_size": 10, "learning_rate": 0.1},
         "gold": {"inference": "vb", "gold": truth(30, 1).iloc[:15]},
         "start": {"inference": "em", "start": {}},
     }

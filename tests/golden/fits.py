@@ -16,20 +16,11 @@ LEARNING = {"training": {"epochs": 3}}
 OPTIONS: dict[str, dict[str, Any]] = {
     "em": {"max_iterations": 25},
     "vb": {"max_iterations": 12},
-    "gibbs": {"chains": 2, "draws": 10, "warmup": 4},
-    "nuts": {"chains": 2, "draws": 4, "warmup": 1},
     "laplace": {"max_iterations": 12},
-    "svi": {"max_iterations": 12},
 }
 SPECIAL: dict[str, tuple[str, str, dict[str, Any]]] = {
-    "joint": ("ccem", "svi", {"likelihood": "joint", **LEARNING}),
     "house": ("bayes_dgc", "vb", {"likelihood_power": 0.5, "crowd_prior_strength": 8.0, **LEARNING}),
     "plain": ("bayes_dgc", "vb", {"recipe": "plain", **LEARNING}),
-    "pooled": (
-        "trace_reg",
-        "svi",
-        {"likelihood": "joint", "likelihood_power": 0.5, "crowd_prior_strength": 8.0, **LEARNING},
-    ),
     "mixup": ("raykar", "em", {"training": {"epochs": 3, "mixup": 0.4, "balance": 0.5, "volume": 0.1}}),
     "bootstrapped": ("raykar", "em", {"bootstrapped": True, **LEARNING}),
     "full_batch": ("global_noise", "em", {"training": {"epochs": 3, "full_batch": True}}),
@@ -39,10 +30,6 @@ SPECIAL: dict[str, tuple[str, str, dict[str, Any]]] = {
         {"prevalence": "uniform", "prior_strength": 3.0, "prior_accuracy": 0.6},
     ),
     "published": ("meta_em", "em", {"coins": False, "likelihood_power": 1.0, "steps": 3}),
-    "network": ("majority_vote", "em", {"network": "default", **LEARNING}),
-    **{form: ("crowd_layer", "svi", {"form": form, **LEARNING}) for form in ("VW", "VB", "VW+B")},
-    "penalised": ("coin_net", "svi", {"form": "penalised", **LEARNING}),
-    "W": ("geo_crowdnet", "svi", {"volume": "W", **LEARNING}),
 }
 """Settings that defaults leave out: name -> method, engine, settings."""
 

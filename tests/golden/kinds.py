@@ -3,7 +3,6 @@
 import warnings
 from collections.abc import Callable
 from functools import cache, partial
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -11,7 +10,7 @@ import pandas as pd
 import crowdppl
 from crowdppl import Annotations, Posterior
 from tests.golden.crowds import answers
-from tests.golden.fits import LEARNING, answered, outcome, short
+from tests.golden.fits import OPTIONS, answered, outcome
 from tests.golden.numbers import Numbers, numbers
 
 SEQUENCE = ["O", "B-x", "I-x"]
@@ -45,11 +44,6 @@ def comparisons() -> pd.DataFrame:
     return pd.DataFrame(objects | {"annotator": annotator, "label": label}).drop_duplicates(
         ["left", "right", "annotator"]
     )
-
-
-def looks() -> pd.DataFrame:
-    drawn = np.random.default_rng(19).normal(size=(6, 2)) + np.arange(6)[:, None]
-    return pd.DataFrame(drawn, index=[f"object {i}" for i in range(6)], columns=["x", "y"])
 
 
 def orders() -> pd.DataFrame:
@@ -101,16 +95,11 @@ KINDS: dict[str, Callable[[], pd.DataFrame]] = {
 }
 
 
-SETTINGS: dict[str, dict[str, Any]] = {"reward_model": LEARNING}
-"""Of the methods that train networks, on features."""
-
-
 @cache
-def data(kind: str, learns: bool) -> Annotations:
-    """The data of a kind, and features where a network learns."""
+def data(kind: str) -> Annotations:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return Annotations.from_frame(KINDS[kind](), kind=kind, features=looks() if learns else None)
+        return Annotations.from_frame(KINDS[kind](), kind=kind)
 
 
 def methods(kind: str) -> list[str]:
@@ -119,11 +108,7 @@ def methods(kind: str) -> list[str]:
 
 
 def fit(kind: str, method: str, engine: str) -> Numbers:
-    settings = SETTINGS.get(method, {})
-    options, crowd = short(settings, "features", engine), data(kind, method in SETTINGS)
-    return outcome(
-        lambda: crowdppl.fit(method, crowd, inference=engine, settings=settings, seed=0, **options), found
-    )
+    return outcome(lambda: crowdppl.fit(method, data(kind), inference=engine, seed=0, **OPTIONS[engine]), found)
 
 
 def found(posterior: Posterior) -> Numbers:

@@ -24,7 +24,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "coin_net": {"nominal": 99.0},  # with many outliers, truths stay in doubt
 }
 KINDS = ["mace", "dependent_clusters", "coin_net", "glad"]
-"""Coins, one-hot latents, outliers, latents of items; golden numbers run svi on all methods."""
+"""Coins, one-hot latents, outliers, latents of items; the contract runs svi on all methods."""
 
 
 def fitted(model: Any, data: Annotations, engine: str, **options: Any) -> FitResult:
