@@ -37,11 +37,8 @@ NEAR = 0.01
 EXACT = 1e-6
 RANDOM = 0.05
 SETTINGS: dict[str, dict[str, Any]] = {
-    "em": {},
-    "vb": {},
     "gibbs": {"warmup": 100, "draws": 200},
     "nuts": {"warmup": 6, "draws": 6, "chains": 1},  # launches of small kernels, each a wait
-    "laplace": {},
     "svi": {"max_iterations": 400},
 }
 
@@ -55,7 +52,7 @@ def data() -> Annotations:
 
 def fitted(method: str, data: Annotations, engine: str, device: str, **settings: Any) -> Posterior:
     """A fit, or a skip where the engine refuses the method."""
-    options = {**SETTINGS[engine], **settings}
+    options = {**SETTINGS.get(engine, {}), **settings}
     try:
         return fit(method, data, inference=engine, device=device, seed=3, **options)
     except MethodError as error:

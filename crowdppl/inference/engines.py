@@ -6,11 +6,10 @@ import math
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import numpy as np
 from torch import Tensor
 
 from crowdppl.core.devices import BYTES, enough_memory, pyro_state_kept, require_memory
@@ -21,50 +20,24 @@ from crowdppl.data.numbers import NUMBERS
 from crowdppl.data.rankings import RANKING
 from crowdppl.errors import ConvergenceWarning, DataError, MethodError, UnusedOptionWarning
 from crowdppl.inference import laplace
-from crowdppl.inference.assembly import mixing, result_of_draws, result_of_point, result_of_state
 from crowdppl.inference.checkpoint import TrialCache, check_path, trial_cache
-from crowdppl.inference.laplace import Marginal
-from crowdppl.inference.loop import diagnostics_of, starts_of
+from crowdppl.inference.engine import Engine
 from crowdppl.inference.mcmc import gibbs, nuts
-from crowdppl.inference.neural.learner import Epochs, with_early_stopping
+from crowdppl.inference.neural.learner import with_early_stopping
 from crowdppl.inference.options import FitOptions, Options
 from crowdppl.inference.problem import Earlier, Problem, build_problem, without_validation
-from crowdppl.inference.result import Fit, FitResult
+from crowdppl.inference.result import Fit
 from crowdppl.inference.svi import svi
 from crowdppl.inference.tables import JOINED
-from crowdppl.inference.vb.coordinate_ascent import EM, VB, CoordinateAscent
-from crowdppl.inference.vb.fit import epochs, run_starts
+from crowdppl.inference.vb import engine as em_and_vb
 from crowdppl.networks.classifier import learns
 from crowdppl.networks.outputs import network_of, networks_of, trained_networks
 from crowdppl.networks.training import VOLUMES, training_of
 from crowdppl.primitives.model import Model, card_of, set_up
 
-
-@dataclass(frozen=True)
-class Engine:
-    """What fits models; whatever an engine can do is asked of its record.
-
-    Attributes:
-        name: as ``fit(inference=...)`` takes it.
-        run: from a problem, and the item code at each position, to a result.
-        capability: what it does with a problem ("exact", "mean-field", "gradient"); a MethodError where it refuses.
-        options: those of ``Options`` that it looks at, beside what all engines do.
-        epochs: how it trains networks, one epoch after another; None where it trains none.
-        sample: draws by site, (C, D, ...), before all else, for engines that draw from the posterior.
-        many_chains: whether it runs up to 32 chains on small data.
-        takes_start: whether it can start where an earlier fit ended.
-    """
-
-    name: str
-    run: Callable[[Problem, np.ndarray], FitResult]
-    capability: Callable[[Problem], str]
-    options: tuple[str, ...]
-    epochs: Epochs | None = None
-    sample: Callable[[Problem], tuple[Any, ...]] | None = None
-    many_chains: bool = False
-    takes_start: bool = True
-
-
+ENGINES: Mapping[str, Engine] = {
+    engine.name: engine for engine in (*em_and_vb.ENGINES, gibbs.ENGINE, nuts.ENGINE, laplace.ENGINE, svi.ENGINE)
+}
 REFUSED = ("batch_size", "checkpoint")
 """Options that are refused by engines which do not have them, where of others is warned."""
 SelectVolume = Callable[
@@ -164,7 +137,7 @@ def check_fit(model: Model, data: Annotations, inference: str) -> None:
 
 def _require_memory_for_draws(problem: Problem, engine: Engine) -> None:
     """Refuses more draws than memory holds, all of which an engine keeps until they are put together."""
-    if engine.sample is not None:
+    if engine.keeps_draws:
         chains = problem.options.chains if "chains" in engine.options else 1
         numbers = sum(math.prod(site.shape(problem.n_items)) for site in problem.sites.values())
         size = BYTES * JOINED * chains * problem.options.draws * numbers
@@ -321,126 +294,3 @@ def warn_of_unused(given: FitOptions, engines: Collection[str]) -> None:
                 f"is by {' and '.join(engines)}; leave it out, or take another engine",
                 UnusedOptionWarning,
             )
-
-
-def _run_ascent(ascent: CoordinateAscent, problem: Problem, order: np.ndarray) -> FitResult:
-    """em or vb."""
-    runs, notes = run_starts(problem, ascent), []
-    progress, learner = runs[0].progress, runs[0].learner
-    n = progress.iterations
-    if progress.interrupted:
-        notes.append(f"{ascent.name} was stopped after {n} iterations")
-    elif not progress.converged:
-        more = "max_iterations" if learner is None else "training={'epochs': ...}"
-        notes.append(f"{ascent.name} did not converge after {n} iterations; raise {more} or tolerance")
-    if learner is not None and learner.on_votes:
-        notes.append(
-            f"the network still learned the votes when {ascent.name} ended, after {n} epochs (training: "
-            f"warm_up={learner.training.warm_up}), so that annotators are as the votes made them; train for more "
-            "epochs, or lower warm_up"
-        )
-    diagnostics = diagnostics_of(progress, progress.converged, notes) | starts_of(runs)
-    return result_of_state(problem, order, runs[0], diagnostics)
-
-
-def _run_chains(
-    engine: str, sample: Callable[[Problem], tuple[Any, ...]], problem: Problem, order: np.ndarray
-) -> FitResult:
-    """gibbs or nuts."""
-    draws, progress, more = sample(problem)
-    out = diagnostics_of(progress, False, []) | more
-    if n := sum(more.get("divergences", {}).values()):
-        note = f" met {n} divergent transitions: the posterior has corners it cannot follow; raise warmup"
-        out["warnings"].append(engine + note)
-    out["permutations"] = gibbs.permutations(problem, draws)
-    out |= mixing(draws, problem.sites)
-    out["chains"], out["draws"] = next(iter(draws.values())).shape[:2]
-    worst = max(out["rhat"].values(), default=float("nan"))
-    out["converged"] = bool(worst < 1.05) and not out["interrupted"]
-    if out["interrupted"] and out["iterations"] <= problem.options.warmup:
-        note = " was stopped in its warm-up: this is where its chains were, not what they draw from"
-    elif out["interrupted"]:
-        note = f" was stopped after {out['draws']} draws a chain"
-    elif out["converged"]:
-        return result_of_draws(problem, order, draws, out)
-    elif out["chains"] == 1:
-        note = " ran one chain, and only several show whether they agree: fit with chains=4"
-    elif out["draws"] < 4:
-        note = f"'s chains of {out['draws']} draws are too short to be compared; raise draws"
-    else:
-        site = max(out["rhat"], key=lambda n: out["rhat"][n]) if out["rhat"] else "no site"
-        note = (
-            f"'s chains disagree (R-hat {worst:.3f} at {site}): run longer (draws, warmup), or look for "
-            "classes that are swapped between chains"
-        )
-    out["warnings"].append(engine + note)
-    return result_of_draws(problem, order, draws, out)
-
-
-def _run_svi(problem: Problem, order: np.ndarray) -> FitResult:
-    runs, notes = svi.fit(problem), []
-    draws, progress = runs[0].draws, runs[0].progress
-    if progress.interrupted:
-        notes.append(f"svi was stopped after {progress.iterations} iterations")
-    elif not progress.converged:
-        notes.append("svi's objective was still moving at the end; raise max_iterations or lower learning_rate")
-    diagnostics = diagnostics_of(progress, progress.converged, notes) | starts_of(runs)
-    point = next(iter(draws.values())).shape[1] == 1 if draws else True
-    return (result_of_point if point else result_of_draws)(problem, order, draws, diagnostics)
-
-
-def _ascends(ascent: CoordinateAscent, problem: Problem) -> str:
-    """What em or vb does with a problem."""
-    ascent.start(problem)
-    if problem.of_kind("free"):
-        return "gradient"
-    return "mean-field" if ascent.rule.spreads or problem.of_kind("onehot") else "exact"
-
-
-def _samples_exactly(problem: Problem) -> str:
-    gibbs.start(problem)
-    return "exact"
-
-
-def _samples_by_gradients(problem: Problem) -> str:
-    Marginal(problem, "nuts")
-    return "gradient"
-
-
-ASCENT = ("tolerance", "max_iterations", "restarts")
-LEARNING = ("checkpoint", "checkpoint_every")
-SAMPLING = ("chains", "draws", "warmup")
-
-ENGINES: Mapping[str, Engine] = {
-    engine.name: engine
-    for engine in (
-        Engine("em", partial(_run_ascent, EM), partial(_ascends, EM), (*ASCENT, *LEARNING), partial(epochs, EM)),
-        Engine(
-            "vb",
-            partial(_run_ascent, VB),
-            partial(_ascends, VB),
-            (*ASCENT, *LEARNING, "batch_size", "guide"),
-            partial(epochs, VB),
-        ),
-        Engine(
-            "gibbs",
-            partial(_run_chains, "gibbs", gibbs.sample),
-            _samples_exactly,
-            SAMPLING,
-            sample=gibbs.sample,
-            many_chains=True,
-        ),
-        Engine(
-            "nuts", partial(_run_chains, "nuts", nuts.sample), _samples_by_gradients, SAMPLING, sample=nuts.sample
-        ),
-        Engine("laplace", laplace.run, laplace.capability, (*ASCENT, "draws"), sample=laplace.sample),
-        Engine(
-            "svi",
-            _run_svi,
-            lambda problem: "gradient",
-            (*ASCENT, *LEARNING, "batch_size", "learning_rate"),
-            svi.epochs,
-            takes_start=False,
-        ),
-    )
-}

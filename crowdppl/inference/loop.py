@@ -78,10 +78,15 @@ def diagnostics_of(progress: Progress, converged: bool, notes: list[str]) -> dic
     }
 
 
-def starts_of(runs: Sequence[Run]) -> dict[str, Any]:
-    """Diagnostics of several starts, the best first."""
+def diagnostics_of_runs(engine: str, runs: Sequence[Run], remedy: str) -> dict[str, Any]:
+    """What a result says of runs from several starts, the best first; the remedy where that did not converge."""
+    progress, notes = runs[0].progress, []
+    if progress.interrupted:
+        notes.append(f"{engine} was stopped after {progress.iterations} iterations")
+    elif not progress.converged:
+        notes.append(f"{engine} did not converge after {progress.iterations} iterations; {remedy}")
     kept = [{"start": r.start, "objective": r.objective, "iterations": r.progress.iterations} for r in runs]
-    return {"start": runs[0].start, "restarts": kept}
+    return diagnostics_of(progress, progress.converged, notes) | {"start": runs[0].start, "restarts": kept}
 
 
 def iterate(

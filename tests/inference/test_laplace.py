@@ -13,7 +13,7 @@ import crowdppl
 from crowdppl.data.blocks import Block
 from crowdppl.errors import ConvergenceWarning, MethodError
 from crowdppl.inference import laplace
-from crowdppl.inference.laplace import Marginal
+from crowdppl.inference.target import Target
 from crowdppl.primitives import annotate, confusion_prior, plates, prevalence, truth
 from tests.crowd import annotations, crowd, double, posed
 from tests.networks.test_networks import clouds
@@ -50,24 +50,28 @@ def test_a_gaussian_posterior_is_found_exactly() -> None:
     mean = torch.linalg.solve(precision, design.mT @ SEEN / NOISE**2)
     problem = posed(Measured(), crowd(N, 4, 2, 3), tolerance=1e-12)
     (run,) = laplace.fit(problem)
-    at = run.state.at
+    target = Target(problem, "laplace")
+    at, found = target.by_site(run.state.at), -target.hessian(run.state.at)
     torch.testing.assert_close(torch.stack([at["level"], at["slope"]]), mean, atol=1e-5, rtol=0)
-    found, order = laplace.precision(problem, at), list(at)
+    order = list(at)
     place = [sum(at[n].numel() for n in order[: order.index(name)]) for name in ("level", "slope")]
     torch.testing.assert_close(found[place][:, place], precision, atol=1e-8, rtol=0)
 
 
 def test_the_curvature_is_that_of_the_density() -> None:
-    problem = posed(crowdppl.method("glad"), crowd(6, 3, 2, 2))
-    at, marginal = laplace.start(problem).at, Marginal(problem, "laplace")
-    found = laplace.precision(problem, at)
-    step, columns = 1e-5, []
-    for name, x in at.items():
-        for place in range(x.numel()):
-            unit = torch.zeros(x.numel()).index_fill(0, torch.tensor(place), step).reshape(x.shape)
-            ends = [marginal.with_slopes({**at, name: x + sign * unit}) for sign in (1, -1)]
-            columns.append(torch.cat([(ends[0][f"slope.{n}"] - ends[1][f"slope.{n}"]).reshape(-1) for n in at]))
-    torch.testing.assert_close(found, torch.stack(columns) / (2 * step), atol=1e-6, rtol=1e-6)
+    target = Target(posed(crowdppl.method("glad"), crowd(6, 3, 2, 2)), "laplace")
+    at, step = target.start(), 1e-5
+    ends = [[target.value_and_slope(at + sign * step * unit)[1] for sign in (1, -1)] for unit in torch.eye(len(at))]
+    wanted = torch.stack([one - other for one, other in ends]) / (2 * step)
+    torch.testing.assert_close(target.hessian(at), wanted, atol=1e-6, rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["glad", "hierarchical_dawid_skene", "item_difficulty"])
+def test_many_vectors_have_the_density_of_each(name: str) -> None:
+    target = Target(posed(crowdppl.method(name), crowd(6, 3, 2, 2)), "laplace")
+    at = target.start() + 0.3 * torch.randn((4, len(target.start())), generator=torch.Generator().manual_seed(0))
+    wanted = torch.stack([target.value_and_slope(u)[0] for u in at])
+    torch.testing.assert_close(target.many(at), wanted, atol=1e-10, rtol=1e-10)
 
 
 def test_with_known_truths_and_many_labels_it_is_the_dirichlet_posterior() -> None:

@@ -13,6 +13,7 @@ from crowdppl.inference import assembly
 from crowdppl.inference.engines import fit_model
 from crowdppl.inference.options import Options
 from crowdppl.inference.problem import Problem
+from crowdppl.inference.vb import engine
 from crowdppl.posterior import Posterior
 from tests.crowd import crowd
 
@@ -61,7 +62,7 @@ def never(*_: Any, **__: Any) -> Any:
 @pytest.mark.slow
 def test_auto_computes_nothing_for_its_members_that_is_not_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("widths", "truth_over", "draw_tables"):
-        monkeypatch.setattr(assembly, name, never)
+        monkeypatch.setattr(engine, name, never)
     posterior = crowdppl.fit("auto", DATA, seed=4)
     assert len(posterior.labels()) == DATA.n_items
     with pytest.raises(AssertionError, match="computed"):
@@ -70,7 +71,7 @@ def test_auto_computes_nothing_for_its_members_that_is_not_asked_for(monkeypatch
 
 def test_what_is_not_asked_for_is_not_computed(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("widths", "truth_over"):
-        monkeypatch.setattr(assembly, name, never)
+        monkeypatch.setattr(engine, name, never)
     for posterior in (fitted("bayesian_dawid_skene"), fitted("one_coin", calibrate=True)):
         assert len(posterior.probabilities()) == DATA.n_items
         assert posterior.confusion().shape == (DATA.n_annotators, DATA.n_classes, DATA.n_answers)
@@ -96,7 +97,7 @@ def test_files_lack_draws_that_were_not_asked_for(
     posterior.confusion()
     if dtype is None:
         for name in ("truth_over", "draw_tables"):
-            monkeypatch.setattr(assembly, name, lambda *_: pytest.fail("computed"))
+            monkeypatch.setattr(engine, name, lambda *_: pytest.fail("computed"))
     posterior.save(tmp_path / "result")
     crowdppl.load(tmp_path / "result").save(tmp_path / "again")
     loaded = crowdppl.load(tmp_path / "again")

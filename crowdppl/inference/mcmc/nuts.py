@@ -4,33 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 from pyro.infer.mcmc import MCMC, NUTS
 from torch import Tensor
 
 from crowdppl.core.devices import pyro_state_kept, seeded
-from crowdppl.inference.laplace import Marginal, constrained
+from crowdppl.inference.engine import SAMPLING, Engine
 from crowdppl.inference.loop import Progress
+from crowdppl.inference.mcmc.chains import result_of_chains
 from crowdppl.inference.problem import Problem
-from crowdppl.inference.state import first_state
-
-
-def start(problem: Problem, chain: int) -> dict[str, Tensor]:
-    """Where a chain starts: around perturbed votes (the first chain: around the votes), in unconstrained space."""
-    options = problem.options
-    shares = chain if chain != 1 else options.chains
-    state = first_state(problem, chain, shares, points=options.guide == "point")
-    stream = options.generator(5, chain)
-    out = {}
-    for name, parameter in state.parameters.items():
-        site = problem.sites[name]
-        out[name] = site.transform.inv(site.value(site.conjugate.draw(parameter, stream)))
-    for name, loc in state.loc.items():
-        noise = torch.randn(loc.shape, generator=stream, dtype=loc.dtype, device=loc.device)
-        out[name] = loc + 0.1 * noise
-    return out
+from crowdppl.inference.result import FitResult
+from crowdppl.inference.target import Target
 
 
 def sample(problem: Problem) -> tuple[dict[str, Tensor], Progress, dict[str, Any]]:
@@ -44,40 +32,50 @@ def sample(problem: Problem) -> tuple[dict[str, Tensor], Progress, dict[str, Any
         MethodError: for a model with a discrete site that cannot be summed out.
         KeyboardInterrupt: at Ctrl-C before the first chain has a start.
     """
-    marginal, progress = Marginal(problem, "nuts"), Progress()
+    target, progress = Target(problem, "nuts"), Progress()
     chains: list[_Chain] = []
     for number in range(problem.options.chains):
         chain = _Chain()
         try:
             with pyro_state_kept():
-                _run_chain(marginal, number, chain, progress)
+                _run_chain(target, number, chain, progress)
         except KeyboardInterrupt:
             progress.interrupted = True
-        if chain.draws or (chain.at and not chains):  # the first chain counts even if stopped during warm-up
+        if chain.draws or (chain.at is not None and not chains):  # the first counts even if stopped in its warm-up
             chains.append(chain)
         if progress.interrupted:
             break
     if not chains:
         raise KeyboardInterrupt
     divergences = {f"chain {number}": chain.divergences for number, chain in enumerate(chains)}
-    return _stack(problem, chains), progress, {"divergences": divergences}
+    kept: Any = [chain.draws or [chain.at] for chain in chains]
+    length = min(map(len, kept))  # chains differ only after an interruption
+    stacked = torch.stack([torch.stack(draws[:length]) for draws in kept])
+    return target.sites(stacked), progress, {"divergences": divergences}
 
 
 @dataclass
 class _Chain:
-    """The current point of a chain, in unconstrained space, and its kept draws."""
+    """The current vector of a chain, and its kept draws."""
 
-    at: dict[str, Tensor] = field(default_factory=dict)
-    draws: list[dict[str, Tensor]] = field(default_factory=list)
+    at: Tensor | None = None
+    draws: list[Tensor] = field(default_factory=list)
     divergences: int = 0
 
 
-def _run_chain(marginal: Marginal, number: int, chain: _Chain, progress: Progress) -> None:
+def potential(target: Target, at: Mapping[str, Tensor]) -> Tensor:
+    """Minus the log density at unconstrained values of the sites, differentiable in them, once."""
+    u = target.flat(at)
+    value, slope = target.value_and_slope(u)
+    return -(value + (slope * (u - u.detach())).sum())
+
+
+def _run_chain(target: Target, number: int, chain: _Chain, progress: Progress) -> None:
     """Fills the chain and the objectives at each transition, so that an interruption loses nothing."""
-    options = marginal.problem.options
+    options = target.problem.options
 
     def hook(kernel: Any, at: Mapping[str, Tensor], stage: str, t: int) -> None:
-        chain.at = {n: u.detach().clone() for n, u in at.items()}
+        chain.at = target.flat(at).detach()
         if stage.startswith("Sample") or stage == "sample":
             chain.divergences = len(kernel._divergences)
             chain.draws.append(chain.at)
@@ -86,24 +84,27 @@ def _run_chain(marginal: Marginal, number: int, chain: _Chain, progress: Progres
             options.callback(len(progress.objectives) - 1, progress.objectives[-1])
 
     with seeded(options.seed * 1009 + number):
-        chain.at = start(marginal.problem, number)
+        chain.at = target.drawn_start(number, options.generator(5, number), options.chains)
         mcmc = MCMC(
-            NUTS(potential_fn=marginal),
+            NUTS(potential_fn=partial(potential, target)),
             num_samples=options.draws,
             warmup_steps=options.warmup,
-            initial_params=dict(chain.at),
+            initial_params=target.by_site(chain.at),
             disable_progbar=not options.progress,
             hook_fn=hook,
         )
         mcmc.run()
 
 
-def _stack(problem: Problem, chains: list[_Chain]) -> dict[str, Tensor]:
-    """(C, D, ...) with the shortest chain's length (chains differ only after an interruption)."""
-    kept = [chain.draws or [chain.at] for chain in chains]
-    length = min(map(len, kept))
-    stacked = {
-        name: torch.stack([torch.stack([draw[name] for draw in draws[:length]]) for draws in kept])
-        for name in problem.sites
-    }
-    return constrained(problem, stacked)
+def run(problem: Problem, order: np.ndarray) -> FitResult:
+    """The result of a fit; ``order`` has item codes by position."""
+    return result_of_chains("nuts", problem, order, *sample(problem))
+
+
+def capability(problem: Problem) -> str:
+    """What nuts does with a problem: it moves along gradients; a ``MethodError`` where it refuses."""
+    Target(problem, "nuts")
+    return "gradient"
+
+
+ENGINE = Engine("nuts", run, capability, SAMPLING, sample=sample)

@@ -16,7 +16,6 @@ from crowdppl.data.blocks import row_codes
 from crowdppl.data.covariates import CovariateColumns
 from crowdppl.data.ragged import RaggedIndex, runs
 from crowdppl.errors import MethodError
-from crowdppl.inference.assembly import with_draws
 from crowdppl.inference.coin_tables import CoinTables
 from crowdppl.inference.density import pairs_of
 from crowdppl.inference.draws import center_of, crossed, draws_of, mean_of
@@ -27,6 +26,7 @@ from crowdppl.inference.result import ClassProbabilities, Fit, SiteResult
 from crowdppl.inference.sites import one_item_sites
 from crowdppl.inference.tables import affordable, are_linear, by_code, draw_tables, table_draws, tables_at
 from crowdppl.inference.typical_labels import TypicalLabels
+from crowdppl.inference.vb.engine import with_draws
 from crowdppl.networks.outputs import networks_of
 from crowdppl.primitives.labels import Labels, NumberLabels
 

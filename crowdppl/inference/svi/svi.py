@@ -25,11 +25,14 @@ from torch.distributions import biject_to
 from crowdppl.core.devices import seeded
 from crowdppl.data.blocks import Block
 from crowdppl.errors import MethodError, NumericalError
+from crowdppl.inference.assembly import result_of_draws, result_of_point
 from crowdppl.inference.density import Density, trace_sites
+from crowdppl.inference.engine import ASCENT, LEARNING, Engine
 from crowdppl.inference.families import Family, family_of
-from crowdppl.inference.loop import Progress, Run, iterate, run_each
+from crowdppl.inference.loop import Progress, Run, diagnostics_of_runs, iterate, run_each
 from crowdppl.inference.options import Options
 from crowdppl.inference.problem import Problem, without_validation
+from crowdppl.inference.result import FitResult
 from crowdppl.inference.sites import plain_support
 from crowdppl.inference.state import State, first_state, gaussians_of
 from crowdppl.inference.svi.networks import Epochs, for_pyro, train
@@ -398,3 +401,22 @@ def _approximation(name: str, fn: Any, first: _Values, point: bool) -> Any:
     loc = param("loc", lambda: transform.inv(first.value(name, family)))
     scale = param("scale", lambda: torch.full_like(loc.detach(), 0.1), constraints.positive)
     return dist.TransformedDistribution(dist.Normal(loc, scale).to_event(event), [transform])
+
+
+def run(problem: Problem, order: np.ndarray) -> FitResult:
+    """The result of a fit; ``order`` has item codes by position."""
+    runs = fit(problem)
+    draws = runs[0].draws
+    diagnostics = diagnostics_of_runs("svi", runs, "raise max_iterations or lower learning_rate")
+    point = next(iter(draws.values())).shape[1] == 1 if draws else True
+    return (result_of_point if point else result_of_draws)(problem, order, draws, diagnostics)
+
+
+ENGINE = Engine(
+    "svi",
+    run,
+    lambda problem: "gradient",
+    (*ASCENT, *LEARNING, "batch_size", "learning_rate"),
+    epochs,
+    takes_start=False,
+)

@@ -18,9 +18,9 @@ from crowdppl.data.annotations import Annotations
 from crowdppl.data.blocks import Block
 from crowdppl.errors import ConvergenceWarning, MethodError
 from crowdppl.inference.engines import fit_model
-from crowdppl.inference.laplace import Marginal
 from crowdppl.inference.mcmc import gibbs, nuts
 from crowdppl.inference.options import Options
+from crowdppl.inference.target import Target
 from crowdppl.primitives import annotate, coin_table, plates, prevalence, truth
 from crowdppl.primitives.model import card_of, plates_of
 from tests.crowd import annotations, crowd, double, posed
@@ -42,7 +42,7 @@ def _double() -> Iterator[None]:
 @pytest.mark.parametrize("name", sorted(set(ZOO) - DISCRETE))
 def test_the_potential_is_pyros_own_with_its_gradient(name: str) -> None:
     problem = posed(crowdppl.method(name, **SETTINGS.get(name, {})), crowd(8, 5, 3, 3))
-    marginal = Marginal(problem, "nuts")
+    target = Target(problem, "nuts")
     torch.manual_seed(0)
     first, theirs, constrain, _ = initialize_model(
         problem.model.model, (problem.blocks[0],), max_plate_nesting=plates_of(problem.model)
@@ -57,7 +57,7 @@ def test_the_potential_is_pyros_own_with_its_gradient(name: str) -> None:
             here[n] = site.transform.inv(x)
             change = change + site.transform.log_abs_det_jacobian(here[n], x).sum()
             change = change - constrain[n].inv.log_abs_det_jacobian(u[n], x).sum()
-        return marginal(here) + change
+        return nuts.potential(target, here) + change
 
     for _ in range(2):
         u = {n: x.detach().clone().requires_grad_() for n, x in first.items()}
@@ -118,14 +118,14 @@ def test_the_callback_and_the_diagnostics_hear_the_log_density_of_every_transiti
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     energies: set[float] = set()
-    potential = Marginal.__call__
+    potential = nuts.potential
 
-    def spied(marginal: Marginal, at: dict[str, Tensor]) -> Tensor:
-        found = potential(marginal, at)
+    def spied(target: Target, at: dict[str, Tensor]) -> Tensor:
+        found = potential(target, at)
         energies.add(float(found.detach()))
         return found
 
-    monkeypatch.setattr(Marginal, "__call__", spied)
+    monkeypatch.setattr(nuts, "potential", spied)
     heard: list[tuple[int, float]] = []
     options = Options(chains=2, draws=5, warmup=4, callback=lambda *said: heard.append(said))
     model, data = crowdppl.method("one_coin"), crowd(10, 3, 2, 3)
@@ -168,7 +168,7 @@ def test_divergences_are_counted_by_chain_and_warned_of() -> None:
 
 def test_a_site_that_cannot_be_summed_out_is_refused_by_name() -> None:
     with pytest.raises(MethodError, match="community"):
-        Marginal(posed(crowdppl.method("community"), crowd(8, 5, 3, 3)), "nuts")
+        Target(posed(crowdppl.method("community"), crowd(8, 5, 3, 3)), "nuts")
 
 
 def test_the_oracle_of_this_file_adds_up() -> None:

@@ -11,16 +11,11 @@ import torch
 
 import crowdppl
 from crowdppl.data.annotations import Annotations
-from crowdppl.inference.assembly import mixing, result_of_draws
+from crowdppl.inference.assembly import result_of_draws
 from crowdppl.inference.mcmc import gibbs
-from crowdppl.inference.mcmc.gibbs import (
-    GibbsState,
-    best_permutation,
-    class_similarity,
-    permutations,
-    relabelled,
-    sample,
-)
+from crowdppl.inference.mcmc.chains import mixing
+from crowdppl.inference.mcmc.gibbs import GibbsState, sample
+from crowdppl.inference.mcmc.permutations import best_permutation, class_similarity, permutations, relabelled
 from crowdppl.inference.problem import Problem
 from tests.crowd import annotations, double, posed
 
