@@ -14,7 +14,8 @@ from crowdppl import registry
 from crowdppl.core.validation import switch, warn
 from crowdppl.data.annotations import Annotations, require_annotations
 from crowdppl.data.checks import require_labels
-from crowdppl.data.rankings import RANKING
+from crowdppl.data.kinds.classes import Classes
+from crowdppl.data.kinds.numbers import Numbers
 from crowdppl.errors import ConvergenceWarning, DoubtWarning, MethodError
 from crowdppl.evaluation.calibration import AUTO_NOTE, FOLDS, calibrated, with_notes
 from crowdppl.evaluation.heldout import fit_method, heldout_score, model_with
@@ -31,13 +32,6 @@ ROWS = ("hierarchical_mixed_membership", "hierarchical_dawid_skene")
 second takes labels for independent given the truth."""
 COIN = ("one_coin",)
 """Member of auto with one parameter an annotator, for crowds with too few labels for rows."""
-FURTHER = {"ordinal": ("ordinal",), "sequence": ("sequence_crowd",)}
-"""Further members of auto, by the kind of labels."""
-CANDIDATES: dict[str, dict[str, tuple[str, dict[str, Any]]]] = {
-    "real": {name: (name, {}) for name in ("label_mean", "gaussian_annotators", "gain_annotators")},
-    RANKING: {f"plackett_luce, {end} first": ("plackett_luce", {"first": end}) for end in ("best", "worst")},
-}
-"""Of labels that are numbers, auto takes one of these methods with settings, by kind, the plainest first."""
 CLASSES, LABELS = 20, 5
 """With more classes, methods with rows take part only if there are so many labels a row on average."""
 TOLERANCE, STEPS = 1e-5, 300
@@ -110,7 +104,7 @@ def fit(
     calibrate = switch("calibrate", calibrate, "give known truths in gold=")
     data = require_annotations(data)
     require_labels(data.blocks)
-    if calibrate and not data.n_classes:
+    if calibrate and data.alphabet.kind.numeric:
         raise MethodError("calibrate=True corrects probabilities of classes, and labels are numbers; leave it out")
     if gold is not None:
         data = data.with_gold(gold)
@@ -119,7 +113,7 @@ def fit(
     warn_of_unused(options, [engine])
     if auto:
         check_automatic(inference, settings is None and start is None)
-        found = fit_auto(data, options) if data.n_classes else fit_best(data, options)
+        found = (fit_best if data.alphabet.kind.numeric else fit_auto)(data, options)
     else:
         model = model_with(method, settings)
         warn_of_no_features({registry.name_of(model) or type(model).__qualname__: model}, data)
@@ -170,10 +164,11 @@ def fit_best(data: Annotations, options: FitOptions) -> Fit:
     Its diagnostics tell the ``scores`` of all, mean log-probabilities of a label left out. MethodError for a kind
     of numbers without candidates.
     """
-    if data.kind not in CANDIDATES:
+    kind = data.alphabet.kind
+    if not isinstance(kind, Numbers) or not kind.candidates:
         names = ", ".join(map(repr, registry.names_for(data.kind)))
         raise MethodError(f"'auto' has no methods for labels of kind {data.kind!r}; name one: {names}")
-    began, scores, candidates = time.perf_counter(), {}, CANDIDATES[data.kind]
+    began, scores, candidates = time.perf_counter(), {}, kind.candidates
     if not too_sparse(data):
         for name, (method, settings) in candidates.items():
             scores[name] = heldout_score(method, data, inference="vb", settings=settings, **options).per_label
@@ -190,8 +185,10 @@ def members(data: Annotations, options: FitOptions) -> dict[str, Fit]:
 
 def _fits(data: Annotations, options: FitOptions) -> Iterator[tuple[str, Fit]]:
     given: Any = {"tolerance": TOLERANCE, "max_iterations": STEPS, **options}
+    kind = data.alphabet.kind
+    assert isinstance(kind, Classes)
     names: tuple[str, ...] = COIN if _without_rows(data) else ROWS + COIN
-    names = names[:1] if too_sparse(data) else names + FURTHER.get(data.kind, ())
+    names = names[:1] if too_sparse(data) else names + kind.members
     for name in names:
         yield name, fit_member(name, partial(fit_method, name, data.with_gold(None), "vb", None, given))
 

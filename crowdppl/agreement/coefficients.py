@@ -31,7 +31,7 @@ from crowdppl.core.intervals import check_level, of_share
 from crowdppl.core.validation import seed_number, warn, whole_number
 from crowdppl.data.annotations import Annotations, require_annotations
 from crowdppl.data.ids import native, ranked
-from crowdppl.data.sets import SET
+from crowdppl.data.kinds.sets import SETS
 from crowdppl.errors import CrowdpplWarning, MethodError, SparseDataWarning
 
 Weights = Literal["identity", "linear", "quadratic"]
@@ -329,7 +329,7 @@ def agreement_table(
     weights = _checked_weights(data, weights)
     check_level(level)
     samples, seed = whole_number("bootstrap", bootstrap, 0, "use 0 for no intervals"), seed_number(seed)
-    if not data.n_classes:
+    if data.alphabet.kind.numeric:
         found = {"krippendorff_interval": alpha_of_numbers(data, samples, seed)}
         _warn_of_undefined(found)
         return _rows(found, level).assign(weights="")
@@ -337,7 +337,7 @@ def agreement_table(
     others = item_coefficients(votes, data, weights, samples, seed)
     first = {"percent_agreement": others.pop("percent_agreement")}
     found = first | {"cohen_kappa": cohen_kappa(votes, nearness(data.n_classes, weights), samples, seed)} | others
-    if data.kind == SET:
+    if data.alphabet.kind == SETS:
         whole, members = set_votes(data)
         masi: Formulas = {"krippendorff_masi": partial(_krippendorff_masi, distance=masi_distances(members))}
         found |= resampled(ItemCounts.of(whole, True), masi, samples, seed)
@@ -396,11 +396,11 @@ def _checked_weights(data: Annotations, weights: Weights | None) -> Weights:
     """The weights, by default those of the classes' kind."""
     require_annotations(data)
     if weights is None:
-        return "quadratic" if data.kind == "ordinal" else "identity"
+        return "quadratic" if data.alphabet.kind.space.ordered else "identity"
     validation.one_of("weights", weights, WEIGHTS)
-    if not data.n_classes:
+    if data.alphabet.kind.numeric:
         raise MethodError(f"weights={weights!r} are of classes, and labels are numbers; leave them out")
-    if weights != "identity" and data.kind != "ordinal" and _numbers(data) is None:
+    if weights != "identity" and not data.alphabet.kind.space.ordered and _numbers(data) is None:
         names = ", ".join(repr(native(name)) for name in data.classes[:5])
         raise MethodError(
             f"weights={weights!r} needs classes with an order, and these ({names}) are nominal; give "
@@ -422,7 +422,7 @@ def _numbers(data: Annotations) -> np.ndarray | None:
 
 
 def _ordered(data: Annotations, weights: Weights) -> bool:
-    return data.kind == "ordinal" or weights != "identity"
+    return data.alphabet.kind.space.ordered or weights != "identity"
 
 
 def _formulas(data: Annotations, weights: Weights) -> Formulas:

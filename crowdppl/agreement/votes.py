@@ -11,9 +11,9 @@ import pandas as pd
 
 from crowdppl.core.devices import require_memory
 from crowdppl.data.annotations import Annotations
+from crowdppl.data.kinds.rankings import RANKINGS
+from crowdppl.data.kinds.sets import NO_YES, OF_SETS
 from crowdppl.data.ragged import runs
-from crowdppl.data.rankings import RANKING
-from crowdppl.data.sets import NO_YES, OF_SETS
 from crowdppl.errors import DataError
 
 EPSILON = 1e-12
@@ -78,7 +78,7 @@ class DeduplicatedVotes:
 def votes_to_compare(data: Annotations) -> DeduplicatedVotes:
     """The votes of annotations; DataError where they have no classes, or no item two annotators."""
     require_labels_to_compare(data)
-    if data.n_classes == 0:
+    if data.alphabet.kind.numeric:
         raise DataError(
             f"labels of kind {data.kind!r} have no classes, which this table compares; take agreement_table, or "
             "read them as classes"
@@ -90,7 +90,7 @@ def votes_to_compare(data: Annotations) -> DeduplicatedVotes:
 
 def require_labels_to_compare(data: Annotations) -> None:
     """Refuses a design, and rankings."""
-    if data.kind == RANKING:
+    if data.alphabet.kind == RANKINGS:
         raise DataError(
             "rankings have no coefficient of agreement; predictive_check of a fit by 'plackett_luce' has "
             "rank_agreement, Kendall's tau of two annotators"

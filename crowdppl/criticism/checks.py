@@ -14,8 +14,8 @@ from crowdppl.core.validation import listed, seed_number, whole_number
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.blocks import row_sizes
 from crowdppl.data.ids import native
-from crowdppl.data.parts import SIDES
-from crowdppl.data.rankings import OF_RANKS, RANKING
+from crowdppl.data.kinds.parts import SIDES
+from crowdppl.data.kinds.rankings import OF_RANKS, RANKINGS
 from crowdppl.errors import DataError
 from crowdppl.inference.predict.update import draw_labels
 from crowdppl.inference.result import Fit, require_fit
@@ -408,7 +408,7 @@ def predictive_check(posterior: Fit, *, draws: int = 200, seed: int = 0) -> Chec
     """
     posterior, seed = require_fit(posterior), seed_number(seed)
     draws = whole_number("draws", draws, MIN_DRAWS, "fewer say little of a tail, 200 are better")
-    data, numbers = posterior.data, posterior.data.n_classes == 0
+    data, numbers = posterior.data, posterior.data.alphabet.kind.numeric
     design = Design.of(data, least=1 if data.kind == "pair" else 2, numbers=numbers)
     answers = np.concatenate([design.answer[None], draw_labels(posterior, draws, seed, "posterior")])
     values, by_size = (_of_numbers if numbers else _of_classes)(data, design, answers)
@@ -439,7 +439,7 @@ def _of_numbers(
     data: Annotations, design: Design, answers: np.ndarray
 ) -> tuple[dict[str, np.ndarray], pd.DataFrame]:
     """All statistics of numbers or rankings, and an empty table."""
-    ranked = data.kind == RANKING
+    ranked = data.alphabet.kind == RANKINGS
     if ranked:
         problem, ranking = rankings_of(data, design)
         answers = np.concatenate([answers[:1], tied_alike(answers[0], ranking, answers[1:])])

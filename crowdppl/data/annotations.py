@@ -14,7 +14,6 @@ from torch import Tensor
 
 from crowdppl.core.validation import no_annotations, switch, warn
 from crowdppl.data.blocks import (
-    NUMBER,
     Block,
     count_repeats,
     join_blocks,
@@ -24,16 +23,18 @@ from crowdppl.data.blocks import (
     with_covariates,
     with_known,
 )
-from crowdppl.data.checks import cell_counts, check_tables, require_categories, require_one_of
+from crowdppl.data.checks import cell_counts, check_tables, require_one_of
 from crowdppl.data.coded import Coded, code_ids, warnings_of, who_abstains, without_repeats
 from crowdppl.data.columns import label_roles
 from crowdppl.data.covariates import covariate_table, feature_table, history_table, label_columns, some_columns
 from crowdppl.data.features import StoredFeatures, placed_features
 from crowdppl.data.gold import given_truths, known_truths
-from crowdppl.data.ids import KINDS, Codebook, LabelSet, encode_labels, listed_answers, native, read_label_set
-from crowdppl.data.numbers import NUMBERS, label_set_of, spread, with_numbers
-from crowdppl.data.parts import PARTS, truths_of_items, with_parts
-from crowdppl.data.sequences import units_of
+from crowdppl.data.ids import Codebook, by_item, native
+from crowdppl.data.kinds import KINDS
+from crowdppl.data.kinds.classes import NOMINAL, require_categories
+from crowdppl.data.kinds.kind import Kind, LabelSet
+from crowdppl.data.kinds.numbers import NUMBER
+from crowdppl.data.kinds.sequences import units_of
 from crowdppl.data.tables import Rows, coded_table, rows_of_dicts, rows_of_frame, rows_of_matrix, rows_of_wide
 from crowdppl.errors import CrowdpplWarning, DataError
 
@@ -109,13 +110,13 @@ def check_options(options: Options) -> None:
     switch("grow", options.get("grow", False), error=DataError)
     require_one_of("repeats", options.get("repeats", "keep"), REPEATS)
     if options.get("kind") is not None:
-        require_one_of("kind", options.get("kind"), (*KINDS, *NUMBERS, *PARTS))
+        require_one_of("kind", options.get("kind"), [*KINDS])
 
 
 def code_rows(rows: Rows, options: Options) -> Coded:
     """Codes the three columns; DataError for ids or labels that are missing, mixed or unknown."""
     like, features = options.get("like"), options.get("features")
-    alphabet, answer = _answers(rows, options)
+    alphabet, answer = _kind(options).answers(rows, options)
     known = [options.get("items"), features.index if isinstance(features, pd.DataFrame) else None]
     items, item = code_ids("item", rows.item, rows, rows.items, known)
     known = [options.get("annotators")]
@@ -126,39 +127,16 @@ def code_rows(rows: Rows, options: Options) -> Coded:
     return Coded(items, annotators, alphabet, item, annotator, answer)
 
 
-def _kind(options: Options) -> str:
+def _kind(options: Options) -> Kind:
     """The kind of labels."""
     like = options.get("like")
-    return options.get("kind") or "nominal" if like is None else like.kind
+    return KINDS[options.get("kind") or NOMINAL.name] if like is None else like.alphabet.kind
 
 
 def parts_of_items(options: Options) -> tuple[str, ...]:
     """What the two columns are called that name an item together; none where one does."""
     check_options(options)
-    kind = PARTS.get(_kind(options))
-    return kind.parts if kind is not None and kind.columns else ()
-
-
-def _answers(rows: Rows, options: Options) -> tuple[LabelSet, np.ndarray | None]:
-    like, classes = options.get("like"), options.get("classes")
-    away = listed_answers(options.get("abstentions", ()), "abstentions")
-    informative = options.get("informative_abstentions", False)
-    if like is not None and (classes is not None or away or informative):
-        raise DataError("like= settles them: leave out classes=, abstentions= and informative_abstentions=")
-    classes = None if classes is None else listed_answers(classes, "classes")
-    kind = NUMBERS.get(_kind(options))
-    if kind is not None:
-        if classes is not None or away:
-            raise DataError(f"labels of kind={kind.name!r} are numbers: leave out classes= and abstentions=")
-        return label_set_of(kind), None if rows.label is None else rows.label.codes
-    labels = None
-    if rows.label is not None:
-        named = classes is not None or like is not None
-        labels = encode_labels(rows.label, rows.place, named, away, rows.text)
-    alphabet = read_label_set(labels, classes, away, _kind(options), informative) if like is None else like.alphabet
-    if labels is not None and like is not None and options.get("grow"):
-        alphabet = alphabet.extended(labels, rows.place, rows.text)
-    return alphabet, None if labels is None else alphabet.code(labels, rows.place)
+    return _kind(options).columns
 
 
 def _said_to_be_classes(labels: Any, options: Options) -> bool:
@@ -284,11 +262,9 @@ class Annotations:
             TypeError: for an unknown option.
         """
         check_options(options)
-        kind = NUMBERS.get(_kind(options))
-        rows = rows if kind is None else with_numbers(rows, kind)
-        if _kind(options) in PARTS:
-            rows, changed = with_parts(rows, options, PARTS[_kind(options)])
-            options = cast(Options, changed)
+        kind = _kind(options)
+        rows, changed = kind.read(rows, options)
+        options = cast(Options, changed)
         coded = code_rows(rows, options)
         if coded.answer is not None and not _said_to_be_classes(rows.label, options):
             require_categories(coded.alphabet.classes.ids, coded.item, coded.answer, rows.place)
@@ -308,7 +284,7 @@ class Annotations:
             order, blocks = left.blocks(units)
         columns = rows.columns if kept is None or rows.columns is None else rows.columns.iloc[kept]
         columns = None if columns is None else columns.iloc[left.by_code].reset_index(drop=True)
-        numbers = () if kind is None or rows.label is None else (NUMBER,)
+        numbers = (NUMBER,) if kind.numeric and rows.label is not None else ()
         counts = cell_counts(blocks)
         may = who_abstains(left, counts, getattr(options.get("like"), "abstainers", None))
         shared: dict[str, Any] = {
@@ -386,7 +362,7 @@ class Annotations:
         return self.alphabet.book.ids.rename("answer")
 
     def _require_classes(self) -> None:
-        if self.alphabet.n_classes == 0:
+        if self.alphabet.kind.numeric:
             raise DataError(
                 f"labels of kind {self.kind!r} are numbers and have no classes; what needs these cannot be"
             )
@@ -394,7 +370,7 @@ class Annotations:
     @property
     def kind(self) -> str:
         """What ``kind=`` said: "nominal", "ordinal", "real", "pair", ..."""
-        return self.alphabet.kind
+        return self.alphabet.kind.name
 
     @property
     def gold(self) -> pd.Series[Any] | None:
@@ -431,7 +407,7 @@ class Annotations:
     @property
     def label_columns(self) -> pd.DataFrame | None:
         """What models read of each label: itself where it is a number, and covariates; None for neither."""
-        numbers = (NUMBER,) if self.alphabet.n_classes == 0 and self.blocks[0].has_labels else ()
+        numbers = (NUMBER,) if self.alphabet.kind.numeric and self.blocks[0].has_labels else ()
         return some_columns(self.columns, (*numbers, *self.label_names))
 
     def frame(self) -> pd.DataFrame:
@@ -476,7 +452,7 @@ class Annotations:
         Labels of an item are sorted, so that those of an annotator who labels it twice may trade places, and their
         columns with them.
         """
-        if self.n_classes == 0:
+        if self.alphabet.kind.numeric:
             return self._numbered(torch.cat([label.cpu() for label in labels]).numpy())
         drawn = [cell.cpu().to(torch.int32) for cell in labels]
         blocks = [block.answered(cell) for block, cell in zip(self.blocks, drawn, strict=True)]
@@ -504,10 +480,15 @@ class Annotations:
         """
         if gold is None and self.known is None:
             return self
-        truths = truths_of_items(gold, self.kind, self.items, self.item_covariates, self.roles)
-        known = known_truths(truths, self.item_book, self.alphabet)
+        known = known_truths(self.truths_by_id(gold), self.item_book, self.alphabet)
         blocks = [with_known(block, self.order, known) for block in self.blocks]
         return replace(self, known=known, blocks=blocks)
+
+    def truths_by_id(self, gold: Any) -> Any:
+        """Known truths by item id, as answers where labels are sets or comparisons, of items named as in labels."""
+        if gold is None or self.item_covariates is None:
+            return gold
+        return self.alphabet.kind.truths(by_item(gold), self.items, self.item_covariates, self.roles)
 
     def summary(self) -> dict[str, Any]:
         """Columns that were read, counts of items, annotators, labels and classes, and warnings, ready for JSON."""
@@ -527,10 +508,10 @@ class Annotations:
             **(
                 {}
                 if (of := self.label_columns) is None or self.n_classes
-                else {"label": spread(of[NUMBER].to_numpy())}
+                else {"label": _spread(of[NUMBER].to_numpy())}
             ),
-            "labels_an_item": spread(per_item),
-            "labels_an_annotator": spread(counts.sum(1)),
+            "labels_an_item": _spread(per_item),
+            "labels_an_annotator": _spread(counts.sum(1)),
             "items_without_labels": int((per_item == 0).sum()),
             "repeats": count_repeats(self.blocks),
             "gold": int(self.is_known.sum()),
@@ -566,6 +547,12 @@ def _given_columns(options: Options) -> pd.DataFrame | None:
     """Columns that are handed over beside labels which are no table."""
     given = options.get("label_covariates")
     return given if isinstance(given, pd.DataFrame) else None
+
+
+def _spread(numbers: np.ndarray) -> dict[str, float]:
+    """The least, the median, the mean and the largest of some numbers, for a summary."""
+    middle = {"median": float(np.median(numbers)), "mean": round(float(numbers.mean()), 3)}
+    return {"min": numbers.min().item(), **middle, "max": numbers.max().item()}
 
 
 def labels_given(data: Annotations) -> np.ndarray:

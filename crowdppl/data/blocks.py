@@ -15,9 +15,10 @@ from torch import Tensor
 
 from crowdppl.data.covariates import CovariateColumns, no_covariates
 from crowdppl.data.features import Features, rows_taken
+from crowdppl.data.kinds.numbers import NUMBER
+from crowdppl.data.kinds.rankings import OF_RANKS, Rankings
+from crowdppl.data.kinds.sequences import SEQUENCE, Sequences, edges_between
 from crowdppl.data.ragged import RaggedIndex, gather, runs, sorted_pairs
-from crowdppl.data.rankings import OF_RANKS, Rankings
-from crowdppl.data.sequences import SEQUENCE, Sequences, edges_between
 from crowdppl.errors import DataError
 
 BLOCK_LABELS = 500_000
@@ -25,8 +26,6 @@ BLOCK_LABELS = 500_000
 MANY_CLASSES, FEW_NAMED = 32, 4
 """Classes from which on truths that no label of an item names are summed out together, where the largest number of
 classes that an item's labels name is at most one in so many of them."""
-NUMBER = "label"
-"""The label covariate that holds labels which are numbers; each is the only answer of its annotator."""
 OF_ITEMS = ("gold", "evidence", "features", "item_covariates")
 OF_ANNOTATORS = ("history", "abstainers", "annotator_covariates")
 OF_LABELS = ("label_covariates",)

@@ -19,9 +19,9 @@ from crowdppl.data.checks import (
     spelling_warning,
     unused_warning,
 )
-from crowdppl.data.ids import Codebook, Encoding, LabelSet, Place, encode, refuse_missing_text
-from crowdppl.data.parts import PARTS
-from crowdppl.data.sequences import beginnings_warning
+from crowdppl.data.ids import Codebook, Encoding, Place, encode, refuse_missing_text
+from crowdppl.data.kinds.kind import LabelSet
+from crowdppl.data.kinds.sequences import SEQUENCES, beginnings_warning
 from crowdppl.data.tables import Rows
 from crowdppl.errors import CrowdpplWarning
 
@@ -157,7 +157,7 @@ def warnings_of(
     if like is None and coded.answer is not None:
         found += find_warnings(blocks, coded.annotators, counts, _compared(coded, of_items))
         found += unused_warning(counts, coded.answer, coded.alphabet) if classes is None else []
-        if units is not None and coded.alphabet.kind == "sequence":
+        if units is not None and coded.alphabet.kind == SEQUENCES:
             codes = (coded.item, coded.annotator, coded.answer)
             found.append(beginnings_warning(coded.alphabet.classes.ids, units, *codes))
     return [warning for warning in found if warning is not None]
@@ -165,11 +165,11 @@ def warnings_of(
 
 def _compared(coded: Coded, of_items: pd.DataFrame | None) -> Compared | None:
     """Which objects each label of a pair compares, or each ranking; None where items are no objects."""
-    kind = PARTS.get(coded.alphabet.kind)
-    if kind is None or kind.objects is None or of_items is None:
+    parts = coded.alphabet.kind.parts
+    if parts is None or parts.objects is None or of_items is None:
         return None
-    one, other = (of_items[part].cat.codes.to_numpy(np.int64)[coded.item] for part in kind.parts)
-    ids = of_items[kind.objects].cat.categories
-    if kind.shared:
+    one, other = (of_items[part].cat.codes.to_numpy(np.int64)[coded.item] for part in parts.names)
+    ids = of_items[parts.objects].cat.categories
+    if parts.shared:
         return Compared(ids, np.concatenate([one, other]), np.tile(coded.item, 2))
     return Compared(ids, other, one * len(coded.annotators) + coded.annotator)

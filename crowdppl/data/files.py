@@ -19,9 +19,9 @@ import pandas as pd
 from crowdppl.core.validation import require_path, require_text, shown, switch
 from crowdppl.data.annotations import Annotations, Options, parts_of_items
 from crowdppl.data.columns import Roles, label_roles, recognise, refuse_twins, two_parts
-from crowdppl.data.gold import by_item, without_blanks
-from crowdppl.data.ids import Place, encode, place_in_rows, refuse_missing_text
-from crowdppl.data.sequences import SEQUENCE
+from crowdppl.data.gold import without_blanks
+from crowdppl.data.ids import Place, by_item, encode, place_in_rows, refuse_missing_text
+from crowdppl.data.kinds.sequences import SEQUENCES
 from crowdppl.data.tables import as_pandas, rows_of_frame, rows_of_wide
 from crowdppl.data.tagged import SPAN, TASK, read_conll, spans_of_tasks, tags_of_columns, tags_of_spans
 from crowdppl.errors import DataError
@@ -282,7 +282,7 @@ def read_annotations(
 
 def _tags(table: Table, options: Options) -> tuple[Table, Options]:
     """Tagged text as a table of labels, with its tokens as items; other tables stay as they are."""
-    of_sequences, known = options.get("kind") == SEQUENCE, table.frame
+    of_sequences, known = options.get("kind") == SEQUENCES.name, table.frame
     if of_sequences and isinstance(known, pd.DataFrame) and {*TASK} <= {*known.columns}:
         table = Table(*spans_of_tasks(known, table.place), table.text)
     if table.columns:

@@ -2,33 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from crowdppl.core.validation import kind_of
-from crowdppl.data.ids import MISSING, Codebook, LabelSet, as_column, as_index, native
-from crowdppl.data.rankings import RANKING, refuse_whole
-from crowdppl.data.sets import SET, classes_of, truths_by_class
+from crowdppl.data.ids import MISSING, Codebook, by_item, native
+from crowdppl.data.kinds.kind import LabelSet
 from crowdppl.errors import DataError
 
 ITS_PROBABILITIES = "give the posterior, or posterior.probabilities(), a DataFrame of items x classes"
 """What to hand over where truths are scored."""
 DIFFERENT = "gold (with different truths)"
 """The origin of an item's second truth, in messages."""
-
-
-def by_item(gold: Any) -> pd.Series[Any]:
-    """Known truths, a series or a mapping, as a series by item id; one that is repeated stands once."""
-    if isinstance(gold, Mapping):
-        gold = pd.Series(list(gold.values()), index=as_index(gold), dtype=object)
-    if not isinstance(gold, pd.Series):
-        raise DataError(f"gold is {kind_of(gold)}; give a Series or a mapping from item id to class")
-    known = gold[as_column(gold, "gold").notna().to_numpy()]
-    again = pd.DataFrame({"item": [*map(str, known.index)], "truth": [*map(str, known)]}).duplicated()
-    return known[~again.to_numpy()]
 
 
 def without_blanks(truths: pd.Series[Any], text: bool, classes: Iterable[Any] = ()) -> pd.Series[Any]:
@@ -86,12 +73,10 @@ def known_truths(gold: Any, items: Codebook, alphabet: LabelSet) -> np.ndarray |
     """
     if gold is None:
         return None
-    known = by_item(gold if alphabet.kind != SET else truths_by_class(gold, classes_of(items.ids)))
-    if alphabet.kind == RANKING:
-        refuse_whole(known)
+    known = by_item(gold)
     items.refuse_twice(items.codes(known.index), DIFFERENT)
     item = items.require(known.index, "gold", "correct it, or add it to items= if it is an item without labels")
-    if alphabet.n_classes == 0:
+    if alphabet.kind.numeric:
         numbers = np.full(len(items), np.nan)
         numbers[item] = _numbers(known)
         return numbers

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from decimal import Decimal
 from itertools import pairwise
 from numbers import Real
@@ -14,10 +14,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from crowdppl.core.validation import kind_of, shown, switch, warn
+from crowdppl.core.validation import kind_of, shown, warn
 from crowdppl.errors import CrowdpplWarning, DataError
 
-KINDS = ("nominal", "ordinal")
 NUMBER = r"-?[0-9]+(\.[0-9]+)?"
 MISSING = frozenset(["", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NULL", "null"])
 """Text that stands for a missing value in files."""
@@ -364,48 +363,15 @@ def refuse_missing_text(
         raise DataError(f"the {name} at {place(row)} is missing ({found.values[found.codes[row]]!r}); {remedy}")
 
 
-@dataclass(frozen=True, eq=False)
-class LabelSet:
-    """Classes, then abstentions.
-
-    Attributes:
-        book: all answers; ``ids[:n_classes]`` are the classes, in their order.
-        n_classes: K.
-        kind: "nominal", or "ordinal" where the order of the classes means something.
-        informative: whether an abstention may depend on the class.
-    """
-
-    book: Codebook
-    n_classes: int
-    kind: str = "nominal"
-    informative: bool = False
-
-    @property
-    def classes(self) -> Codebook:
-        """What the truth can be."""
-        return Codebook("class", self.book.ids[: self.n_classes])
-
-    def extended(self, labels: Encoding, place: Place, text: bool) -> LabelSet:
-        """A set in which unknown labels are further classes; DataError where classes have an order."""
-        new = labels.values[Codebook("label", self.book.ids).codes(labels.values) < 0]
-        if not len(new):
-            return self
-        refuse_missing_text(labels, "label", place, self.book.ids, "leave it out", text)
-        if self.kind == "ordinal":
-            raise DataError(
-                f"the class {native(new[0])!r} is new, and its place among ordered classes is unknown; fit anew, "
-                "and list all in classes="
-            )
-        classes = self.classes.extended(new).ids
-        book = Codebook("answer", classes.append(self.book.ids[self.n_classes :]))
-        return replace(self, book=book, n_classes=len(classes))
-
-    def code(self, labels: Encoding, place: Place) -> np.ndarray:
-        """The answer code of each row; DataError for the first label that is no answer."""
-        classes = ", ".join(repr(native(c)) for c in self.book.ids[: min(self.n_classes, 12)])
-        remedy = "correct it, add it to classes=, or name it in abstentions= if it means that there is no answer"
-        book = Codebook("label", self.book.ids)
-        return labels.code_in(book, place, f"{self.n_classes} classes ({classes})", remedy)
+def by_item(gold: Any) -> pd.Series[Any]:
+    """Known truths, a series or a mapping, as a series by item id; one that is repeated stands once."""
+    if isinstance(gold, Mapping):
+        gold = pd.Series(list(gold.values()), index=as_index(gold), dtype=object)
+    if not isinstance(gold, pd.Series):
+        raise DataError(f"gold is {kind_of(gold)}; give a Series or a mapping from item id to class")
+    known = gold[as_column(gold, "gold").notna().to_numpy()]
+    again = pd.DataFrame({"item": [*map(str, known.index)], "truth": [*map(str, known)]}).duplicated()
+    return known[~again.to_numpy()]
 
 
 def listed(values: Iterable[Any], name: str) -> list[Any]:
@@ -429,83 +395,6 @@ def listed_answers(values: Iterable[Any], name: str) -> list[Any]:
     for value in found:
         if not isinstance(native(value), str | Real) and value is not None and value is not pd.NA:
             raise DataError(f"{name}= holds {shown(value)}, which is no label; use text or integers")
-    return found
-
-
-def encode_labels(column: Any, place: Place, named: bool, abstentions: Iterable[Any], text: bool) -> Encoding:
-    """Finds the distinct labels of a column; DataError, with the row, where they are missing, empty or mixed.
-
-    They may be of mixed types where the classes are ``named``; in files of ``text``, missing values are text.
-    """
-    away = list(abstentions)
-    labels = encode(column, "label", place, mixed=bool(away) or named)
-    if named:
-        return labels
-    remedy = "leave it out, or name it in abstentions=; if it really is a class, list it in classes="
-    refuse_missing_text(labels, "label", place, away, remedy, text)
-    kept = np.flatnonzero(~_among(labels.values, away))
-    encode(labels.values[kept].tolist(), "label", lambda n: place(labels.first_row(int(kept[n]))))
-    return labels
-
-
-def read_label_set(
-    labels: Encoding | None,
-    classes: Iterable[Any] | None,
-    abstentions: Iterable[Any],
-    kind: str,
-    informative: bool = False,
-) -> LabelSet:
-    """Settles classes and abstentions, as the options of annotations say; ``labels`` is None for a design.
-
-    DataError for fewer than two classes or one listed twice, ordinal ones without order, and informative
-    abstentions of no name.
-    """
-    away = listed_answers(abstentions, "abstentions")
-    if switch("informative_abstentions", informative, error=DataError) and not away:
-        raise DataError("informative_abstentions=True, and abstentions= names none; name them")
-    if classes is not None:
-        ids = as_index(listed_answers(classes, "classes"))
-    elif labels is None:
-        raise DataError("a design has no labels to take the classes from; list them in classes=")
-    else:
-        ids = _classes_of(labels, away, kind)
-    if len(ids) < 2:
-        only = f"only {native(ids[0])!r}" if len(ids) else "none"
-        whose = "the labels have" if classes is None else "classes= has"
-        raise DataError(f"there must be two classes or more, and {whose} {only}; list all in classes=")
-    texts = pd.api.types.infer_dtype(ids, skipna=False) == "string"
-    answers = as_index([*ids, *(str(value) if texts else value for value in away)])
-    if answers.isna().any() or not answers.is_unique:
-        bad = answers[answers.isna() | answers.duplicated()][0]
-        raise DataError(f"{native(bad)!r} is missing or occurs twice in classes= and abstentions=; list each once")
-    return LabelSet(Codebook("answer", answers if away else ids), len(ids), kind, bool(informative))
-
-
-def _classes_of(labels: Encoding, away: list[Any], kind: str) -> pd.Index[Any]:
-    """The classes of labels: categories or values, without abstentions, in their order."""
-    given = labels.values if labels.listed is None else labels.listed
-    if away:
-        given = as_index(given[~_among(given, away)].tolist())
-    if labels.ranked or not len(given):
-        return given
-    return _graded(given) if kind == "ordinal" else given[sorting(given, "label")]
-
-
-def _among(values: pd.Index[Any], away: list[Any]) -> np.ndarray:
-    return Codebook("answer", as_index(away)).codes(values) >= 0 if away else np.zeros(len(values), bool)
-
-
-def _graded(ids: pd.Index[Any]) -> pd.Index[Any]:
-    """Grades by their numeric value; DataError when one is no number, or two are the same number."""
-    grades = np.array([as_number(value) for value in ids])
-    if np.isnan(grades).any():
-        wrong = native(ids[int(np.argmax(np.isnan(grades)))])
-        raise DataError(f"the ordinal class {wrong!r} is no number; list the classes in order in classes=")
-    found = ids[np.argsort(grades, kind="stable")]
-    same = np.flatnonzero(np.diff(np.sort(grades)) == 0)
-    if len(same):
-        one, other = (native(found[int(same[0]) + step]) for step in (0, 1))
-        raise DataError(f"{one!r} and {other!r} are the same grade; spell it one way, or list classes=")
     return found
 
 

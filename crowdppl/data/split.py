@@ -10,15 +10,15 @@ import pandas as pd
 import torch
 
 from crowdppl.core.validation import warn
-from crowdppl.data.annotations import SIDE_INFORMATION, Annotations, parts_of_items
+from crowdppl.data.annotations import SIDE_INFORMATION, Annotations
 from crowdppl.data.blocks import OF_ANNOTATORS, with_covariates, with_known
 from crowdppl.data.checks import require_labels
 from crowdppl.data.coded import Coded
 from crowdppl.data.covariates import label_columns, regrouped
 from crowdppl.data.features import StoredFeatures, in_columns
 from crowdppl.data.ids import native, place_in_rows
-from crowdppl.data.sequences import units_of
-from crowdppl.data.sets import OF_SETS, SET
+from crowdppl.data.kinds.sequences import units_of
+from crowdppl.data.kinds.sets import OF_SETS, SETS
 from crowdppl.errors import DataError, RepeatsWarning, SparseDataWarning
 
 
@@ -48,7 +48,7 @@ def align_to(old: Annotations, new: Annotations | pd.DataFrame) -> Annotations:
 
 def _with_parts(data: Annotations) -> tuple[pd.DataFrame, Any]:
     """The labels, and the columns that name an item: one, or the two parts."""
-    frame, parts = data.frame(), parts_of_items({"kind": data.kind})
+    frame, parts = data.frame(), data.alphabet.kind.columns
     if not parts or data.item_covariates is None:
         return frame, "item"
     of_labels = data.item_covariates.loc[frame["item"], [*parts]].set_axis(frame.index)
@@ -68,7 +68,7 @@ def _warn_of_new_classes(old: Annotations, new: Annotations) -> None:
 def check_aligned(old: Annotations, new: Annotations) -> Annotations:
     """New annotations under old codes, with the kind of the old ones and the abstainers of both."""
     tells = old.alphabet.informative
-    new = replace(new, alphabet=replace(new.alphabet, kind=old.kind, informative=tells))
+    new = replace(new, alphabet=replace(new.alphabet, kind=old.alphabet.kind, informative=tells))
     if old.abstainers is None or new.abstainers is None:
         return new
     may = torch.from_numpy(new.abstainers.copy())
@@ -160,7 +160,7 @@ def with_rows(
 
 def whole_units(data: Annotations) -> np.ndarray:
     """What folds keep whole, a code an item, (N,): its sequence, the item of its set, or itself."""
-    if data.kind == SET and data.item_covariates is not None:
+    if data.alphabet.kind == SETS and data.item_covariates is not None:
         return np.asarray(data.item_covariates[OF_SETS[0]].cat.codes)
     units = units_of(data.item_covariates)
     return np.arange(data.n_items) if units is None else units[:, 0]

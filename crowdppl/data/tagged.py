@@ -16,7 +16,7 @@ from crowdppl.core.files import new_file
 from crowdppl.core.validation import require_path, shown
 from crowdppl.data.annotations import Annotations, require_annotations
 from crowdppl.data.ids import Place, encode
-from crowdppl.data.sequences import POSITION, SEQUENCE, Tags, units_of
+from crowdppl.data.kinds.sequences import POSITION, SEQUENCE, SEQUENCES, Tags, units_of
 from crowdppl.errors import DataError
 
 TOKEN, START, END = "token", "start", "end"
@@ -293,7 +293,7 @@ def _tagged(
 ) -> tuple[np.ndarray, np.ndarray, list[Any], np.ndarray]:
     """Items in order, which of them are first, names of columns, and their tags (N, columns), None for none."""
     require_annotations(data)
-    units = units_of(data.item_covariates) if data.kind == "sequence" else None
+    units = units_of(data.item_covariates) if data.alphabet.kind == SEQUENCES else None
     if units is None or data.item_covariates is None or TOKEN not in data.item_covariates:
         raise DataError(
             f"these labels of kind {data.kind!r} have no item covariate {TOKEN!r}; read them from CoNLL"

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
-from itertools import combinations
-from typing import Any
 
 import numpy as np
 
 from crowdppl.data.annotations import Annotations
-from crowdppl.data.parts import PARTS, SIDES
-from crowdppl.data.rankings import RANKING
+from crowdppl.data.checks import require_one_of
+from crowdppl.data.kinds import KINDS
 from crowdppl.errors import CrowdpplWarning, RepeatsWarning
 
 READINGS = """
@@ -62,24 +59,14 @@ def example(kind: str = "nominal") -> Annotations:
         0  apple | fig       ann  left
         1  apple | fig       bob  left
     """
-    if kind not in PARTS:
+    require_one_of("kind", kind, [*KINDS])
+    given = KINDS[kind].example
+    if given is None:
         return anaesthetists(kind)
-    known: dict[str, Sequence[Any]] = {
-        "sequence": [(text, place) for text in ("first", "second", "third") for place in range(4)],
-        RANKING: ["one", "two", "three", "four"],
-        "set": ["one", "two", "three", "four", "five", "six"],
-    }
-    items = known.get(kind, list(combinations(("apple", "fig", "kiwi", "pear", "plum"), 2)))
-    words: Sequence[str] = {
-        "pair": SIDES,
-        "similarity": ("different", "same"),
-        "sequence": ("O", "B-name", "I-name"),
-        "set": ("red;round", "red", "", "long"),
-        RANKING: ("pear > fig > plum > kiwi", "pear > plum = fig > kiwi", "fig > pear > kiwi"),
-    }[kind]
+    items, labels = given
     item, annotator = np.divmod(np.arange(3 * len(items)), 3)
-    label = np.where(np.arange(len(item)) % 7 == 6, item + 1, item // 2) % len(words)  # one in seven errs
+    label = np.where(np.arange(len(item)) % 7 == 6, item + 1, item // 2) % len(labels)  # one in seven errs
     with warnings.catch_warnings(action="ignore", category=CrowdpplWarning):
         return Annotations.from_arrays(
-            [items[n] for n in item], np.array(["ann", "bob", "cid"])[annotator], np.array(words)[label], kind=kind
+            [items[n] for n in item], np.array(["ann", "bob", "cid"])[annotator], np.array(labels)[label], kind=kind
         )

@@ -12,10 +12,8 @@ import pandas as pd
 
 from crowdppl.core.intervals import check_level, of_share
 from crowdppl.core.validation import kind_of, seed_number, warn, whole_number
-from crowdppl.data.gold import ITS_PROBABILITIES, by_item, class_codes, probability_array, rows_of_truths
-from crowdppl.data.ids import native
-from crowdppl.data.parts import truths_of_items
-from crowdppl.data.sets import SET, classes_of, truths_by_class
+from crowdppl.data.gold import ITS_PROBABILITIES, class_codes, probability_array, rows_of_truths
+from crowdppl.data.ids import by_item, native
 from crowdppl.errors import CrowdpplWarning, DataError
 from crowdppl.evaluation.annotator_metrics import compared_with_gold
 from crowdppl.evaluation.number_metrics import NumberEvaluation, Scores, evaluate_numbers, warn_of_gold
@@ -532,10 +530,7 @@ def matched(
     """Items of gold in a posterior: probabilities (n, K), codes and rows (n,), and how many are not there."""
     table = table_of(posterior)
     if isinstance(posterior, Fit):
-        data = posterior.data
-        if data.kind == SET:
-            gold = truths_by_class(gold, classes_of(table.index))
-        gold = truths_of_items(gold, data.kind, data.items, data.item_covariates, data.roles)
+        gold = posterior.data.truths_by_id(gold)
     truth = by_item(gold)
     row = rows_of_truths(table.index, truth.index)
     code = class_codes(table.columns, truth[row >= 0], isinstance(posterior, pd.DataFrame))

@@ -11,9 +11,9 @@ import pandas as pd
 
 from crowdppl.core.intervals import of_share
 from crowdppl.core.validation import warn
-from crowdppl.data.gold import by_item, rows_of_truths
-from crowdppl.data.parts import truths_of_items
-from crowdppl.data.rankings import OF_RANKS, RANKING, refuse_whole
+from crowdppl.data.gold import rows_of_truths
+from crowdppl.data.ids import by_item
+from crowdppl.data.kinds.rankings import OF_RANKS, RANKINGS
 from crowdppl.errors import CrowdpplWarning, DataError, GoldLeakWarning, MethodError
 from crowdppl.inference.result import Fit
 from crowdppl.results.tables import truth as truth_table
@@ -119,10 +119,8 @@ def evaluate_numbers(posterior: Fit, gold: Any, bootstrap: int, level: float, se
     """Scores estimates and intervals of a level; arguments and errors as of ``evaluate``."""
     from scipy.stats import kendalltau  # slow to import
 
-    data, known = posterior.data, by_item(gold).dropna()
-    if data.kind == RANKING:
-        refuse_whole(known)
-        known = truths_of_items(known, data.kind, data.items, data.item_covariates, data.roles)
+    data = posterior.data
+    known = by_item(data.truths_by_id(gold))
     table = truth_table(posterior, level)
     row = rows_of_truths(table.index, known.index)
     there = known[row >= 0]
@@ -145,7 +143,7 @@ def evaluate_numbers(posterior: Fit, gold: Any, bootstrap: int, level: float, se
     scored = pd.DataFrame({"estimate": found["estimate"], "truth": truth, "held": held})
     values: dict[str, Any] = {name: float(x) for name, x in scores(*scored.to_numpy(np.float64).T).items()}
     values |= {"scored": scored, "resamples": bootstrap, "level": level, "seed": seed}
-    if data.kind == RANKING and data.item_covariates is not None:
+    if data.alphabet.kind == RANKINGS and data.item_covariates is not None:
         problem = data.item_covariates[OF_RANKS[0]].cat.codes.to_numpy()[row[row >= 0]]
         own = [x for _, x in scored.groupby(problem) if len(x) > 1]
         tau = [kendalltau(x["estimate"], x["truth"])[0] for x in own]

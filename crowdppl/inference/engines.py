@@ -16,8 +16,6 @@ from crowdppl.core.devices import BYTES, enough_memory, pyro_state_kept, require
 from crowdppl.core.validation import shown, warn
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.covariates import no_covariates
-from crowdppl.data.numbers import NUMBERS
-from crowdppl.data.rankings import RANKING
 from crowdppl.errors import ConvergenceWarning, DataError, MethodError, UnusedOptionWarning
 from crowdppl.inference import laplace
 from crowdppl.inference.checkpoint import TrialCache, check_path, trial_cache
@@ -116,13 +114,10 @@ def check_fit(model: Model, data: Annotations, inference: str) -> None:
         raise MethodError(f"inference={inference!r} is not an engine; choose from {', '.join(ENGINES)} or 'auto'")
     card = card_of(model)
     if card is not None and not card.takes(data.kind):
-        remedy = f"read them by kind={card.kind!r}, or take a method for classes"
-        if data.kind == RANKING:
-            remedy = "take a method for rankings, such as 'plackett_luce'"
-        elif data.kind in NUMBERS:
-            remedy = (
-                "take a method for numbers, such as 'gaussian_annotators', or cut them into classes (pandas.cut)"
-            )
+        kind, remedy = data.alphabet.kind, f"read them by kind={card.kind!r}, or take a method for classes"
+        if kind.numeric:
+            remedy = f"take a method for {kind.plural}" + "".join(f", such as {x!r}" for x in kind.methods[-1:])
+            remedy += "" if kind.parts else ", or cut them into classes (pandas.cut)"
         raise MethodError(f"{card.title} takes labels of kind {card.kind!r}, and these are {data.kind!r}; {remedy}")
     if card is not None and data.history is not None and "history" not in card.uses:
         raise MethodError(

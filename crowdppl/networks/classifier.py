@@ -19,7 +19,7 @@ from crowdppl.core.devices import default_dtype, device_of, moved_to, seeded
 from crowdppl.core.validation import kind_of, warn
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.features import Features, feature_tensor, warn_of_rounding, whole_numbers
-from crowdppl.data.parts import SIDES, of_side
+from crowdppl.data.kinds.parts import SIDES, of_side
 from crowdppl.errors import DataError, LogitsWarning, MethodError
 from crowdppl.networks.training import Training, training_of
 

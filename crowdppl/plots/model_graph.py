@@ -16,8 +16,7 @@ import pyro.distributions as dist
 from crowdppl import registry
 from crowdppl.data.annotations import Annotations, require_annotations
 from crowdppl.data.features import read_stored
-from crowdppl.data.numbers import NUMBERS
-from crowdppl.data.parts import PARTS
+from crowdppl.data.kinds import KINDS
 from crowdppl.datasets.examples import example
 from crowdppl.errors import CrowdpplWarning, MethodError
 from crowdppl.networks.outputs import networks_of
@@ -67,7 +66,7 @@ def graph_of(model: Any, data: Annotations) -> ModelGraph:
         raise MethodError("the model draws no labels: call crowdppl.primitives.annotate inside the plate of items")
     plates = _plates(found["plate_sample"], parents, labels)
     card = card_of(model)
-    if card is not None and card.kind in NUMBERS:  # the truth, which is integrated out, is no site
+    if card is not None and KINDS[card.kind].numeric:  # the truth, which is integrated out, is no site
         above = parents.pop(labels[0])
         own = [name for name in above if name in plates[ANNOTATORS]]
         parents |= {card.truth: tuple(name for name in above if name not in own), labels[0]: (*own, card.truth)}
@@ -106,7 +105,7 @@ def _plates(
 
 def a_few_labels(kind: str = "ordinal") -> Annotations:
     """Twelve items with two features and 48 labels, one of three grades or numbers; of other kinds, the example."""
-    if kind in PARTS:
+    if KINDS[kind].example is not None:
         return example(kind)
     rng = np.random.default_rng(1)
     item, annotator = np.divmod(np.arange(48), 4)

@@ -12,7 +12,6 @@ from crowdppl.core import validation
 from crowdppl.core.intervals import Estimate, check_level, from_draws, from_point
 from crowdppl.core.validation import whole_number
 from crowdppl.data.annotations import labels_given
-from crowdppl.data.rankings import RANKING
 from crowdppl.errors import DataError, MethodError
 from crowdppl.inference.result import Fit, NumberTruth, SiteResult
 from crowdppl.plots.axes import (
@@ -317,7 +316,7 @@ def plot_estimates(posterior: Fit, *, ax: Axes | None = None, level: float = 0.9
         >>> crowdppl.fit("gaussian_annotators", ratings, inference="em", seed=0).plot_estimates().get_xlabel()
         'truth, line: 95% interval'
     """
-    objects = posterior.data.kind in ("pair", RANKING)
+    objects = (parts := posterior.data.alphabet.kind.parts) is not None and parts.ranks
     if not objects and not isinstance(posterior.result.truth, NumberTruth):
         raise MethodError(f"{posterior.method} has classes for truths; plot_items shows how sure they are")
     value, what = ("score", "object") if objects else ("estimate", "item")

@@ -14,7 +14,7 @@ import torch
 from pyro.ops.provenance import detach_provenance
 from torch import Tensor
 
-from crowdppl.data.sequences import Sequences, Tags, tag_of
+from crowdppl.data.kinds.sequences import Sequences, Tags, tag_of
 from crowdppl.errors import MethodError
 from crowdppl.primitives.distributions import Categorical, pick
 from crowdppl.primitives.plates import Data, block_of
@@ -45,7 +45,7 @@ def chain(log_p: Tensor, log_transition: Tensor, sequences: Sequences, name: str
         Two items in one sequence, of two classes:
 
         >>> import torch
-        >>> from crowdppl.data.sequences import Sequences
+        >>> from crowdppl.data.kinds.sequences import Sequences
         >>> log_p = torch.tensor([[0.6, 0.5], [0.4, 0.5]]).log()
         >>> stay = torch.tensor([[0.9, 0.1], [0.1, 0.9]]).log().unsqueeze(-1)
         >>> crowdppl.primitives.chain(log_p, stay, Sequences.of(torch.tensor([0, 0]))).exp()

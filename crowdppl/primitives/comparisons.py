@@ -12,8 +12,9 @@ import torch
 from torch import Tensor
 
 from crowdppl.data.blocks import Block
-from crowdppl.data.parts import SIDES, TIE
-from crowdppl.data.rankings import OF_RANKS
+from crowdppl.data.kinds.comparisons import TIE
+from crowdppl.data.kinds.parts import SIDES
+from crowdppl.data.kinds.rankings import OF_RANKS
 from crowdppl.errors import DataError
 from crowdppl.primitives import plates
 from crowdppl.primitives.labels import NumberLabels, OwnTruthLabels

@@ -14,8 +14,9 @@ import torch
 from pyro.poutine.runtime import get_plates
 from torch import Tensor
 
-from crowdppl.data.blocks import NUMBER, Block
+from crowdppl.data.blocks import Block
 from crowdppl.data.covariates import CovariateColumns, no_covariates
+from crowdppl.data.kinds.numbers import NUMBER
 from crowdppl.errors import DataError, MethodError
 from crowdppl.primitives import plates
 from crowdppl.primitives.chains import ChainedCategorical, shares_of_places

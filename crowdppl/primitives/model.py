@@ -16,8 +16,7 @@ from crowdppl.core.devices import default_dtype
 from crowdppl.core.validation import is_whole, kind_of
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.blocks import Block, rows_by_item, with_covariates
-from crowdppl.data.ids import KINDS
-from crowdppl.data.numbers import NUMBERS
+from crowdppl.data.kinds import KINDS
 from crowdppl.errors import MethodError
 
 
@@ -88,7 +87,9 @@ class Card:
 
     def takes(self, kind: str) -> bool:
         """Whether the method takes labels of a kind: of its own, or any classes where its truths are classes."""
-        return kind == self.kind or (self.kind in KINDS and kind not in NUMBERS and not self.scale)
+        own = KINDS[self.kind]
+        any_classes = own.parts is None and not own.numeric and not self.scale
+        return kind == self.kind or (any_classes and not KINDS[kind].numeric)
 
     def refusal(self, engine: str) -> str | None:
         """Why an engine is refused; None where it is not."""

@@ -20,12 +20,15 @@ from crowdppl import __version__, errors, registry
 from crowdppl.core.files import new_files, settle
 from crowdppl.core.validation import kind_of, require_path
 from crowdppl.data.annotations import Annotations
-from crowdppl.data.blocks import NUMBER, build_blocks, with_covariates, with_known
+from crowdppl.data.blocks import build_blocks, with_covariates, with_known
 from crowdppl.data.checks import check_tables
 from crowdppl.data.covariates import feature_table, label_columns, some_columns
 from crowdppl.data.features import StoredFeatures
-from crowdppl.data.ids import Codebook, LabelSet, place_in_rows, tensor_to_numpy
-from crowdppl.data.sequences import units_of
+from crowdppl.data.ids import Codebook, place_in_rows, tensor_to_numpy
+from crowdppl.data.kinds import KINDS
+from crowdppl.data.kinds.kind import LabelSet
+from crowdppl.data.kinds.numbers import NUMBER
+from crowdppl.data.kinds.sequences import units_of
 from crowdppl.errors import CrowdpplError, CrowdpplWarning, MethodError, ResultError
 from crowdppl.inference.predict.answers import redrawn
 from crowdppl.inference.problem import model_sites
@@ -451,7 +454,7 @@ def _annotations(values: Mapping[str, Any], tables: Mapping[str, pd.DataFrame], 
     item_ids, annotator_ids = pd.Index(items["id"].array), pd.Index(people["id"].array)
     answers = Codebook("answer", values["answers"])
     check_tables(len(annotator_ids), len(answers))
-    alphabet = LabelSet(answers, values["n_classes"], values["kind"], values["informative"])
+    alphabet = LabelSet(answers, values["n_classes"], KINDS[values["kind"]], values["informative"])
     names = values["columns"]
     gold = items["gold"].to_numpy() if "gold" in items else None
     of_items = _columns(items, "covariate", names["item_covariate"], item_ids)

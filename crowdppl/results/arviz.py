@@ -12,7 +12,6 @@ import pandas as pd
 
 from crowdppl.core.validation import seed_number, shown, switch, whole_number
 from crowdppl.data.annotations import Annotations
-from crowdppl.data.parts import PARTS
 from crowdppl.errors import MethodError
 from crowdppl.inference.predict.held_out import given_the_rest
 from crowdppl.inference.result import Fit, NumberTruth, SiteResult
@@ -234,10 +233,10 @@ def coordinates(posterior: Fit) -> dict[str, Any]:
 
 def objects_of(data: Annotations) -> pd.Index[Any] | None:
     """Ids of the objects that are compared or ranked; None where items have none."""
-    kind = PARTS.get(data.kind)
-    if kind is None or kind.objects is None or data.item_covariates is None:
+    parts = data.alphabet.kind.parts
+    if parts is None or parts.objects is None or data.item_covariates is None:
         return None
-    known: pd.Index[Any] = data.item_covariates[kind.objects].cat.categories.rename("object")
+    known: pd.Index[Any] = data.item_covariates[parts.objects].cat.categories.rename("object")
     return known
 
 

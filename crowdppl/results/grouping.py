@@ -11,9 +11,9 @@ from crowdppl.core import validation
 from crowdppl.core.validation import number_within, shown
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.covariates import group_book
-from crowdppl.data.parts import SIDES
-from crowdppl.data.sequences import POSITION, SEQUENCE, Tags, units_of
-from crowdppl.data.sets import NO_YES, OF_SETS, SET
+from crowdppl.data.kinds.parts import SIDES
+from crowdppl.data.kinds.sequences import POSITION, SEQUENCE, Tags, units_of
+from crowdppl.data.kinds.sets import NO_YES, OF_SETS, SETS
 from crowdppl.errors import DataError, MethodError
 from crowdppl.inference.predict.answers import chain_steps
 from crowdppl.inference.problem import model_sites
@@ -60,7 +60,7 @@ def sets(posterior: Fit, best: Criterion = "accuracy") -> pd.DataFrame:
     """
     criterion = validation.one_of("best", best, CRITERIA)
     data = posterior.data
-    if data.kind != SET or data.item_covariates is None:
+    if data.alphabet.kind != SETS or data.item_covariates is None:
         raise DataError(f"labels of kind {data.kind!r} are no sets; read them with kind='set', or use labels()")
     yes = posterior.result.probabilities[:, data.classes.get_loc(NO_YES[1])]
     table = data.item_covariates.assign(yes=yes)

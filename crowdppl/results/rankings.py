@@ -12,7 +12,7 @@ import pandas as pd
 from crowdppl.core.devices import device_or_cpu, moved_to
 from crowdppl.core.intervals import check_level, from_draws, from_point
 from crowdppl.data.features import Features, feature_tensor, plain_array
-from crowdppl.data.parts import SIDES, beside
+from crowdppl.data.kinds.parts import SIDES, beside
 from crowdppl.errors import MethodError
 from crowdppl.inference.result import Fit
 from crowdppl.networks.classifier import Rewards, outputs

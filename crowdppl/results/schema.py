@@ -13,9 +13,7 @@ import torch
 from torch import Tensor
 
 from crowdppl.core.validation import counts_of, kind_of, shown
-from crowdppl.data.ids import KINDS
-from crowdppl.data.numbers import NUMBERS
-from crowdppl.data.parts import PARTS
+from crowdppl.data.kinds import KINDS
 from crowdppl.errors import ResultError
 from crowdppl.inference.coin_tables import CoinTables
 from crowdppl.inference.engines import ENGINES
@@ -208,7 +206,9 @@ def _n_classes(value: Any, place: str, sizes: Sizes) -> None:
 
 def _kind(value: Any, place: str, sizes: Sizes) -> None:
     """A kind of labels that are classes, two or more, or numbers."""
-    one_of(NUMBERS if sizes["K"] == 0 else (*KINDS, *PARTS) if sizes["K"] > 1 else ())(value, place, sizes)
+    one_of([x for x, kind in KINDS.items() if sizes["K"] != 1 and kind.numeric == (sizes["K"] == 0)])(
+        value, place, sizes
+    )
 
 
 def _permutation(value: Any, place: str, sizes: Sizes) -> None:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TypedDict, Unpack
 
-from crowdppl.data.rankings import RANKING
+from crowdppl.data.kinds.rankings import RANKINGS
 from crowdppl.errors import MethodError
 from crowdppl.inference.engines import ENGINES
 from crowdppl.primitives.model import Model
@@ -90,7 +90,7 @@ def checks(model: str | Model, **about: Unpack[About]) -> Iterator[tuple[str, Ca
     """
     trial = Trial.of(resolve(model), **about)
     own = _SCALE if on_a_scale(trial.model) else _NUMBERS if trial.of_numbers else _CLASSES
-    own = _RANKS if trial.kind == RANKING else own
+    own = _RANKS if trial.kind == RANKINGS.name else own
     for name, run in (_CHECKS | own).items():
         yield name, partial(run, trial)
 

@@ -14,9 +14,9 @@ import pandas as pd
 import torch
 
 from crowdppl.data.annotations import Annotations
-from crowdppl.data.parts import PARTS
-from crowdppl.data.rankings import RANKING
-from crowdppl.data.sets import SEPARATOR
+from crowdppl.data.kinds import KINDS
+from crowdppl.data.kinds.parts import SEPARATOR
+from crowdppl.data.kinds.rankings import RANKINGS
 from crowdppl.errors import CrowdpplWarning, MethodError
 from crowdppl.inference.problem import with_network_outputs
 from crowdppl.networks.outputs import networks_of
@@ -71,7 +71,7 @@ def numbers(trial: Trial) -> None:
     for engine in trial.accepted():
         table = trial.truths(trial.fit(engine))
         require(table.index.equals(trial.data.items), f"{engine}: the rows are {list(table.index)}")
-    graded = on_a_scale(trial.model) or trial.kind == RANKING
+    graded = on_a_scale(trial.model) or trial.kind == RANKINGS.name
     said = trial.clear.groupby("item")["label"].agg("first" if graded else "median")
     for engine in trial.quickest:
         found = trial.other_fit(engine, trial.read(trial.clear)).truth()["estimate"]
@@ -227,8 +227,8 @@ def _trains(trial: Trial, data: Annotations) -> None:
 
 
 def _with_features(trial: Trial, rows: pd.DataFrame) -> Annotations:
-    kind = PARTS.get(trial.kind)
-    of_objects = kind is not None and kind.shared
+    parts = KINDS[trial.kind].parts
+    of_objects = parts is not None and parts.shared
     ids = sorted(
         {part for item in trial.rows["item"] for part in (item.split(SEPARATOR) if of_objects else [item])}
     )

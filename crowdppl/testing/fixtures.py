@@ -15,10 +15,10 @@ import pandas as pd
 from crowdppl.core.validation import is_number
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.blocks import with_covariates
-from crowdppl.data.numbers import NUMBERS
-from crowdppl.data.parts import SIDES, TIE
-from crowdppl.data.rankings import RANKING
-from crowdppl.data.sets import SEPARATOR
+from crowdppl.data.kinds import KINDS
+from crowdppl.data.kinds.kind import Small
+from crowdppl.data.kinds.parts import SEPARATOR
+from crowdppl.data.kinds.rankings import RANKINGS
 from crowdppl.errors import CrowdpplWarning, MethodError
 from crowdppl.fitting import fit
 from crowdppl.inference.engines import ENGINES, engine_support, fit_model, used_by
@@ -33,34 +33,6 @@ QUICK: FitOptions = {"max_iterations": 10, "chains": 2, "draws": 2, "warmup": 1}
 Names = Mapping[str, Mapping[Any, Any]]
 Renamed = Callable[[Model, Names], Model]
 Columns = Mapping[Hashable, Sequence[float]]
-
-
-@dataclass(frozen=True)
-class Small:
-    """How the small data of a kind are made: the id of the item of a number below 12, what can be answered, and
-    what else can be in odd data, None where nothing can.
-    """
-
-    item: Callable[[int], str]
-    letters: Sequence[str] = "ab"
-    unused: str | None = None
-
-
-def _couple(n: int) -> str:
-    """Two of seven objects, of which the lower one is on the right in each third pair."""
-    pair = [f"item {n % 4}", f"item {n % 4 + 1 + n // 4}"]
-    return SEPARATOR.join(pair[::-1] if n % 3 == 1 else pair)
-
-
-SMALL = {
-    "pair": Small(_couple, SIDES, TIE),
-    RANKING: Small("item {:02}".format),
-    "sequence": Small(lambda n: f"item {n // 4}{SEPARATOR}{n}", "abc", "d"),
-    "set": Small(lambda n: f"item {n // 3}{SEPARATOR}{n % 3}"),
-    "similarity": Small(lambda n: f"item {n // 3}{SEPARATOR}other {n % 3}"),
-}
-PLAIN = Small("item {:02}".format, "abc", "d")
-"""Of all other kinds."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +66,9 @@ class Trial:
         if on_a_scale(model):
             return ScaleTrial(model, **about)
         kind = kind_of_labels(model)
-        return (RankTrial if kind == RANKING else NumberTrial if kind in NUMBERS else Trial)(model, **about)
+        return (RankTrial if kind == RANKINGS.name else NumberTrial if KINDS[kind].numeric else Trial)(
+            model, **about
+        )
 
     @property
     def kind(self) -> str:
@@ -104,12 +78,12 @@ class Trial:
     @property
     def of_numbers(self) -> bool:
         """Whether truths are numbers."""
-        return self.kind in NUMBERS or on_a_scale(self.model)
+        return KINDS[self.kind].numeric or on_a_scale(self.model)
 
     @property
     def small(self) -> Small:
         """How its data are made."""
-        return SMALL.get(self.kind, PLAIN)
+        return KINDS[self.kind].small
 
     @property
     def letters(self) -> Sequence[str]:

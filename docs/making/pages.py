@@ -23,8 +23,7 @@ import torch
 
 import crowdppl
 from crowdppl.data.annotations import Annotations
-from crowdppl.data.ids import KINDS
-from crowdppl.data.parts import PARTS
+from crowdppl.data.kinds import KINDS
 from crowdppl.datasets.examples import example
 from crowdppl.inference.engines import ENGINES, engine_support
 from crowdppl.networks.embedding import embedding_for
@@ -85,18 +84,6 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     "Similarity of objects": ("crowd_clustering",),
 }
 """The methods by what they need and what they are for."""
-LABELS: Mapping[str, str] = {
-    "nominal": "classes, such as spam or ham",
-    "ordinal": "grades, whose order matters",
-    "real": "numbers: ratings, measurements",
-    "pair": "comparisons: left, right, winner",
-    "ranking": 'rankings, such as "a > b = c", or ranks of objects',
-    "similarity": "two items, same or different",
-    "sequence": "tags of tokens: sequence, position",
-    "set": 'sets of classes, such as "a;b"',
-}
-"""What labels of each kind are."""
-
 MEANING = (
     "exact: every update has a closed form, and nothing is approximated. mean-field: closed-form updates of a "
     "factorised approximation. gradient: some or all sites are moved along gradients. `laplace` is a Gaussian at "
@@ -151,12 +138,12 @@ ABOUT = (
 def kinds() -> str:
     """The table of kinds of labels: what they are, what to say, the methods."""
     rows = []
-    for kind, labels in LABELS.items():
+    for kind, found in KINDS.items():
         own = [f"[`{name}`](docs/methods/{name}.md)" for name in names() if card_with(name).kind == kind]
         methods = ", ".join(own) or "those for classes"
         if kind == "nominal":
             methods = "the default; all in the table below but `ordinal` and `rater_facets`"
-        rows.append([labels, f'`kind="{kind}"`', methods])
+        rows.append([found.about, f'`kind="{kind}"`', methods])
     return left_table(["labels", "say", "methods"], rows)
 
 
@@ -168,7 +155,7 @@ def zoo(folder: str = "", short: bool = False) -> str:
     rows = []
     for group, members in GROUPS.items():
         needs = group.partition(":")[0]
-        if short and card_with(members[0]).kind not in KINDS:
+        if short and drawn_kind(members[0]) != "ordinal":
             continue
         heading = [f"**{needs if short else group}**", "", ""]
         rows += [heading] if heading not in rows else []
@@ -183,8 +170,10 @@ def support() -> dict[str, dict[str, str]]:
     """What each engine does with each method at its default settings, tried on a few simulated grades."""
     drawn = draw(60, 4, 8, 3, seed=1)
     columns = drawn.item, drawn.annotator, drawn.label
-    data = {kind: Annotations.from_arrays(*columns, kind=kind) for kind in ("ordinal", "real")}
-    data |= {kind: crowdppl.datasets.example(kind) for kind in PARTS}
+    data = {
+        name: Annotations.from_arrays(*columns, kind=name) if kind.example is None else example(name)
+        for name, kind in KINDS.items()
+    }
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return {
@@ -199,7 +188,7 @@ def support() -> dict[str, dict[str, str]]:
 def drawn_kind(name: str) -> str:
     """The kind of labels on which a method is shown: its own, or grades."""
     kind = card_with(name).kind
-    return "ordinal" if kind in KINDS else kind
+    return "ordinal" if kind == "nominal" else kind
 
 
 def reworded(text: str) -> str:
@@ -401,7 +390,7 @@ def drawn_with(name: str) -> Model:
 def graph(name: str) -> ModelGraph:
     """The variables of a method, on labels without abstentions and, where it reads them, with features."""
     kind = drawn_kind(name)
-    return graph_of(drawn_with(name), example(kind) if kind in PARTS else a_few_labels(kind))
+    return graph_of(drawn_with(name), a_few_labels(kind))
 
 
 def diagram(name: str) -> str:

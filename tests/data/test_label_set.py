@@ -7,7 +7,10 @@ import pandas as pd
 import pytest
 
 from crowdppl.data.annotations import Annotations
-from crowdppl.data.ids import LabelSet, encode_labels, place_in_rows, read_label_set
+from crowdppl.data.ids import place_in_rows
+from crowdppl.data.kinds import KINDS
+from crowdppl.data.kinds.classes import Classes, encode_labels, read_label_set
+from crowdppl.data.kinds.kind import LabelSet
 from crowdppl.errors import DataError
 
 
@@ -15,7 +18,9 @@ def alphabet(
     labels: Any, classes: Any = None, abstentions: Any = (), kind: str = "nominal", text: bool = False
 ) -> tuple[LabelSet, list[int]]:
     encoded = encode_labels(labels, place_in_rows, classes is not None, abstentions, text)
-    found = read_label_set(encoded, classes, abstentions, kind)
+    of_classes = KINDS[kind]
+    assert isinstance(of_classes, Classes)
+    found = read_label_set(encoded, classes, abstentions, of_classes)
     return found, found.code(encoded, place_in_rows).tolist()
 
 

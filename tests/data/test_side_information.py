@@ -11,13 +11,15 @@ import crowdppl
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.covariates import covariate_table, feature_table, history_table
 from crowdppl.data.gold import known_truths
-from crowdppl.data.ids import Codebook, LabelSet
+from crowdppl.data.ids import Codebook
+from crowdppl.data.kinds.classes import NOMINAL
+from crowdppl.data.kinds.kind import LabelSet
 from crowdppl.errors import DataError
 
 ITEMS = Codebook("item", pd.Index(["10", "7", "x"]))
 PEOPLE = Codebook("annotator", pd.Index([1, 2]))
-CLASSES = LabelSet(Codebook("answer", pd.Index(["no", "yes", "?"])), 2)
-GRADES = LabelSet(Codebook("answer", pd.Index([0, 1])), 2)
+CLASSES = LabelSet(Codebook("answer", pd.Index(["no", "yes", "?"])), 2, NOMINAL)
+GRADES = LabelSet(Codebook("answer", pd.Index([0, 1])), 2, NOMINAL)
 
 
 @pytest.mark.parametrize(

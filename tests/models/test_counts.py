@@ -15,18 +15,26 @@ from torch import Tensor
 
 import crowdppl
 import crowdppl.primitives as cp
-from crowdppl.data import numbers
+from crowdppl.data.kinds import KINDS
+from crowdppl.data.kinds.numbers import Numbers
 from crowdppl.data.split import keep
 from crowdppl.errors import DataError, MethodError
 from crowdppl.inference.vb.coordinate_ascent import EM, VB
 from crowdppl.inference.vb.fit import run_starts
 from tests.crowd import double, posed
 
+COUNT = Numbers(
+    "count",
+    "counts",
+    "counts of things",
+    holds=lambda x: (x >= 0) & (x == x.round()),
+    words="a whole number from 0 on",
+)
+
 
 @pytest.fixture(autouse=True)
 def _counts(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    kind = numbers.NumberKind("count", lambda x: (x >= 0) & (x == x.round()), "a whole number from 0 on")
-    monkeypatch.setitem(numbers.NUMBERS, kind.name, kind)
+    monkeypatch.setitem(KINDS, COUNT.name, COUNT)
     with double():
         yield
 

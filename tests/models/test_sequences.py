@@ -14,7 +14,7 @@ import crowdppl
 import crowdppl.primitives as cp
 from crowdppl import Annotations
 from crowdppl.data.blocks import build_blocks
-from crowdppl.data.sequences import Sequences, units_of
+from crowdppl.data.kinds.sequences import Sequences, units_of
 from crowdppl.data.split import item_folds, label_folds
 from crowdppl.errors import DataError, MethodError
 from crowdppl.primitives import chains

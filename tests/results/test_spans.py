@@ -9,7 +9,7 @@ import pytest
 
 import crowdppl
 from crowdppl import Annotations
-from crowdppl.data.sequences import Tags
+from crowdppl.data.kinds.sequences import Tags
 from crowdppl.errors import MethodError
 
 BIO = ["O", "B-X", "I-X", "B-Y", "I-Y"]

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from crowdppl.data.blocks import Block
-from crowdppl.data.parts import SIDES
+from crowdppl.data.kinds.parts import SIDES
 from crowdppl.errors import MethodError
 from crowdppl.inference.problem import Problem
 from crowdppl.inference.starts import votes

@@ -11,7 +11,10 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from crowdppl.data.rankings import OF_RANKS
+from crowdppl.data.kinds.classes import Classes
+from crowdppl.data.kinds.kind import Small
+from crowdppl.data.kinds.parts import SEPARATOR, Parts
+from crowdppl.data.kinds.rankings import OF_RANKS
 from crowdppl.errors import CrowdpplWarning, DataError
 
 SEQUENCE, POSITION = "sequence", "position"
@@ -166,3 +169,18 @@ def beginnings_warning(
     return CrowdpplWarning(
         f"{loose} of {spans} spans of labels begin with I-X, as in IOB1, and count as none; let each begin with B-X"
     )
+
+
+SEQUENCES = Classes(
+    "sequence",
+    "sequences",
+    "tags of tokens: sequence, position",
+    parts=Parts("sequence", (SEQUENCE, POSITION), ordered=True),
+    methods=("bayesian_dawid_skene", "hmm_crowd", "sequence_crowd"),
+    members=("sequence_crowd",),
+    example=(
+        [(text, place) for text in ("first", "second", "third") for place in range(4)],
+        ("O", "B-name", "I-name"),
+    ),
+    small=Small(lambda n: f"item {n // 4}{SEPARATOR}{n}"),
+)

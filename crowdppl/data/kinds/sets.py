@@ -3,26 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from crowdppl.core.validation import kind_of
-from crowdppl.data.checks import SEPARATORS, parsed
 from crowdppl.data.ids import Codebook, Encoding, Place, as_index, encode, listed_answers, native
+from crowdppl.data.kinds.classes import SEPARATORS, Classes, parsed
+from crowdppl.data.kinds.kind import Small
+from crowdppl.data.kinds.parts import SEPARATOR, Parts
 from crowdppl.data.tables import Rows
 from crowdppl.errors import DataError
 
-SET = "set"
 OF_SETS = ("item", "class")
 """The item that a set was given to, and the class of which an answer says whether it is in the set."""
 NO_YES = ("no", "yes")
-SEPARATOR = " | "
-"""What stands between the parts of an item's id."""
 Members = tuple[Any, ...] | None
 """The classes in a set; None for an abstention."""
+
+
+@dataclass(frozen=True)
+class Sets(Classes):
+    """Labels that are sets of classes, read as an answer, yes or no, about each class of an item."""
+
+    def read(self, rows: Rows, options: Mapping[str, Any]) -> tuple[Rows, dict[str, Any]]:
+        """Rows of answers, whose items are pairs of item and class."""
+        return super().read(*with_answers(rows, options))
+
+    def truths(self, gold: pd.Series[Any], items: pd.Index[Any], covariates: pd.DataFrame, roles: Any) -> Any:
+        """Known sets as known answers by item and class."""
+        return truths_by_class(gold, classes_of(items))
 
 
 def are_answers(items: Any) -> bool:
@@ -218,3 +230,13 @@ def _names(items: pd.Index[Any], classes: pd.Index[Any]) -> pd.Index[Any]:
 def _repeated(table: pd.DataFrame, n: int) -> pd.DataFrame:
     """Each row n times."""
     return table.iloc[np.repeat(np.arange(len(table)), n)]
+
+
+SETS = Sets(
+    "set",
+    "sets",
+    'sets of classes, such as "a;b"',
+    parts=Parts("set", OF_SETS, columns=False),
+    example=(("one", "two", "three", "four", "five", "six"), ("red;round", "red", "", "long")),
+    small=Small(lambda n: f"item {n // 3}{SEPARATOR}{n % 3}", "ab", None),
+)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import permutations, product
 from math import factorial, prod
@@ -15,11 +15,12 @@ import torch
 from torch import Tensor
 
 from crowdppl.core.validation import kind_of
-from crowdppl.data.ids import Encoding, Place, encode, native
+from crowdppl.data.ids import Encoding, Place, by_item, encode, native
+from crowdppl.data.kinds.numbers import Numbers
+from crowdppl.data.kinds.parts import Parts
 from crowdppl.data.tables import Rows
 from crowdppl.errors import DataError
 
-RANKING = "ranking"
 OF_RANKS = ("problem", "object")
 """What was ranked together, and what got a rank; item covariates of both names mark rankings."""
 ONLY = "all"
@@ -29,6 +30,29 @@ MOST_ORDERS = 120
 """Orders that a ranking with ties may stand for: those of five objects."""
 A_PROBLEM_EACH = "give each ranking of an annotator a problem of its own"
 HOW = "write 'a > b = c', or a list of objects, the best first, with a list of those that are tied"
+
+
+@dataclass(frozen=True)
+class WholeRankings(Numbers):
+    """Labels that are rankings of objects, read as the rank of each object."""
+
+    def read(self, rows: Rows, options: Mapping[str, Any]) -> tuple[Rows, dict[str, Any]]:
+        """Rows of ranks; DataError for an object that is ranked twice or alone, and for truths that are whole."""
+        rows, changed = super().read(with_ranks(rows), options)
+        if options.get("gold") is not None:
+            refuse_whole(by_item(options["gold"]))
+        item: Any = rows.item
+        annotator = encode(rows.annotator, "annotator", rows.place)
+        covariates = changed["item_covariates"]
+        if isinstance(covariates, pd.DataFrame):
+            problem = covariates[OF_RANKS[0]].cat.codes.to_numpy()[item.codes]
+            require_rankings(problem, item.codes, annotator, item.values, rows.place)
+        return rows, changed
+
+    def truths(self, gold: pd.Series[Any], items: pd.Index[Any], covariates: pd.DataFrame, roles: Any) -> Any:
+        """Known ranks by the ids of items."""
+        refuse_whole(gold)
+        return super().truths(gold, items, covariates, roles)
 
 
 def with_ranks(rows: Rows) -> Rows:
@@ -231,3 +255,19 @@ def _orders_of(pattern: tuple[int, ...]) -> np.ndarray:
     parts = [permutations(range(end - size, end)) for end, size in zip(ends[:-1], pattern[:-1], strict=True)]
     last = tuple(range(ends[-2], ends[-1]))
     return np.array([[*sum(each, ()), *last] for each in product(*parts)])
+
+
+RANKINGS = WholeRankings(
+    "ranking",
+    "rankings",
+    'rankings, such as "a > b = c", or ranks of objects',
+    parts=Parts("ranking", OF_RANKS, only=ONLY),
+    holds=lambda rank: rank >= 1,
+    words="a rank, a finite number from 1, the best, on",
+    methods=("plackett_luce",),
+    candidates={f"plackett_luce, {end} first": ("plackett_luce", {"first": end}) for end in ("best", "worst")},
+    example=(
+        ("one", "two", "three", "four"),
+        ("pear > fig > plum > kiwi", "pear > plum = fig > kiwi", "fig > pear > kiwi"),
+    ),
+)

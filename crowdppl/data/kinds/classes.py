@@ -1,0 +1,260 @@
+"""Labels that are classes, and those that seem to be something else."""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from crowdppl.core.validation import switch
+from crowdppl.data.ids import (
+    AS_SETS,
+    Codebook,
+    Encoding,
+    Place,
+    as_index,
+    as_number,
+    encode,
+    listed_answers,
+    native,
+    number_and_unit,
+    refuse_missing_text,
+    sorting,
+    texts_of,
+)
+from crowdppl.data.kinds.kind import Kind, LabelSet
+from crowdppl.data.kinds.space import CATEGORIES, Space
+from crowdppl.data.tables import Rows
+from crowdppl.errors import DataError
+
+PLAIN = ("majority_vote", "one_coin", "class_coin", "bayesian_dawid_skene")
+"""Methods for classes of any kind."""
+MANY = 20
+"""Numbers up to which they may be grades, whatever annotators do with them."""
+AMOUNTS = frozenset("%‰$€£¥₹₩0123456789")
+"""Signs in a unit, as "%" and "/100", that make numbers amounts; with letters, as "12a", they may be names."""
+UNITS = 4
+"""Most units of measurements, such as "day" and "days"; names that begin with a number, as "01 cat", have more."""
+SEPARATORS = (";", "|", ",")
+STANDARD_ERRORS = 3
+"""By how many those who differ must be nearer to each other than by chance, where numbers are whole."""
+SPREAD = 7 / 5
+"""Variance of the squared distance of two uniform ranks, over its squared mean."""
+SAY = 'or say kind="nominal"'
+UNREADABLE = (ValueError, SyntaxError, TypeError, MemoryError, RecursionError)
+"""What ``ast.literal_eval`` raises."""
+
+
+@dataclass(frozen=True)
+class Classes(Kind):
+    """Labels that are classes.
+
+    Attributes:
+        members: further members of the method "auto".
+    """
+
+    space: Space = field(default=CATEGORIES, compare=False)
+    methods: tuple[str, ...] = field(default=PLAIN, compare=False)
+    members: tuple[str, ...] = field(default=(), compare=False)
+
+    def answers(self, rows: Rows, options: Mapping[str, Any]) -> tuple[LabelSet, np.ndarray | None]:
+        """Classes and abstentions, those of the option ``like`` where there are, and the answer of each row."""
+        like, classes = options.get("like"), options.get("classes")
+        away = listed_answers(options.get("abstentions", ()), "abstentions")
+        informative = options.get("informative_abstentions", False)
+        if like is not None and (classes is not None or away or informative):
+            raise DataError("like= settles them: leave out classes=, abstentions= and informative_abstentions=")
+        classes = None if classes is None else listed_answers(classes, "classes")
+        labels = None
+        if rows.label is not None:
+            named = classes is not None or like is not None
+            labels = encode_labels(rows.label, rows.place, named, away, rows.text)
+        alphabet = read_label_set(labels, classes, away, self, informative) if like is None else like.alphabet
+        if labels is not None and like is not None and options.get("grow"):
+            alphabet = alphabet.extended(labels, rows.place, rows.text)
+        return alphabet, None if labels is None else alphabet.code(labels, rows.place)
+
+    def in_order(self, classes: pd.Index[Any]) -> pd.Index[Any]:
+        """Classes, of which nobody listed the order, in order."""
+        return classes[sorting(classes, "label")]
+
+
+NOMINAL = Classes("nominal", "classes", "classes, such as spam or ham")
+
+
+def encode_labels(column: Any, place: Place, named: bool, abstentions: Iterable[Any], text: bool) -> Encoding:
+    """Finds the distinct labels of a column; DataError, with the row, where they are missing, empty or mixed.
+
+    They may be of mixed types where the classes are ``named``; in files of ``text``, missing values are text.
+    """
+    away = list(abstentions)
+    labels = encode(column, "label", place, mixed=bool(away) or named)
+    if named:
+        return labels
+    remedy = "leave it out, or name it in abstentions=; if it really is a class, list it in classes="
+    refuse_missing_text(labels, "label", place, away, remedy, text)
+    kept = np.flatnonzero(~_among(labels.values, away))
+    encode(labels.values[kept].tolist(), "label", lambda n: place(labels.first_row(int(kept[n]))))
+    return labels
+
+
+def read_label_set(
+    labels: Encoding | None,
+    classes: Iterable[Any] | None,
+    abstentions: Iterable[Any],
+    kind: Classes,
+    informative: bool = False,
+) -> LabelSet:
+    """Settles classes and abstentions, as the options of annotations say; ``labels`` is None for a design.
+
+    DataError for fewer than two classes or one listed twice, ordinal ones without order, and informative
+    abstentions of no name.
+    """
+    away = listed_answers(abstentions, "abstentions")
+    if switch("informative_abstentions", informative, error=DataError) and not away:
+        raise DataError("informative_abstentions=True, and abstentions= names none; name them")
+    if classes is not None:
+        ids = as_index(listed_answers(classes, "classes"))
+    elif labels is None:
+        raise DataError("a design has no labels to take the classes from; list them in classes=")
+    else:
+        ids = _classes_of(labels, away, kind)
+    if len(ids) < 2:
+        only = f"only {native(ids[0])!r}" if len(ids) else "none"
+        whose = "the labels have" if classes is None else "classes= has"
+        raise DataError(f"there must be two classes or more, and {whose} {only}; list all in classes=")
+    texts = pd.api.types.infer_dtype(ids, skipna=False) == "string"
+    answers = as_index([*ids, *(str(value) if texts else value for value in away)])
+    if answers.isna().any() or not answers.is_unique:
+        bad = answers[answers.isna() | answers.duplicated()][0]
+        raise DataError(f"{native(bad)!r} is missing or occurs twice in classes= and abstentions=; list each once")
+    return LabelSet(Codebook("answer", answers if away else ids), len(ids), kind, bool(informative))
+
+
+def _classes_of(labels: Encoding, away: list[Any], kind: Classes) -> pd.Index[Any]:
+    """The classes of labels: categories or values, without abstentions, in their order."""
+    given = labels.values if labels.listed is None else labels.listed
+    if away:
+        given = as_index(given[~_among(given, away)].tolist())
+    if labels.ranked or not len(given):
+        return given
+    return kind.in_order(given)
+
+
+def _among(values: pd.Index[Any], away: list[Any]) -> np.ndarray:
+    return Codebook("answer", as_index(away)).codes(values) >= 0 if away else np.zeros(len(values), bool)
+
+
+def require_categories(classes: pd.Index, item: np.ndarray, answer: np.ndarray, place: Place) -> None:
+    """Refuses labels, codes (S,) of items and answers, that seem to be JSON, sets ("a;b") or measurements."""
+    if len(classes) > MANY:
+        _refuse_measurements(classes, item, answer)
+    texts = texts_of(classes)
+    for found, what, remedy in (
+        (_list_of_classes(texts), "is a list", AS_SETS),
+        (_structured(texts), "is JSON", "take the class out of it, into a column of its own"),
+        (_set_of_classes([*texts]), "names several classes", AS_SETS),
+    ):
+        if found is not None:
+            where = place(int(np.argmax(answer == classes.get_loc(found))))
+            raise DataError(f"the label {found!r:.60} at {where} {what}; {remedy}, {SAY} if this text is a class")
+
+
+def _refuse_measurements(classes: pd.Index, item: np.ndarray, answer: np.ndarray) -> None:
+    """Refuses numbers, of which some may have a unit, that seem to be measurements."""
+    found, given = [number_and_unit(native(value)) for value in classes], answer < len(classes)
+    numbers, units = np.array([number for number, _ in found]), {unit for _, unit in found}
+    unit = units.pop() if len(units) == 1 else ""
+    if not np.isfinite(numbers).all() or len(units) > UNITS:
+        return
+    why = f"each has the unit {unit!r}" if AMOUNTS & {*unit} else "on one item, they are near rather than equal"
+    if not AMOUNTS & {*unit} and not are_measurements(numbers, item[given], answer[given], unit != ""):
+        return
+    marked = np.array([as_number(value) for value in classes]) != numbers
+    text = f"{numbers[marked.argmax()]:.15g} for {native(classes[marked.argmax()])!r}"
+    alone = f"write each as a number alone ({text}), and then " if marked.any() else ""
+    raise DataError(
+        f"the labels are {len(classes)} numbers, from {numbers.min():g} to {numbers.max():g}, and look like "
+        f"measurements: {why}; {alone}cut them into classes (pandas.cut), "
+        'or say kind="real" for a model of numbers; say kind="nominal" or kind="ordinal" if each is a class'
+    )
+
+
+def _list_of_classes(texts: Iterable[str]) -> str | None:
+    """The first text that is a list of names, and no record."""
+    parts = ((text, parsed(text)) for text in texts)
+    return next(
+        (text for text, found in parts if isinstance(found, list | tuple | set) and all(map(is_name, found))), None
+    )
+
+
+def is_name(part: object) -> bool:
+    """Whether a part of a label may be a class."""
+    return isinstance(part, str | int)
+
+
+def _structured(texts: Iterable[str]) -> str | None:
+    """The first text that is a list or an object of JSON or Python."""
+    return next((text for text in texts if parsed(text) is not None), None)
+
+
+def parsed(text: str) -> Any:
+    """What a text says that is a list, a tuple, a set or an object of JSON or Python; None for another."""
+    shown = text.strip()
+    if shown == "set()":
+        return set()
+    if shown[:1] in ("[", "{", "("):
+        for parse in (json.loads, ast.literal_eval):
+            try:
+                found = parse(shown)
+            except UNREADABLE:
+                continue
+            return found if isinstance(found, Collection) and not isinstance(found, str | bytes) else None
+    return None
+
+
+def _set_of_classes(texts: Sequence[str]) -> str | None:
+    """The first text with several parts that are labels by themselves, or come in another order, too."""
+    for mark in SEPARATORS:
+        parts = {text: tuple(part.strip() for part in text.split(mark)) for text in texts if mark in text}
+        alone = {text.strip() for text in texts if mark not in text}
+        orders: dict[frozenset[str], set[tuple[str, ...]]] = {}
+        for each in parts.values():
+            orders.setdefault(frozenset(each), set()).add(each)
+        for text, each in parts.items():
+            if all(each) and len({*each}) > 1 and ({*each} <= alone or len(orders[frozenset(each)]) > 1):
+                return text
+    return None
+
+
+def are_measurements(numbers: np.ndarray, item: np.ndarray, answer: np.ndarray, of_unit: bool = False) -> bool:
+    """Whether annotators agree on numbers, (K,) by class, as on measurements rather than as on categories.
+
+    Two labels of one item that differ are compared with two labels of any items, by the squared distance of their
+    ranks: numbers that only name classes are as far apart, measurements are nearer. They are called measurements
+    where this exceeds the agreement of equal labels, beyond chance, and chance, unless there are fractions or all
+    are ``of_unit``. Without items of several labels, these are. Items and answers are codes of each label, (S,).
+    """
+    fractions, size = of_unit or bool((numbers % 1 != 0).any()), np.bincount(item)[item]
+    item, answer, size = item[size > 1], answer[size > 1], size[size > 1]
+    if not len(item):
+        return fractions
+    n_classes = len(numbers)
+    _, cell, count = np.unique(item * np.int64(n_classes) + answer, return_inverse=True, return_counts=True)
+    equal = ((count[cell] - 1) / (size - 1)).mean()
+    equal_by_chance = ((np.bincount(answer) / len(answer)) ** 2).sum()
+    if equal == 1:
+        return False
+    rank = pd.Series(numbers[answer]).rank().to_numpy()
+    rank = rank - rank.mean()
+    total, squares = np.bincount(item, rank)[item], np.bincount(item, rank**2)[item]
+    apart = ((size * rank**2 - 2 * rank * total + squares) / (size - 1)).mean() / (1 - equal)
+    near = 1 - apart / (2 * rank.var() / (1 - equal_by_chance))
+    alike = (equal - equal_by_chance) / (1 - equal_by_chance)
+    pairs = len(item) / 2 * (1 - equal)
+    return bool(near > max(alike, 0 if fractions else STANDARD_ERRORS * np.sqrt(SPREAD / pairs)))

@@ -1,0 +1,37 @@
+"""Labels that are classes in an order, such as grades."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from crowdppl.data.ids import as_number, native
+from crowdppl.data.kinds.classes import PLAIN, Classes
+from crowdppl.data.kinds.space import GRADES
+from crowdppl.errors import DataError
+
+
+@dataclass(frozen=True)
+class Ordinal(Classes):
+    """Classes in an order: as they are listed, or that of numbers."""
+
+    def in_order(self, classes: pd.Index[Any]) -> pd.Index[Any]:
+        """Grades by their numeric value; DataError when one is no number, or two are the same number."""
+        grades = np.array([as_number(value) for value in classes])
+        if np.isnan(grades).any():
+            wrong = native(classes[int(np.argmax(np.isnan(grades)))])
+            raise DataError(f"the ordinal class {wrong!r} is no number; list the classes in order in classes=")
+        found = classes[np.argsort(grades, kind="stable")]
+        same = np.flatnonzero(np.diff(np.sort(grades)) == 0)
+        if len(same):
+            one, other = (native(found[int(same[0]) + step]) for step in (0, 1))
+            raise DataError(f"{one!r} and {other!r} are the same grade; spell it one way, or list classes=")
+        return found
+
+
+ORDINAL = Ordinal(
+    "ordinal", "grades", "grades, whose order matters", GRADES, methods=(*PLAIN, "ordinal"), members=("ordinal",)
+)

@@ -1,0 +1,139 @@
+"""A kind of label: how rows are read, where truths lie, which methods suit; the base of those beside it.
+
+A new kind of numbers is one file in this folder and one line in ``KINDS`` (``kinds/__init__.py``):
+
+    COUNT = Numbers(
+        name="count",                                       # what kind= says
+        plural="counts",                                    # in messages
+        about="counts: cells, objects in a picture",        # in the README's table
+        words="a whole number from 0 on",                   # what a label is, where another one is refused
+        holds=lambda x: (x >= 0) & (x == x.round()),        # which finite numbers (n,) are labels
+        nearest=lambda x: np.abs(x.round()),                # labels of any numbers, for small data of tests
+        space=NonNegative(),                                # of truths: a subclass of RealLine
+        methods=("label_mean", "gamma_poisson"),            # compared by default; the last is fitted by default
+    )
+
+Scores, agreement, pictures and checks are written against its space. What differs for a kind beyond that stands
+where it is computed, in a dict keyed by the kind. Of annotations, ``data.alphabet.kind`` is the kind, and
+``data.kind`` its name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from crowdppl.data.ids import Codebook, Encoding, Place, native, refuse_missing_text
+from crowdppl.data.kinds.parts import Parts, ids_of_items, with_parts
+from crowdppl.data.kinds.space import Space
+from crowdppl.data.tables import Rows
+from crowdppl.errors import DataError
+
+
+@dataclass(frozen=True)
+class Small:
+    """Small data on which methods of a kind are checked: the id of the item of a number below 12, the classes, and
+    one more that nobody gives; None where there can be none.
+    """
+
+    item: Callable[[int], str] = "item {:02}".format
+    letters: Sequence[str] = "abc"
+    unused: str | None = "d"
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What labels are, and what truths they tell of.
+
+    Attributes:
+        name: what ``kind=`` says.
+        plural: what labels are called, such as "numbers".
+        about: what they are in a few words, for the table of kinds.
+        space: where truths lie.
+        parts: the two columns that name an item together; None where one does.
+        methods: names of methods to compare where none is named; the last is fitted by default.
+        example: ids of the items of a built-in example and the labels that three annotators give in turn; None
+            where the grades of ``anaesthetists`` are one.
+        small: on which data methods are checked.
+    """
+
+    name: str
+    plural: str = field(compare=False)
+    about: str = field(compare=False)
+    space: Space = field(compare=False)
+    parts: Parts | None = field(default=None, compare=False)
+    methods: tuple[str, ...] = field(default=(), compare=False)
+    example: tuple[Sequence[Any], Sequence[Any]] | None = field(default=None, compare=False)
+    small: Small = field(default=Small(), compare=False)
+
+    @property
+    def numeric(self) -> bool:
+        """Whether labels are numbers and no classes."""
+        return False
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """What the two columns are called that name an item together; none where one does."""
+        return self.parts.names if self.parts is not None and self.parts.columns else ()
+
+    def read(self, rows: Rows, options: Mapping[str, Any]) -> tuple[Rows, dict[str, Any]]:
+        """Rows of a table, and options, as those of one id an item and one answer a row; DataError for others."""
+        return (rows, {**options}) if self.parts is None else with_parts(rows, options, self.parts)
+
+    def answers(self, rows: Rows, options: Mapping[str, Any]) -> tuple[LabelSet, np.ndarray | None]:
+        """What can be answered in rows that were read, and the code of each row's answer; None for a design."""
+        raise NotImplementedError
+
+    def truths(self, gold: pd.Series[Any], items: pd.Index[Any], covariates: pd.DataFrame, roles: Any) -> Any:
+        """Known truths, by items as the labels name them, under the ids of ``items``."""
+        if self.parts is None or gold.index.isin(items).all():
+            return gold
+        return gold.set_axis(ids_of_items(gold.index, self.parts))
+
+
+@dataclass(frozen=True, eq=False)
+class LabelSet:
+    """Classes, then abstentions.
+
+    Attributes:
+        book: all answers; ``ids[:n_classes]`` are the classes, in their order.
+        n_classes: K; 0 where labels are numbers.
+        kind: of the labels.
+        informative: whether an abstention may depend on the class.
+    """
+
+    book: Codebook
+    n_classes: int
+    kind: Kind
+    informative: bool = False
+
+    @property
+    def classes(self) -> Codebook:
+        """What the truth can be."""
+        return Codebook("class", self.book.ids[: self.n_classes])
+
+    def extended(self, labels: Encoding, place: Place, text: bool) -> LabelSet:
+        """A set in which unknown labels are further classes; DataError where classes have an order."""
+        new = labels.values[Codebook("label", self.book.ids).codes(labels.values) < 0]
+        if not len(new):
+            return self
+        refuse_missing_text(labels, "label", place, self.book.ids, "leave it out", text)
+        if self.kind.space.ordered:
+            raise DataError(
+                f"the class {native(new[0])!r} is new, and its place among ordered classes is unknown; fit anew, "
+                "and list all in classes="
+            )
+        classes = self.classes.extended(new).ids
+        book = Codebook("answer", classes.append(self.book.ids[self.n_classes :]))
+        return replace(self, book=book, n_classes=len(classes))
+
+    def code(self, labels: Encoding, place: Place) -> np.ndarray:
+        """The answer code of each row; DataError for the first label that is no answer."""
+        classes = ", ".join(repr(native(c)) for c in self.book.ids[: min(self.n_classes, 12)])
+        remedy = "correct it, add it to classes=, or name it in abstentions= if it means that there is no answer"
+        book = Codebook("label", self.book.ids)
+        return labels.code_in(book, place, f"{self.n_classes} classes ({classes})", remedy)

@@ -1,0 +1,244 @@
+"""Items that are named by two columns: comparisons of two objects, positions in a sequence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from crowdppl.data.ids import Codebook, Encoding, Place, by_item, encode, native, refuse_missing_text
+from crowdppl.data.tables import Rows
+from crowdppl.errors import DataError
+
+SIDES = ("left", "right")
+"""The two objects that are compared."""
+SEPARATOR = " | "
+"""What stands between the parts of an item's id."""
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Two columns that name an item together, and that models read as item covariates.
+
+    Both may be ids of ``shared`` objects, ``unordered`` if it does not matter which comes first; the second may
+    count positions, and be ``ordered``. Without ``columns``, items are read, and labels name the second part.
+    ``only`` is the first part of ids that have one part alone. ``kind`` is what ``kind=`` says, for messages.
+    """
+
+    kind: str
+    names: tuple[str, str]
+    shared: bool = False
+    unordered: bool = False
+    ordered: bool = False
+    columns: bool = True
+    only: str | None = None
+
+    @property
+    def objects(self) -> str | None:
+        """The part that holds ids of objects; None where neither does."""
+        return self.names[0] if self.shared else None if self.only is None else self.names[1]
+
+    @property
+    def ranks(self) -> bool:
+        """Whether labels say which objects are better."""
+        return self.objects is not None and not self.unordered
+
+
+def with_parts(rows: Rows, options: Mapping[str, Any], pair: Parts) -> tuple[Rows, dict[str, Any]]:
+    """Rows with one id an item, "left | right", and options with its parts as item covariates.
+
+    Ids of items in options may be pairs or such text. DataError for an id that is no pair, or holds the separator,
+    a position that is no whole number, and an object that is compared with itself.
+    """
+    features = options.get("features")
+    table = features if isinstance(features, pd.DataFrame) else None
+    of_objects = table is not None and pair.shared and not any(map(_is_pair, table.index))
+    given = [options.get("items"), None if table is None or of_objects else table.index]
+    named = [_parts(ids, pair, _of_options) for ids in given if ids is not None]
+    every = [_parts(rows.item, pair, rows.place, named, rows.text), *named]
+    first, second = _books(every, pair)
+    listed = [first.codes(a.values)[a.codes] * len(second) + second.codes(b.values)[b.codes] for a, b in every]
+    place, distinct = listed[0], np.unique(np.concatenate(listed))
+    one, other = np.divmod(distinct, len(second))
+    if pair.shared and (one == other).any():
+        row = int(np.argmax(np.isin(place, distinct[one == other])))
+        raise DataError(
+            f"{native(first.ids[place[row] // len(second)])!r} is compared with itself at {rows.place(row)}"
+        )
+    names = _names(zip(first.ids[one], second.ids[other], strict=True), pair)
+    left: Any = pd.Categorical.from_codes(one, categories=first.ids)
+    right: Any = second.ids[other] if pair.ordered else pd.Categorical.from_codes(other, categories=second.ids)
+    parts = pd.DataFrame(dict(zip(pair.names, (left, right), strict=True)), index=names)
+    changed = {**options, "item_covariates": _joined(options.get("item_covariates"), parts, pair)}
+    if table is not None:
+        both = _of_both_sides(table, first, one, other).set_axis(names) if of_objects else None
+        changed["features"] = table.set_axis(ids_of_items(table.index, pair)) if both is None else both
+    if options.get("items") is not None and not isinstance(options.get("items"), Codebook):
+        changed["items"] = ids_of_items(options["items"], pair)
+    gold = None if rows.gold is None else rows.gold.set_axis(ids_of_items(rows.gold.index, pair))
+    if options.get("gold") is not None:
+        truths = by_item(options["gold"])
+        changed["gold"] = truths.set_axis(ids_of_items(truths.index, pair))
+    item = Encoding(names, np.searchsorted(distinct, place).astype(np.int32))
+    return replace(rows, item=item, items=Codebook("item", names), gold=gold), changed
+
+
+def _of_options(row: int) -> str:
+    """Where an id of an option stands."""
+    return f"place {row} of items="
+
+
+def _parts(
+    ids: Any,
+    pair: Parts,
+    place: Place,
+    named: Sequence[tuple[Encoding, Encoding]] | None = None,
+    text: bool = False,
+) -> tuple[Encoding, Encoding]:
+    """The two parts of each id, of a table of two columns, of pairs, or of text with the separator.
+
+    DataError for a part of rows that is missing, in a file of ``text`` also as "NA", and not among the ``named``.
+    """
+    if isinstance(ids, Encoding):
+        parts = _parts(ids.values, pair, lambda n: place(ids.first_row(n)), named, text)
+        one, other = (Encoding(part.values, part.codes[ids.codes]) for part in parts)
+        return one, other
+    if isinstance(ids, pd.MultiIndex):
+        ids = ids.to_frame(index=False)
+    if not isinstance(ids, pd.DataFrame):
+        values = list(ids.ids if isinstance(ids, Codebook) else ids)
+        cells = [tuple(x.split(SEPARATOR)) if isinstance(x, str) else x for x in values]
+        if pair.only is not None:
+            cells = [
+                x if isinstance(x, tuple) and len(x) > 1 else (pair.only, values[n]) for n, x in enumerate(cells)
+            ]
+        wrong = next((n for n, x in enumerate(cells) if not isinstance(x, tuple | list) or len(x) != 2), None)
+        if wrong is not None:
+            raise DataError(
+                f"the item {values[wrong]!r} at {place(wrong)} is no {' and '.join(pair.names)}, as "
+                f"kind={pair.kind!r} asks; give item={pair.names!r}, two columns, or ids such as 'a{SEPARATOR}b'"
+            )
+        ids = pd.DataFrame(cells, columns=list(pair.names)) if cells else pd.DataFrame(columns=list(pair.names))
+    if ids.shape[1] != 2:
+        raise DataError(
+            f"items of kind={pair.kind!r} have two parts, {' and '.join(pair.names)}; there are {ids.shape[1]}"
+        )
+    found = [encode(ids.iloc[:, n], part, place) for n, part in enumerate(pair.names)]
+    for n, (part, given) in enumerate(zip(pair.names, found, strict=True)):
+        if named is not None and (n == 0 or pair.columns):  # else it is a class
+            remedy = "give it an id or leave the row out; if it really is an id, name it in items="
+            refuse_missing_text(given, part, place, chain(*(ids[n].values for ids in named)), remedy, text)
+        bad = [n for n, x in enumerate(given.values) if SEPARATOR in str(x)]
+        if bad:
+            raise DataError(
+                f"the {part} {given.values[bad[0]]!r} at {place(given.first_row(bad[0]))} holds {SEPARATOR!r}, "
+                "which separates the parts of an item's id; rename it"
+            )
+    if pair.ordered:
+        found[1] = _positions(found[1], place)
+    return _in_one_order(*found) if pair.unordered else (found[0], found[1])
+
+
+def _in_one_order(one: Encoding, other: Encoding) -> tuple[Encoding, Encoding]:
+    """Both parts of items, of which that comes first whose text does."""
+    values = one.values.append(other.values[~other.values.isin(one.values)])
+    left, right = (values.get_indexer(part.values)[part.codes] for part in (one, other))
+    rank = np.argsort(np.argsort(values.map(str)))
+    first = np.where(rank[left] < rank[right], left, right)
+    return Encoding(values, first.astype(np.int32)), Encoding(values, (left + right - first).astype(np.int32))
+
+
+def _positions(given: Encoding, place: Place) -> Encoding:
+    """Positions as whole numbers."""
+    numbers = pd.to_numeric(pd.Series(given.values), errors="coerce").to_numpy(np.float64)
+    wrong = ~(numbers % 1 == 0)
+    if wrong.any():
+        n = int(np.argmax(wrong))
+        raise DataError(
+            f"the position {native(given.values[n])!r} at {place(given.first_row(n))} is no whole number; "
+            "count the positions of a sequence"
+        )
+    values, codes = np.unique(numbers.astype(np.int64), return_inverse=True)
+    return Encoding(pd.Index(values), codes[given.codes].astype(np.int32))
+
+
+def _books(every: list[tuple[Encoding, Encoding]], pair: Parts) -> tuple[Codebook, Codebook]:
+    """The ids of either part, sorted; one book for both where they are the same objects."""
+
+    def book(name: str, columns: Iterable[Encoding]) -> Codebook:
+        values = [column.values for column in columns]
+        return encode(values[0].append(values[1:]).unique(), name).codebook(name)[0]
+
+    if pair.shared:
+        both = book("object", (part for parts in every for part in parts))
+        return both, both
+    return book(pair.names[0], (one for one, _ in every)), book(pair.names[1], (other for _, other in every))
+
+
+def ids_of_items(given: Any, pair: Parts) -> pd.Index[Any]:
+    """Ids of items as text."""
+    one, other = _parts(given, pair, _of_options)
+    return _names(zip(one.values[one.codes], other.values[other.codes], strict=True), pair).astype(object)
+
+
+def _names(pairs: Iterable[tuple[Any, Any]], pair: Parts) -> pd.Index[Any]:
+    """Ids of items of two parts, or of the second alone where there is only one first."""
+    return pd.Index([f"{b}" if a == pair.only else f"{a}{SEPARATOR}{b}" for a, b in pairs])
+
+
+def _is_pair(given: Any) -> bool:
+    """Whether an id names two parts."""
+    return isinstance(given, tuple | list) or SEPARATOR in str(given)
+
+
+def of_side(side: str, name: Any) -> str:
+    """Name of a feature of the object on one side."""
+    return f"{side} {native(name)}"
+
+
+def beside(left: pd.DataFrame, right: pd.DataFrame) -> pd.DataFrame:
+    """Features of pairs, a row each, from those of both objects, whose columns are the same."""
+    tables = [
+        table.set_axis([of_side(side, name) for name in table.columns], axis=1).reset_index(drop=True)
+        for side, table in zip(SIDES, (left, right), strict=True)
+    ]
+    out: pd.DataFrame = pd.concat(tables, axis=1)
+    return out
+
+
+def _of_both_sides(features: pd.DataFrame, objects: Codebook, one: np.ndarray, other: np.ndarray) -> pd.DataFrame:
+    """Features of the objects of each pair, those of the left one first, from a table by object."""
+    code = objects.codes(features.index)
+    row = np.full(len(objects), -1)
+    row[code[code >= 0]] = np.flatnonzero(code >= 0)
+    used = np.unique(np.concatenate([one, other]))
+    wrong = [*used[row[used] < 0], *used[np.bincount(code[code >= 0], minlength=len(objects))[used] > 1]]
+    if wrong:
+        several = "several rows" if row[wrong[0]] >= 0 else "none"
+        raise DataError(
+            f"features by object have {several} for {native(objects.ids[wrong[0]])!r}; give one row each"
+        )
+    return beside(*(features.iloc[row[at]] for at in (one, other)))
+
+
+def _joined(given: Any, parts: pd.DataFrame, pair: Parts) -> Any:
+    """Covariates of items with their parts as the first columns; a column of the same name must say the same."""
+    if not isinstance(given, pd.DataFrame):
+        return parts if given is None else given  # what is no table is refused where covariates are read
+    given = given.set_axis(ids_of_items(given.index, pair))
+    for part in pair.names:
+        if part in given.columns:
+            same = given[part].astype(str) == parts[part].astype(str).reindex(given.index)
+            if not same.all():
+                raise DataError(
+                    f"the column {part!r} of item_covariates differs from the {part} of its item; rename it"
+                )
+            given = given.drop(columns=part)
+    lost = given.index[~given.index.isin(parts.index)]
+    if len(lost):
+        raise DataError(f"item_covariates has a row for {lost[0]!r}, which is no item; leave the row out")
+    return parts.join(given)

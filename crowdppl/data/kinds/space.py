@@ -1,0 +1,79 @@
+"""Where truths lie: classes, grades or numbers, and what a mean, an interval and an error are there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from crowdppl.core.intervals import Estimate, from_moments
+
+
+@dataclass(frozen=True)
+class Space:
+    """Where the truths of items lie.
+
+    Attributes:
+        numeric: whether they are numbers.
+        ordered: whether one may be larger than another.
+    """
+
+    numeric: ClassVar[bool] = False
+    ordered: ClassVar[bool] = False
+
+
+@dataclass(frozen=True)
+class Categories(Space):
+    """Classes without an order."""
+
+
+@dataclass(frozen=True)
+class Grades(Space):
+    """Classes in an order."""
+
+    ordered: ClassVar[bool] = True
+
+
+@dataclass(frozen=True)
+class RealLine(Space):
+    """Numbers on a line: the base of all spaces of numbers, which replace what differs in them."""
+
+    numeric: ClassVar[bool] = True
+    ordered: ClassVar[bool] = True
+
+    def moments(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Two functions of numbers whose averages ``estimate`` reads: here the number and its square."""
+        return x, x**2
+
+    def estimate(self, first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and standard deviation of a distribution, from its averages of ``moments``."""
+        return first, np.sqrt(np.maximum(second - first**2, 0))
+
+    def mean(self, x: np.ndarray, axis: int = -1) -> np.ndarray:
+        """The mean of numbers along an axis."""
+        return self.estimate(*(moment.mean(axis) for moment in self.moments(x)))[0]
+
+    def spread(self, x: np.ndarray, axis: int = -1) -> np.ndarray:
+        """The standard deviation of numbers along an axis."""
+        around = self.error(x, np.expand_dims(self.mean(x, axis), axis))
+        return np.asarray(np.sqrt((around**2).mean(axis)))
+
+    def interval(self, mean: np.ndarray, sd: np.ndarray, level: float) -> Estimate:
+        """The central interval that holds a share ``level`` of a distribution of this mean and deviation."""
+        return from_moments(mean, sd, level)
+
+    def holds(self, low: np.ndarray, high: np.ndarray, truth: np.ndarray) -> np.ndarray:
+        """Whether a truth lies in an interval."""
+        return np.asarray((low <= truth) & (truth <= high))
+
+    def error(self, estimate: np.ndarray, truth: np.ndarray) -> np.ndarray:
+        """How far an estimate lies beyond the truth; negative before it."""
+        return np.asarray(estimate - truth)
+
+    def coordinates(self, x: np.ndarray) -> np.ndarray:
+        """Numbers (...) as points (..., D), of which the squared distance tells how far numbers disagree."""
+        return np.asarray(x)[..., None]
+
+
+CATEGORIES, GRADES, REAL_LINE = Categories(), Grades(), RealLine()
