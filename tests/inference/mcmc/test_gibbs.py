@@ -9,13 +9,17 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from pyro import poutine
 from scipy.special import gammaln, logsumexp
 
 import crowdppl
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import MethodError
+from crowdppl.inference.density import Density
+from crowdppl.inference.families import FAMILIES
 from crowdppl.inference.mcmc import gibbs
 from crowdppl.inference.mcmc.gibbs import sample
+from crowdppl.primitives.model import plates_of
 from tests.crowd import annotations, crowd, double, posed, split
 from tests.evidence import SETTINGS, STATES, Exact, beta, community, exact
 
@@ -106,6 +110,50 @@ def _together(a: int, b: int) -> np.ndarray:
 def _members() -> Iterator[tuple[int, ...]]:
     for _ in product(range(2), repeat=4):
         yield from product(range(2), repeat=3)
+
+
+WEIGHTED: dict[str, dict[str, Any]] = {
+    "class_coin": {},
+    "coin_net": {"spread": 0.7},
+    "dependent_clusters": {"groups": [0, 1, 0]},
+    "ebcc": {"subtypes": 2},
+    "majority_vote": {},
+    "mixed_membership": {},
+    "multinomial": {},
+    "one_coin": {},
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", WEIGHTED)
+def test_sites_have_the_posterior_of_weighted_draws_from_the_prior(name: str) -> None:
+    """The density that weighs them is that of plain loops (tests/models/test_marginals.py)."""
+    problem = posed(crowdppl.method(name, **WEIGHTED[name]), annotations(LABELS, 2))
+    model, plates = problem.model, plates_of(problem.model)
+    torch.manual_seed(0)
+    program = poutine.enum(model.model, first_available_dim=-1 - plates)
+    nodes = poutine.trace(program).get_trace(problem.blocks[0]).nodes
+    priors = {site: nodes[site]["fn"] for site in problem.sites}
+    density = Density(model.model, plates, 4000, dict.fromkeys(priors, FAMILIES["dirichlet"]))
+    logs, values = [], {site: [] for site in priors}
+    for _ in range(10):
+        wide = {}
+        for site, prior in priors.items():
+            x = prior.sample((4000,))
+            values[site].append(x.numpy())
+            wide[site] = x.log().reshape(4000, *(1,) * (plates - len(prior.batch_shape)), *x.shape[1:])
+        logs.append(density(problem.blocks[0], wide).objective.numpy())
+    weight = np.exp(np.concatenate(logs) - logsumexp(np.concatenate(logs)))
+    draws = run(name, annotations(LABELS, 2), WEIGHTED[name], 96, draws=60, warmup=30)
+    for site in priors:
+        x = np.concatenate(values[site])
+        for power in (1, 2):
+            wanted = np.tensordot(weight, x**power, 1)
+            spread = np.sqrt(np.tensordot(weight**2, (x**power - wanted) ** 2, 1))
+            means = (draws[site] ** power).mean(1)
+            error = np.hypot(means.std(0, ddof=1) / 96**0.5, spread)
+            assert error.max() < 0.02, (site, error.max())
+            assert (np.abs(means.mean(0) - wanted) <= 5.5 * error).all(), site
 
 
 # So that classes seldom trade places, and chains mix.
