@@ -8,13 +8,18 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 # What Python compiles is kept, where the environment says otherwise too: the slow tests then begin sooner.
 PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 WORKERS ?= 2
+# As on another machine: sums without vector instructions, by two threads, and the tests in another order.
+SEED ?= 1
+ELSEWHERE := PYTHONDONTWRITEBYTECODE= ATEN_CPU_CAPABILITY=default OMP_NUM_THREADS=2 OMP_WAIT_POLICY=passive \
+	$(BIN)/python -m pytest -p randomly --randomly-seed=$(SEED) --randomly-dont-reset-seed
 
-.PHONY: help setup demo test check style types slow format bench gpu notebooks pages docs clean
+.PHONY: help setup demo test test-portable check style types slow slow-portable format bench gpu notebooks pages docs clean
 
 help:
 	@echo "make demo    set everything up, then fit a method to built-in data"
 	@echo "make test    the same set-up, then the fast tests"
-	@echo "make check   what CI runs: format, lint, types, fast tests, slow tests"
+	@echo "make test-portable  the fast tests as on another machine, in a random order (SEED=2 is another one)"
+	@echo "make check   what CI runs: format, lint, types, fast tests, slow tests, both also as elsewhere"
 	@echo "make format  format the code and mend what lint can mend"
 	@echo "make bench   measure against other packages and write the tables (some: ONLY=\"few_shot filling\")"
 	@echo "make gpu     every method and engine on CUDA against CPU"
@@ -42,7 +47,10 @@ demo: setup
 test: setup
 	$(PYTEST) -n $(WORKERS) --dist loadfile -m "not slow and not bench"
 
-check: style types test slow
+test-portable: setup
+	$(ELSEWHERE) -n $(WORKERS) --dist loadfile -m "not slow and not bench"
+
+check: style types test test-portable slow slow-portable
 
 style: setup
 	$(BIN)/ruff format --check .
@@ -53,6 +61,10 @@ types: setup
 
 slow: setup
 	$(PYTEST) -n $(WORKERS) --dist worksteal -m "slow and not bench"
+
+# Of the slow tests those of samplers, whose draws another machine makes otherwise.
+slow-portable: setup
+	$(ELSEWHERE) -n $(WORKERS) --dist worksteal -m "slow and not bench" tests/inference/mcmc tests/inference/svi tests/testing
 
 format: setup
 	$(BIN)/ruff format .
