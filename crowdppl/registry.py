@@ -21,6 +21,7 @@ from crowdppl.core.validation import check_settings, near_names, switch, warn
 from crowdppl.errors import CrowdpplWarning, MethodError
 
 if TYPE_CHECKING:  # what imports torch is imported when a method is, so that the methods are listed quickly
+    from crowdppl.data.annotations import Annotations
     from crowdppl.primitives.model import Card, Model
 
 ENTRY_POINTS = "crowdppl.methods"
@@ -126,8 +127,9 @@ def name_of(model: object) -> str | None:
 def zoo(*, engines: bool = True) -> pd.DataFrame:
     """All methods as a table: title, kind of labels, reference, settings, and a column an engine.
 
-    An engine's cell is "exact", "mean-field", "gradient", or why it refuses, with default settings. A method that
-    cannot be loaded is left out with a warning.
+    An engine's cell is "exact", "mean-field", "gradient", or why it refuses, with default settings; or "not tried"
+    and what a method reads that examples of its kind lack, unless its card gives ``examples``. A method that cannot
+    be loaded is left out with a warning.
 
     Args:
         engines: whether to add the engines' columns, which takes a few seconds.
@@ -194,13 +196,23 @@ def _loaded(names: Iterable[str]) -> Iterator[tuple[str, Model]]:
             warn(f"{name} is left out of the zoo: {error}", CrowdpplWarning)
 
 
+def engine_cell(model: Model, data: Annotations, engine: str) -> str:
+    """What an engine does with a model, as the table of ``zoo`` says it."""
+    from crowdppl.inference.engines import engine_support
+
+    try:
+        return engine_support(model, data, engine)
+    except Exception as error:  # a model of somebody else's may raise anything
+        return f"not tried: {error}"
+
+
 def _engine_columns() -> dict[str, Callable[[Model], str]]:
     from crowdppl.datasets.examples import example
-    from crowdppl.inference.engines import ENGINES, engine_support
+    from crowdppl.inference.engines import ENGINES
+    from crowdppl.primitives.model import kind_of_labels, with_examples
 
     def support(model: Model, engine: str) -> str:
-        card = _card_of(model)
-        return engine_support(model, example(card.kind if card else "nominal"), engine)
+        return engine_cell(model, with_examples(model, example(kind_of_labels(model))), engine)
 
     return {engine: partial(support, engine=engine) for engine in ENGINES}
 

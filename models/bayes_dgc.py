@@ -71,6 +71,8 @@ class BayesDgc:
         "Information Sciences 64:130104",
         doi="10.1007/s11432-020-3118-7",
         sites={"prevalence": "K", "crowd": "K K", "confusion": "A K K", "abstention": "A D W", "truth": "N"},
+        confusion="confusion",
+        prevalence="prevalence",
         assumes="annotators err independently given the truth, and the features show the truth",
         fails="when annotators err on items whose features are alike: the network then learns their errors",
         cost="labels x K, and a network step for each batch of items, an epoch an iteration",

@@ -40,6 +40,8 @@ class BayesianDawidSkene:
         title="Bayesian Dawid-Skene",
         reference="Kim & Ghahramani (2012), Bayesian classifier combination, AISTATS",
         sites={"prevalence": "K", "confusion": "A K K", "abstention": "A D W", "truth": "N"},
+        confusion="confusion",
+        prevalence="prevalence",
         assumes="given the truth, annotators err independently, and alike on all items of a class",
         fails="when annotators copy one another or some items are hard for all: it is then overconfident",
         cost="labels x K",

@@ -51,6 +51,7 @@ class Ccem:
         reference="Ibrahim, Nguyen & Fu (2023), Deep learning from crowdsourced labels: coupled cross-entropy "
         "minimization, identifiability, and regularization, ICLR",
         sites={"crowd": "K K", "confusion": "A K K", "abstention": "A D W", "truth": "N"},
+        confusion="confusion",
         assumes="the features show the truth, and annotators err independently given the truth",
         fails="when the features show annotators' errors too: classifier and confusions can then trade places",
         cost="a network step and labels x K for each batch of items",

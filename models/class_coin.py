@@ -39,6 +39,7 @@ class ClassCoin:
         title="Class coin",
         reference="Raykar et al. (2010), Learning from crowds, JMLR 11 (two coins; here one for each class)",
         sites={"prevalence": "K", "ability": "A K 2", "abstention": "A D W", "truth": "N"},
+        prevalence="prevalence",
         assumes="an annotator's accuracy depends on the class alone, and errors are even",
         fails="when a class has a favourite confusion: the method cannot tell a near miss from a blunder",
         cost="labels x K",

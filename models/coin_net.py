@@ -77,6 +77,7 @@ class CoinNet:
         reference="Nguyen, Ibrahim & Fu (2024), Noisy label learning with instance-dependent outliers, NeurIPS",
         sites={"prevalence": "K", "crowd": "K K", "confusion": "A K K", "rate": "2", "departure": "S K"}
         | {"abstention": "A D W", "truth": "N", "outlier": "N"},
+        prevalence="prevalence",
         assumes="outliers are few, and their labels carry no information on their truth",
         fails="with few labels per item, which do not identify outliers; in the penalised form also where features "
         "leave classes in doubt, and with many classes from the published start (init_diagonal = 1)",

@@ -56,6 +56,7 @@ class Community:
         sites={"prevalence": "K", "weights": "M", "shared": "M K K", "community": "A M", "alike": ""}
         | {"confusion": "A K K", "abstention": "A D W", "truth": "N"},
         clusters="community",
+        prevalence="prevalence",
         assumes="annotators come in a few kinds; given the kind and the truth, they err independently",
         fails="when annotators differ by degrees rather than in kind; communities may depend on the start",
         cost="labels x K, twice an iteration",

@@ -42,6 +42,8 @@ class DawidSkene:
         "algorithm, Applied Statistics 28(1)",
         doi="10.2307/2346806",
         sites={"prevalence": "K", "confusion": "A K K", "abstention": "A D W", "truth": "N"},
+        confusion="confusion",
+        prevalence="prevalence",
         assumes="given the truth, annotators err independently, and alike on all items of a class",
         fails="with few labels for an annotator and class, whose rows become 0 and 1, and when annotators copy one "
         "another or some items are hard for all: it is then overconfident",

@@ -57,6 +57,7 @@ class DependentClusters:
         reference="Ibrahim, Traganitis, Fu & Giannakis (2025), tutorial on learning from crowds, ICASSP",
         sites={"prevalence": "K", "link": "G 1 K K", "confusion": "A K K", "abstention": "A D W"}
         | {"truth": "N", "opinion": "1+G N"},
+        prevalence="prevalence",
         assumes="annotators of a group share what misleads them on an item; groups are independent given the truth",
         fails="when groups are wrong: independent annotators put into one group count as a single opinion",
         cost="labels x K, and items x groups x K x K",

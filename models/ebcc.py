@@ -52,6 +52,7 @@ class Ebcc:
         "crowdsourcing, ICML",
         sites={"prevalence": "K", "subtypes": "K M", "confusion": "A K M K", "abstention": "A D W"}
         | {"truth": "N", "subtype": "N"},
+        prevalence="prevalence",
         assumes="annotators err together on certain kinds of items, which are the same for all of them",
         fails="with few labels per item, which do not identify subtypes: results then depend on the start",
         cost="labels x K x M",

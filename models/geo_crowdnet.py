@@ -59,6 +59,7 @@ class GeoCrowdnet:
         reference="Ibrahim, Nguyen & Fu (2023), Deep learning from crowdsourced labels: coupled cross-entropy "
         "minimization, identifiability, and regularization, ICLR",
         sites={"crowd": "K K", "confusion": "A K K", "abstention": "A D W", "truth": "N"},
+        confusion="confusion",
         assumes="F: some items show their class clearly; W: for each class there is an annotator who knows it",
         fails="when the weight is too large, which pushes predictions to equal shares of the classes; with many "
         "classes from the published start (init_diagonal = 1), from which they may trade places",

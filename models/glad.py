@@ -42,6 +42,7 @@ class Glad:
         title="GLAD",
         reference="Whitehill et al. (2009), Whose vote should count more, NIPS 22",
         sites={"prevalence": "K", "ability": "A", "difficulty": "N", "abstention": "A D W", "truth": "N"},
+        prevalence="prevalence",
         assumes="an item is hard for all annotators alike, classes are alike, and errors are even",
         fails="when some confusions are more common than others; with many classes, because labels of hard items "
         "are still right half the time, which is better than chance",

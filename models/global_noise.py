@@ -45,6 +45,7 @@ class GlobalNoise:
         title="Global noise",
         reference="Sukhbaatar et al. (2015), Training convolutional networks with noisy labels, ICLR workshop",
         sites={"prevalence": "K", "confusion": "K K", "abstention": "A D W", "truth": "N"},
+        prevalence="prevalence",
         assumes="annotators are interchangeable, and the features show the truth",
         fails="when annotators differ in skill: it weighs a careless label like a careful one",
         cost="labels x K, and a network step for each batch of items, an epoch an iteration",

@@ -49,6 +49,8 @@ class HierarchicalDawidSkene:
         doi="10.1162/tacl_a_00040",
         sites={"prevalence": "K", "crowd": "K K", "concentration": "K", "confusion": "A K K"}
         | {"abstention": "A D W", "truth": "N"},
+        confusion="confusion",
+        prevalence="prevalence",
         assumes="annotators err independently, in ways that resemble one another class by class",
         fails="when the crowd falls into kinds, such as experts and spammers: a single centre lies between them",
         cost="labels x K, and a search over 2 K hyper-parameters without labels",

@@ -52,6 +52,7 @@ class HmmCrowd:
         doi="10.18653/v1/P17-1028",
         sites={"initial": "K", "transition": "K K", "confusion": "A K K", "abstention": "A D W", "truth": "N"},
         kind="sequence",
+        confusion="confusion",
         assumes="a truth depends on the one before it; labels of a sequence are independent given its truths",
         fails="when annotators' errors run over several items, such as whole phrases (see sequence_crowd), or are "
         "shared: spans are then told too surely, and known truths of whole sequences correct that",

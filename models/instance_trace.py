@@ -57,6 +57,7 @@ class InstanceTrace:
         reference="Zhang et al. (2020), Disentangling human error from the ground truth in segmentation of medical "
         "images, NeurIPS",
         sites={"crowd": "K K", "confusion": "A K K", "lean": "A R K K", "abstention": "A D W", "truth": "N"},
+        confusion="confusion",
         assumes="the features show what misleads an annotator, and annotators are more often right than not",
         fails="with few labels per annotator, from which R matrices each are learned: the classifier alone "
         "(classify) may then be better than the truth's probabilities",

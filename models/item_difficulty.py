@@ -48,6 +48,7 @@ class ItemDifficulty:
         doi="10.1162/tacl_a_00040",
         sites={"prevalence": "K", "crowd": "K K", "spread": "", "logits": "A K K", "hardness": ""}
         | {"difficulty": "N", "abstention": "A D W", "truth": "N"},
+        prevalence="prevalence",
         assumes="an item is hard for all annotators alike; hard items flatten confusions and keep their shape",
         fails="with few labels per item: difficulty and error cannot be told apart",
         cost="labels x K x K (x 8 draws under vb), a gradient step for each item; for at most about 10 classes",

@@ -41,6 +41,7 @@ class Mace:
         title="MACE",
         reference="Hovy et al. (2013), Learning whom to trust with MACE, NAACL-HLT",
         sites={"prevalence": "K", "competence": "A 2", "guess": "A K", "abstention": "A D W", "truth": "N"},
+        prevalence="prevalence",
         assumes="an annotator's errors do not depend on the truth: a guess is a guess",
         fails="when classes are confused with their neighbours, which looks like guessing",
         cost="labels x K",

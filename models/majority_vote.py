@@ -46,6 +46,7 @@ class MajorityVote:
         title="Majority vote",
         reference="Condorcet (1785), Essai sur l'application de l'analyse a la probabilite des decisions",
         sites={"prevalence": "K", "ability": "2", "abstention": "A 1 W", "truth": "N"},
+        prevalence="prevalence",
         assumes="all annotators are equally accurate on all items and classes, and err independently and evenly",
         fails="as soon as annotators differ: many careless ones outvote few careful ones",
         cost="the labels, whatever K",

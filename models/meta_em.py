@@ -68,6 +68,7 @@ class MetaEm:
         reference="Kumagai et al. (2025), Meta-learning representations for learning from multiple annotators",
         sites={"prevalence": "K", "mean": "K M", "confusion": "A K K", "ability": "A 2", "truth": "N"}
         | {"abstention": "A D W"},
+        prevalence="prevalence",
         assumes="the items of a class lie around one point of the space that other classes have shaped",
         fails="where new classes differ in what meta-training has taught the network to overlook",
         cost="labels x K, and items x K x M, an iteration",

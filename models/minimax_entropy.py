@@ -50,6 +50,7 @@ class MinimaxEntropy:
         reference="Zhou et al. (2014), Aggregating ordinal labels from crowds by minimax conditional entropy, ICML "
         "(and NIPS 2012)",
         sites={"prevalence": "K", "habit": "A K K", "trap": "N K K", "abstention": "A D W", "truth": "N"},
+        prevalence="prevalence",
         assumes="on the scale of log-odds, what misleads on an item adds to an annotator's habits",
         fails="with few labels per item, whose traps then explain away its truth; it is overconfident",
         cost="labels x K x K, a gradient step for each annotator and item",

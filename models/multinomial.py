@@ -39,6 +39,7 @@ class Multinomial:
         reference="Paun et al. (2018), Comparing Bayesian models of annotation, TACL 6",
         doi="10.1162/tacl_a_00040",
         sites={"prevalence": "K", "confusion": "K K", "abstention": "A D W", "truth": "N"},
+        prevalence="prevalence",
         assumes="annotators are interchangeable; classes may differ in how often and with what they are confused",
         fails="when annotators differ in skill: it weighs a careless label like a careful one",
         cost="labels x K",

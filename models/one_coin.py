@@ -39,6 +39,7 @@ class OneCoin:
         title="One coin",
         reference="Zhang et al. (2016), Spectral methods meet EM, JMLR 17(102); coin as in Dawid & Skene (1979)",
         sites={"prevalence": "K", "ability": "A 2", "abstention": "A D W", "truth": "N"},
+        prevalence="prevalence",
         assumes="an annotator is equally accurate on all classes and items, and errs evenly",
         fails="when annotators favour certain confusions, or confuse some classes more than others: "
         "it takes bias for lack of skill",

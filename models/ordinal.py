@@ -64,6 +64,7 @@ class Ordinal:
         kind="ordinal",
         sites={"prevalence": "K", "competence": "A 2", "guess": "A K", "log_precision": "A", "bias": "A"}
         | {"log_gap": "J", "abstention": "A D W", "truth": "N"},
+        prevalence="prevalence",
         assumes="classes are grades in order; a near miss is likelier than a blunder",
         fails="when classes have no order, or when all annotators are lenient together, which labels cannot show",
         table="A K L",

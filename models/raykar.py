@@ -52,6 +52,8 @@ class Raykar:
         title="Raykar",
         reference="Raykar et al. (2010), Learning from crowds, JMLR 11",
         sites={"prevalence": "K", "crowd": "K K", "confusion": "A K K", "abstention": "A D W", "truth": "N"},
+        confusion="confusion",
+        prevalence="prevalence",
         assumes="annotators err independently given the truth, and the features show the truth",
         fails="with few labels per annotator: rows without a prior become 0 and 1, and the network follows",
         cost="labels x K, and a network step for each batch of items, an epoch an iteration",

@@ -54,6 +54,7 @@ class TraceReg:
         reference="Tanno et al. (2019), Learning from noisy labels by regularized estimation of annotator "
         "confusion, CVPR",
         sites={"crowd": "K K", "confusion": "A K K", "abstention": "A D W", "truth": "N"},
+        confusion="confusion",
         assumes="the mean confusion matrix is diagonally dominant, and the features show the truth",
         fails="when annotators are wrong more often than right on average; after few epochs, when confusions are "
         "still near the identity, where they start (a higher annotator_rate in training= moves them faster)",

@@ -2,16 +2,19 @@
 
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
+import pyro
+import pyro.distributions as dist
 import pytest
 
 import crowdppl.models
-from crowdppl import registry
+import crowdppl.primitives as cp
+from crowdppl import registry, testing
 from crowdppl.errors import CrowdpplWarning, MethodError
-from crowdppl.primitives.model import Card, settings_of
+from crowdppl.primitives.model import Card, settings_of, with_examples
 
 ZOO = sorted(p.stem for p in Path(crowdppl.models.__path__[0]).glob("*.py") if not p.stem.startswith("_"))
 
@@ -40,6 +43,35 @@ class Mine:
 
 class Bare:
     def model(self, data: Any) -> None: ...
+
+
+@dataclass
+class Timed:
+    """A model that reads a column of each table."""
+
+    card: ClassVar[Card] = Card(
+        "Timed", "myself", sites={"confusion": "A K K", "abstention": "A D W", "truth": "N"}, confusion="confusion"
+    )
+
+    def model(self, data: cp.Block) -> None:
+        seen = cp.item_covariates(data, "words") + cp.label_covariates(data, "seconds").mean()
+        prior = cp.confusion_prior(data) * (1 + cp.annotator_covariates(data, "trained")[..., None])
+        with cp.plates.annotators(data):
+            confusion = pyro.sample("confusion", dist.Dirichlet(prior).to_event(1))
+        table = cp.with_abstentions(data, confusion.log())
+        with cp.plates.items(data):
+            cp.annotate(data, table, cp.truth(data, cp.prevalence(data, "uniform") + 0 * seen))
+
+
+EXAMPLES: dict[str, Any] = {
+    "item_covariates": {"words": [10, 200]},
+    "annotator_covariates": {"trained": [0, 1, 1]},
+    "label_covariates": {"seconds": [3.5, 40.0]},
+}
+
+
+class Shown(Timed):
+    card: ClassVar[Card] = replace(Timed.card, title="Shown", examples=EXAMPLES)
 
 
 @pytest.fixture
@@ -138,6 +170,57 @@ def test_a_package_does_not_take_a_name_of_the_zoo(methods: Path) -> None:
     install(methods, "one_coin = theirs:Drift")
     with pytest.warns(CrowdpplWarning, match="theirs:Drift.*'one_coin'"):
         assert type(registry.method("one_coin")).__name__ == "OneCoin"
+
+
+def test_methods_that_read_columns_are_in_the_table(methods: Path) -> None:
+    class Faulty:
+        def model(self, data: Any) -> None: ...
+
+        def setup(self, data: Any) -> None:
+            raise KeyError("a fault of its author's")
+
+    for cls in (Timed, Shown, Faulty):
+        registry.register(cls.__name__.lower(), cls)
+    with pytest.warns(CrowdpplWarning, match="misnamed"):
+        zoo = registry.zoo()
+    assert set(zoo.loc["timed", ["em", "gibbs"]]) == {zoo.loc["timed", "vb"]}
+    assert zoo.loc["timed", "vb"].startswith("not tried: the model reads item_covariates")
+    assert zoo.loc["shown", ["vb", "gibbs"]].tolist() == ["mean-field", "exact"]
+    assert "a fault of its author's" in zoo.loc["faulty", "svi"]
+
+
+def test_examples_are_given_in_turn() -> None:
+    data = with_examples(Shown(), crowdppl.datasets.example("sequence"))
+    assert data.item_covariates is not None and data.label_covariates is not None
+    assert {"sequence", "position"} < set(data.item_covariates)  # of the items, kept
+    assert data.item_covariates["words"].tolist() == [10, 200] * 6
+    assert data.annotator_covariates["trained"].tolist() == [0, 1, 1]
+    assert data.label_covariates["seconds"].tolist() == [3.5, 40.0] * 18
+    with pytest.raises(MethodError, match="'colours'.*item_covariates"):
+        replace(Timed.card, examples={"colours": {"red": [1]}})
+    with pytest.raises(MethodError, match="words.*must map columns to numbers"):
+        replace(Timed.card, examples={"item_covariates": {"words": "many"}})
+
+
+@pytest.mark.parametrize("check", ["card", "engine vb", "odd data", "renaming", "saving", "named sites"])
+def test_the_contract_reads_the_examples(check: str) -> None:
+    testing.check(Shown(), check)
+
+
+def test_a_card_that_names_another_site_than_the_confusion_is_found() -> None:
+    class Mistaken(Shown):
+        card: ClassVar[Card] = Shown.card
+
+        def model(self, data: cp.Block) -> None:
+            with cp.plates.annotators(data):
+                rows = cp.confusion_prior(data)
+                confusion = pyro.sample("confusion", dist.Dirichlet(rows).to_event(1))
+            table = cp.with_abstentions(data, (0.5 * confusion + 0.5 / data.n_classes).log())
+            with cp.plates.items(data):
+                cp.annotate(data, table, cp.truth(data, cp.prevalence(data)))
+
+    with pytest.raises(AssertionError, match="calls 'confusion' the confusion"):
+        testing.check(Mistaken(), "named sites")
 
 
 def test_lines_read_from_files_are_those_of_the_loaded_methods(methods: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -67,7 +68,7 @@ def supported(posterior: Fit, few: np.ndarray, worth: float) -> bool:
     drawn = posterior.result.draws
     if drawn is None:
         return False
-    exact = large_rows(posterior.result.mean_field())
+    exact = large_rows(replace(posterior, result=posterior.result.mean_field()))
     if exact is not None:
         return bool(np.median(exact[few].sum(-1).mean(-1)) >= worth)
     if any(site.conjugate is not None for site in posterior.result.sites.values()):

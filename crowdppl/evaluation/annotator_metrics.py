@@ -54,6 +54,6 @@ def compared_with_gold(posterior: Fit, row: np.ndarray, truth: np.ndarray, level
     known[row] = truth
     item, annotator, answer = data.label_codes()
     names = answer < data.n_classes
-    estimate = intervals.accuracy(posterior.result, level)
+    estimate = intervals.accuracy(posterior, level)
     table = annotators_on_gold(annotator[names], answer[names], known[item[names]], estimate, level)
     return table.set_axis(data.annotators[table.index], axis=0)

@@ -115,8 +115,8 @@ class SiteResult:
         """Whether labels depend on the site through its expected statistic alone: a point, or of a mean field."""
         return self.conjugate is not None or self.family in ("point", "onehot")
 
-    def constrained(self, x: np.ndarray) -> np.ndarray | None:
-        """Values of a normal site in its own space, from unconstrained ones; None where that is not known."""
+    def constrained(self, x: np.ndarray) -> np.ndarray:
+        """Values of a normal site in its own space, from unconstrained ones; its ``support`` names that space."""
         if self.support == "simplex":
             share = np.exp(x - x.max(-1, keepdims=True))
             return np.asarray(share / share.sum(-1, keepdims=True))
@@ -124,7 +124,8 @@ class SiteResult:
             return np.asarray(np.exp(x))
         if self.support == "unit":
             return np.asarray(1 / (1 + np.exp(-x)))
-        return x * self.arrays.get("unit", 1.0) if self.support == "real" else None
+        assert self.support == "real", f"the space of {self.name} is not known"
+        return np.asarray(x * self.arrays.get("unit", 1.0))
 
     @property
     def mean(self) -> np.ndarray:

@@ -153,7 +153,7 @@ def plot_confusion(posterior: Fit, annotator: Any = None, *, ax: Any = None, lev
         raise MethodError(
             f"{posterior.inference} found a point without intervals; leave level= out, or fit with vb or gibbs"
         )
-    found = None if level is None else intervals.confusion(posterior.result, level)
+    found = None if level is None else intervals.confusion(posterior, level)
     axes = _grid(len(codes), posterior.data.answers) if ax is None else flat_axes(ax)
     if len(axes) < len(codes):
         raise DataError(f"{len(codes)} annotators need as many axes, {len(axes)} were given; name one annotator")
@@ -269,7 +269,7 @@ def plot_annotators(
     validation.one_of("show", show, ("information", "accuracy"))
     check_level(level)
     result, accurate = posterior.result, show == "accuracy"
-    found = intervals.accuracy(result, level) if accurate else _information(posterior, level)
+    found = intervals.accuracy(posterior, level) if accurate else _information(posterior, level)
     order = np.argsort(found.mean, kind="stable")
     shown, names = found.at(order), np.array(short_names(posterior.data.annotators))[order]
     axes, drawn, every = _draw_intervals(shown, names.tolist(), ax)

@@ -4,20 +4,34 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, runtime_checkable
 
+import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor
 
 from crowdppl.core.devices import default_dtype
-from crowdppl.core.validation import is_whole, kind_of
+from crowdppl.core.validation import is_number, is_whole, kind_of
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.blocks import Block, rows_by_item, with_covariates
 from crowdppl.data.kinds import KINDS
 from crowdppl.errors import MethodError
+
+Examples = Mapping[Hashable, Sequence[float]]
+"""Numbers of columns, given in turn."""
+COVARIATES = ("item_covariates", "annotator_covariates", "label_covariates")
+
+
+def require_examples(part: str, columns: Any) -> None:
+    """Checks examples of the columns of a part of the data; MethodError where they are no numbers of columns."""
+    if part not in COVARIATES:
+        raise MethodError(f"examples of {part!r} are of no covariates; give those of {', '.join(COVARIATES)}")
+    named = isinstance(columns, Mapping) and all(isinstance(x, Sequence) for x in columns.values())
+    if not named or not all(len(x) and all(map(is_number, x)) for x in columns.values()):
+        raise MethodError(f"{part}={columns!r} must map columns to numbers, as {{'words': [10, 200]}}")
 
 
 @dataclass(frozen=True)
@@ -43,12 +57,20 @@ class Card:
         table: shape of the table of answers that a pass forms, where it is larger than any site: "A K L".
         clusters: the site with the shares of clusters of items, objects or annotators, for ``posterior.clusters``.
         columns: by site, the names of the numbers along its last dimension, for tables.
+        confusion: the site that is p(label | annotator, truth) itself, so that its posterior is exact; empty where
+            labels depend on more.
+        prevalence: the site that is the share of each class; where a fit without a network leaves it out, shares are
+            known. Empty where they follow from other sites.
         uses: parts of the data beyond labels and gold that the method reads: "features", "history",
             "item_covariates", "annotator_covariates", "label_covariates". A fit without covariates is refused.
         named: by setting that names covariates, and reads none by default, the part of the data that holds them.
+        examples: by part of the data, numbers of each column that the method reads, given to items, annotators or
+            labels in turn: ``{"label_covariates": {"seconds": [3, 40]}}``. ``zoo`` and ``crowdppl.testing`` try the
+            method with them.
 
     Raises:
-        MethodError: when title or reference are empty, the truth has no shape, or the DOI is not bare.
+        MethodError: when title or reference are empty, a site that is named has no shape, the DOI is not bare, or
+            examples are no numbers.
 
     Examples:
         >>> crowdppl.method("mace").card.reference
@@ -73,15 +95,21 @@ class Card:
     table: str = ""
     clusters: str = ""
     columns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    confusion: str = ""
+    prevalence: str = ""
+    examples: Mapping[str, Examples] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.title.strip() or not self.reference.strip():
             raise MethodError(f"the card {self.title!r} needs a title and a reference")
-        if self.truth not in self.sites:
-            raise MethodError(
-                f"the card {self.title!r} has no shape of its truth {self.truth!r}; it lists the sites "
-                f"{', '.join(self.sites)}"
-            )
+        for what in ("truth", "confusion", "prevalence"):
+            if (site := getattr(self, what)) not in ("", *self.sites) or not self.truth:
+                raise MethodError(
+                    f"the card {self.title!r} has no shape of its {what} {site!r}; it lists the sites "
+                    f"{', '.join(self.sites)}"
+                )
+        for part, columns in self.examples.items():
+            require_examples(part, columns)
         if self.doi and not re.fullmatch(r"10\.\d{4,9}/\S+", self.doi):
             raise MethodError(f"the card {self.title!r} has the DOI {self.doi!r}; write it as in '10.2307/2346806'")
 
@@ -299,6 +327,26 @@ def with_missing(model: Model, data: Annotations) -> Annotations:
         return data
     out = _with_columns(model, data, data.frame(), keep=True)
     return data if out.label_names == data.label_names else replace(out, blocks=_with_derived(out, data.blocks))
+
+
+def with_examples(model: object, data: Annotations) -> Annotations:
+    """Annotations with the example columns of the model's card, whose numbers are given in turn."""
+    card = card_of(model)
+    if card is None or not card.examples:
+        return data
+
+    def beside(kept: pd.DataFrame | None, part: str, index: Any) -> pd.DataFrame | None:
+        if not (given := card.examples.get(part)):
+            return kept
+        made = pd.DataFrame({name: np.resize(np.asarray(x), len(index)) for name, x in given.items()}, index)
+        return made if kept is None else kept.drop(columns=made.columns, errors="ignore").join(made)
+
+    items = beside(data.item_covariates, "item_covariates", data.items)
+    annotators = beside(data.annotator_covariates, "annotator_covariates", data.annotators)
+    columns = beside(data.columns, "label_covariates", pd.RangeIndex(data.n_labels))
+    names = (*dict.fromkeys([*data.label_names, *card.examples.get("label_covariates", ())]),)
+    out = replace(data, item_covariates=items, annotator_covariates=annotators, columns=columns, label_names=names)
+    return replace(out, blocks=_with_derived(out, data.blocks))
 
 
 def _derived_from(model: Model, data: Annotations, blocks: list[Block], cells: list[Tensor]) -> list[Block]:

@@ -215,8 +215,7 @@ def draws_of_site(site: SiteResult, n: int, stream: np.random.Generator) -> tupl
     if site.family == "normal":
         loc, scale = site.arrays["loc"], site.arrays["scale"]
         at = loc + scale * stream.standard_normal((1, n, *loc.shape))
-        own = site.constrained(at)
-        return (f"{site.name}_unconstrained", at) if own is None else (site.name, own)
+        return (site.name, site.constrained(at)) if site.support else (f"{site.name}_unconstrained", at)
     return None
 
 

@@ -7,52 +7,68 @@ from dataclasses import replace
 
 import numpy as np
 
-from crowdppl.core.intervals import Estimate, check_level, from_draws, from_moments, from_point, from_share_moments
+from crowdppl.core.intervals import (
+    Estimate,
+    check_level,
+    from_draws,
+    from_gaussian,
+    from_moments,
+    from_point,
+    from_share_moments,
+)
 from crowdppl.inference.coin_tables import CoinTables
-from crowdppl.inference.result import FitResult, NumberTruth, SiteResult
+from crowdppl.inference.result import Fit, FitResult, NumberTruth, SiteResult
+from crowdppl.networks.outputs import networks_of
 from crowdppl.primitives.labels import LARGE_TABLE
+from crowdppl.primitives.model import card_of
 
-SAME = 1e-5
-"""Difference of probabilities that is rounding."""
+MOST, MOST_NUMBERS = 2_000, 20_000_000
+"""Draws of shares that are the softmax of a Gaussian, and the numbers in them."""
 
 
-def confusion(result: FitResult, level: float) -> Estimate:
+def confusion(fit: Fit, level: float) -> Estimate:
     """p(answer | annotator, truth) with its interval, (A, K, L)."""
-    return _of_tables(result, np.asarray, level)
+    return _of_tables(fit, np.asarray, level)
 
 
-def prevalence(result: FitResult, level: float) -> Estimate:
-    """Share of each class with its interval, (K,)."""
+def prevalence(fit: Fit, level: float) -> Estimate:
+    """Share of each class with its interval, (K,); exact where it is a conjugate site."""
     check_level(level)
-    if result.draws is None:
-        return from_point(result.prevalence)
-    exact = _same_site(result, ("class",), result.prevalence, SAME, level)
-    if exact:
-        return exact
-    draws = result.draws().prevalence
-    exact = _same_site(result, ("class",), result.prevalence, _errors(draws), level)
-    return exact or from_draws(draws, level)
+    site = _named_site(fit, "prevalence")
+    if fit.result.draws is None:
+        return from_point(fit.result.prevalence)
+    return from_draws(fit.result.draws().prevalence, level) if site is None else of_site(site, level)
 
 
-def among_classes(result: FitResult, level: float) -> Estimate:
+def among_classes(fit: Fit, level: float) -> Estimate:
     """p(class | annotator, truth, no abstention) with its interval, (A, K, K)."""
-    return _of_tables(result, among_named, level)
+    return _of_tables(fit, among_named, level)
 
 
-def _of_tables(result: FitResult, of: Callable[[np.ndarray], np.ndarray], level: float) -> Estimate:
-    """A function of the confusion, from (..., K, L), with its interval; exact where it is a site as it is."""
+def _of_tables(fit: Fit, of: Callable[[np.ndarray], np.ndarray], level: float) -> Estimate:
+    """A function of the confusion, from (..., K, L), with its interval; exact where it is a conjugate site."""
     check_level(level)
-    drawn = result.table_draws
-    if drawn is None:
-        return from_point(of(result.table))
-    draws = of(drawn)
-    mean = result.table if draws is drawn else draws.mean(0, dtype=np.float64)
-    exact = _same_site(result, ("annotator", "truth", "label"), mean, _errors(draws), level)
-    return exact or _exact_mean(result, from_draws(draws, level), of(result.table))
+    site, table = _named_site(fit, "confusion"), of(fit.result.table)
+    if fit.result.draws is None:
+        return from_point(table)
+    if site is not None and site.mean.shape == table.shape:
+        return of_site(site, level)
+    return _exact_mean(fit.result, from_draws(of(np.asarray(fit.result.table_draws)), level), table)
+
+
+def _named_site(fit: Fit, what: str) -> SiteResult | None:
+    """The conjugate site that is the confusion or the prevalence, as the model's card says; None without.
+
+    A network tells more of the classes of items than the site does.
+    """
+    card = card_of(fit.model)
+    site = None if card is None else fit.result.sites.get(getattr(card, what))
+    speaks = what == "prevalence" and networks_of(fit.model)
+    return None if site is None or site.conjugate is None or speaks else site
 
 
 def of_site(site: SiteResult, level: float) -> Estimate:
-    """The values of a site with their intervals; without, where it is a point or what its family is not known."""
+    """The values of a site with their intervals; without, where it is a point or its space is not known."""
     check_level(level)
     if (drawn := site.drawn()) is not None:
         return replace(from_draws(drawn, level), mean=site.mean)
@@ -61,6 +77,12 @@ def of_site(site: SiteResult, level: float) -> Estimate:
     if site.family == "draws":
         draws = site.arrays["draws"]
         return from_draws(draws.reshape(-1, *draws.shape[2:]), level)
+    if site.family == "normal" and site.support:
+        loc, scale = site.arrays["loc"], site.arrays["scale"]
+        if site.support != "simplex":
+            return from_gaussian(loc, scale, level, site.constrained)
+        noise = np.random.default_rng(0).standard_normal((min(MOST, MOST_NUMBERS // loc.size + 2), *loc.shape))
+        return replace(from_draws(site.constrained(loc + scale * noise), level), mean=site.mean)
     return from_point(site.mean)
 
 
@@ -69,56 +91,44 @@ def truths(truth: NumberTruth, level: float) -> Estimate:
     return from_moments(truth.mean, truth.sd, level, truth.positive)
 
 
-def accuracy(result: FitResult, level: float) -> Estimate:
+def accuracy(fit: Fit, level: float) -> Estimate:
     """Each annotator's probability of giving the true class to a new item, if they give a class, (A,).
 
     The sum over classes k of prevalence[k] * p(k | annotator, truth k, no abstention); NaN without any class. Of
     large tables that are a Dirichlet by vb, nothing is drawn: mean and standard deviation are exact, and the
     interval is that of the Beta distribution which has both.
     """
-    rows, share = large_rows(result), _share_moments(result)
+    rows, share = large_rows(fit), _share_moments(fit)
     if rows is None or share is None:
-        return _over_truths(result, _right, level)
+        return _over_truths(fit.result, _right, level)
     right, total = rows.diagonal(axis1=-2, axis2=-1), rows[..., : rows.shape[-2]].sum(-1)
     p = right / total
     square = ((p @ share) * p).sum(-1) + (p * (1 - p) / (total + 1)) @ share.diagonal()
-    mean = p @ result.prevalence
+    mean = p @ fit.result.prevalence
     return from_share_moments(mean, np.sqrt(np.maximum(square - mean**2, 0)), level)
 
 
-def _is_shares(site: SiteResult) -> bool:
-    """Whether values are rows of shares, with a parameter that counts."""
-    return site.conjugate is not None and site.conjugate.counts
-
-
-def large_rows(result: FitResult) -> np.ndarray | None:
-    """Parameters (A, K, K or L) of a large table whose classes are such a site by vb; None of others."""
-    table = result.confusions
-    if result.draws is None or isinstance(table, CoinTables) or table.size <= LARGE_TABLE:
+def large_rows(fit: Fit) -> np.ndarray | None:
+    """Parameters (A, K, K or L) of a large table whose rows are a Dirichlet by vb; None of others."""
+    site, table = _named_site(fit, "confusion"), fit.result.confusions
+    if fit.result.draws is None or site is None or isinstance(table, CoinTables) or table.size <= LARGE_TABLE:
         return None
-    for site in result.sites.values():
-        if _is_shares(site) and site.dims == ("annotator", "truth", "label"):
-            own, wanted = among_named(site.mean), among_named(table)
-            if own.shape == wanted.shape and np.allclose(own, wanted, rtol=0, atol=SAME):
-                return site.spread
-    return None
+    return site.spread
 
 
-def _share_moments(result: FitResult) -> np.ndarray | None:
-    """Means (K, K) of products of two classes' shares: of even ones, or of such a site; None of others."""
-    mean = result.prevalence
-    if np.allclose(mean, 1 / len(mean), rtol=0, atol=SAME / len(mean)):
-        return np.outer(mean, mean)
-    for site in result.sites.values():
-        if _is_shares(site) and site.dims == ("class",) and np.allclose(site.mean, mean, rtol=0, atol=SAME):
-            total = site.spread.sum()
-            return np.asarray((np.diag(mean) + total * np.outer(mean, mean)) / (total + 1))
-    return None
+def _share_moments(fit: Fit) -> np.ndarray | None:
+    """Means (K, K) of products of two classes' shares, where these are known or a Dirichlet; None of others."""
+    card, mean, site = card_of(fit.model), fit.result.prevalence, _named_site(fit, "prevalence")
+    if site is not None:
+        total = site.spread.sum()
+        return np.asarray((np.diag(mean) + total * np.outer(mean, mean)) / (total + 1))
+    known = card is not None and card.prevalence and card.prevalence not in fit.result.sites
+    return np.outer(mean, mean) if known and not networks_of(fit.model) else None
 
 
-def abstention(result: FitResult, level: float) -> Estimate:
+def abstention(fit: Fit, level: float) -> Estimate:
     """Each annotator's probability of abstaining from a new item, (A,)."""
-    return _over_truths(result, _abstaining, level)
+    return _over_truths(fit.result, _abstaining, level)
 
 
 def _over_truths(result: FitResult, of: Callable[[np.ndarray | CoinTables], np.ndarray], level: float) -> Estimate:
@@ -162,19 +172,3 @@ def _right(table: np.ndarray | CoinTables) -> np.ndarray:
     if isinstance(table, CoinTables):
         return table.diagonal()
     return np.asarray(among_named(table).diagonal(axis1=-2, axis2=-1))
-
-
-def _errors(draws: np.ndarray) -> np.ndarray:
-    """By how much a mean may differ from that of draws: six standard errors."""
-    return np.asarray(6 * draws.std(0, dtype=np.float64) / np.sqrt(len(draws)) + 1e-6)
-
-
-def _same_site(
-    result: FitResult, dims: tuple[str, ...], mean: np.ndarray, error: np.ndarray | float, level: float
-) -> Estimate | None:
-    """Exact estimate of the conjugate site that is this quantity, by dimensions and means, if there is any."""
-    for site in result.sites.values():
-        alike = site.conjugate is not None and site.dims == dims and site.mean.shape == mean.shape
-        if alike and site.conjugate is not None and np.all(np.abs(site.mean - mean) <= error):
-            return of_site(site, level)
-    return None

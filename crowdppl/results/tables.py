@@ -409,11 +409,11 @@ def annotators(posterior: Fit, level: float = 0.95) -> pd.DataFrame:
     columns: dict[str, Any] = {"labels": labels_given(data) + (0 if memory is None else memory.labels)}
     if result.tables is None:
         return pd.DataFrame(columns | _of_annotators(posterior, level), index=data.annotators)
-    columns |= intervals.accuracy(result, level).columns("accuracy")
+    columns |= intervals.accuracy(posterior, level).columns("accuracy")
     if data.n_answers > data.n_classes:
-        columns |= intervals.abstention(result, level).columns("abstention")
+        columns |= intervals.abstention(posterior, level).columns("abstention")
     if data.n_classes == 2:
-        table = intervals.among_classes(result, level)
+        table = intervals.among_classes(posterior, level)
         columns |= table.at(slice(None), 1, 1).columns("sensitivity")
         columns |= table.at(slice(None), 0, 0).columns("specificity")
     return pd.DataFrame(columns, index=data.annotators)
@@ -485,7 +485,7 @@ def confusion_intervals(posterior: Fit, level: float = 0.95) -> pd.DataFrame:
         3      0.02  0.03  0.00  0.12
         4      0.02  0.03  0.00  0.12
     """
-    data, found = posterior.data, intervals.confusion(posterior.result, level)
+    data, found = posterior.data, intervals.confusion(posterior, level)
     names = ["annotator", "truth", "label"]
     index = pd.MultiIndex.from_product([data.annotators, data.classes, data.answers], names=names)
     return pd.DataFrame({name: x.ravel() for name, x in found.columns().items()}, index=index)
@@ -499,7 +499,7 @@ def prevalence(posterior: Fit, level: float = 0.95) -> pd.DataFrame:
         >>> posterior.prevalence()["mean"].round(2).to_dict()
         {1: 0.4, 2: 0.42, 3: 0.11, 4: 0.07}
     """
-    return pd.DataFrame(intervals.prevalence(posterior.result, level).columns(), index=posterior.data.classes)
+    return pd.DataFrame(intervals.prevalence(posterior, level).columns(), index=posterior.data.classes)
 
 
 def _array(data: Annotations, table: np.ndarray) -> xr.DataArray:

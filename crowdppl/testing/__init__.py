@@ -19,15 +19,16 @@ from typing import TypedDict, Unpack
 from crowdppl.data.kinds.rankings import RANKINGS
 from crowdppl.errors import MethodError
 from crowdppl.inference.engines import ENGINES
-from crowdppl.primitives.model import Model
+from crowdppl.primitives.model import Examples, Model
 from crowdppl.registry import resolve
 from crowdppl.testing import fits, models
-from crowdppl.testing.fixtures import Columns, Renamed, Trial, on_a_scale
+from crowdppl.testing.fixtures import Renamed, Trial, on_a_scale
 from crowdppl.testing.sbc import RankCheck as RankCheck
 from crowdppl.testing.sbc import rank_check as rank_check
 
 _CLASSES: dict[str, Callable[[Trial], None]] = {
     "answers": models.answers_sum_to_one,
+    "named sites": models.named_sites_are_tables,
     "probabilities": fits.probabilities,
     "gold": fits.gold,
     "unused abstention": fits.unused_abstention,
@@ -50,6 +51,7 @@ _CHECKS: dict[str, Callable[[Trial], None]] = {
     "plain svi": models.plain_svi,
     "plain nuts": models.plain_nuts,
     **{f"engine {engine}": fits.engine_cell(engine) for engine in ENGINES},
+    "intervals": fits.intervals_of_annotators,
     "odd data": fits.odd_data,
     "same seed": fits.same_seed,
     "renaming": fits.renaming,
@@ -67,15 +69,15 @@ class About(TypedDict, total=False):
         renamed: for a model whose settings name items, annotators or classes of the checks' data ("item 00" to
             "item 11", "annotator 0" to "annotator 4", "a" to "c"): (model, names) -> the model for renamed data,
             where ``names["annotator"]`` maps old ids to new ones, likewise "item" and "class".
-        item_covariates, annotator_covariates: for a model that reads any, numbers by column, given to items or
-            annotators in turn, as in ``item_covariates={"words": [10, 200]}``.
-        label_covariates: likewise, given to labels.
+        item_covariates, annotator_covariates, label_covariates: for a model that reads any, numbers by column,
+            given to items, annotators or labels in turn, as in ``item_covariates={"words": [10, 200]}``; by default
+            the ``examples`` of the model's card.
     """
 
     renamed: Renamed | None
-    item_covariates: Columns
-    annotator_covariates: Columns
-    label_covariates: Columns
+    item_covariates: Examples
+    annotator_covariates: Examples
+    label_covariates: Examples
 
 
 def checks(model: str | Model, **about: Unpack[About]) -> Iterator[tuple[str, Callable[[], None]]]:

@@ -53,6 +53,17 @@ def engine_cell(engine: str) -> Callable[[Trial], None]:
     return check
 
 
+def intervals_of_annotators(trial: Trial) -> None:
+    """What a fit tells of annotators has intervals, unless it is a point."""
+    for engine in trial.accepted():
+        posterior = trial.fit(engine)
+        if all(site.family == "point" for site in posterior.result.sites.values()):
+            continue
+        table = posterior.annotators()
+        unknown = [x for x in table.columns if x.endswith(("_low", "_high")) and table[x].isna().any()]
+        require(not unknown, f"{engine}: annotators() has no numbers in some rows of {', '.join(unknown)}")
+
+
 def probabilities(trial: Trial) -> None:
     """Probabilities are in the rows of their items and the columns of their classes."""
     for engine in trial.accepted():

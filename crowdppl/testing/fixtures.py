@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, cast
@@ -12,19 +12,27 @@ from typing import Any, cast
 import numpy as np
 import pandas as pd
 
-from crowdppl.core.validation import is_number
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.blocks import with_covariates
 from crowdppl.data.kinds import KINDS
 from crowdppl.data.kinds.kind import Small
 from crowdppl.data.kinds.parts import SEPARATOR
 from crowdppl.data.kinds.rankings import RANKINGS
-from crowdppl.errors import CrowdpplWarning, MethodError
+from crowdppl.errors import CrowdpplWarning
 from crowdppl.fitting import fit
 from crowdppl.inference.engines import ENGINES, engine_support, fit_model, used_by
 from crowdppl.inference.options import FitOptions, options_from
 from crowdppl.posterior import Posterior
-from crowdppl.primitives.model import Model, card_of, kind_of_labels, set_up, with_missing
+from crowdppl.primitives.model import (
+    COVARIATES,
+    Examples,
+    Model,
+    card_of,
+    kind_of_labels,
+    require_examples,
+    set_up,
+    with_missing,
+)
 from crowdppl.registry import name_of
 
 QUICK: FitOptions = {"max_iterations": 10, "chains": 2, "draws": 2, "warmup": 1}
@@ -32,7 +40,6 @@ QUICK: FitOptions = {"max_iterations": 10, "chains": 2, "draws": 2, "warmup": 1}
 
 Names = Mapping[str, Mapping[Any, Any]]
 Renamed = Callable[[Model, Names], Model]
-Columns = Mapping[Hashable, Sequence[float]]
 
 
 @dataclass(frozen=True)
@@ -46,23 +53,22 @@ class Trial:
 
     model: Model
     renamed: Renamed | None = None
-    item_covariates: Columns = field(default_factory=dict)
-    annotator_covariates: Columns = field(default_factory=dict)
-    label_covariates: Columns = field(default_factory=dict)
+    item_covariates: Examples = field(default_factory=dict)
+    annotator_covariates: Examples = field(default_factory=dict)
+    label_covariates: Examples = field(default_factory=dict)
     _fits: dict[str, Posterior] = field(default_factory=dict, repr=False)
     _odd_fits: dict[str, Posterior] = field(default_factory=dict, repr=False)
     _cells: dict[str, str] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
-        for what in ("item_covariates", "annotator_covariates", "label_covariates"):
-            given = getattr(self, what)
-            named = isinstance(given, Mapping) and all(isinstance(x, Sequence) for x in given.values())
-            if not named or not all(len(x) and all(map(is_number, x)) for x in given.values()):
-                raise MethodError(f"{what}={given!r} must map columns to numbers, as {{'words': [10, 200]}}")
+        for part in COVARIATES:
+            require_examples(part, getattr(self, part))
 
     @staticmethod
     def of(model: Model, **about: Any) -> Trial:
-        """The trial of a model, with data of the kind that its card names."""
+        """The trial of a model, with data of the kind that its card names and the columns of its examples."""
+        card = card_of(model)
+        about = {**({} if card is None else card.examples), **about}
         if on_a_scale(model):
             return ScaleTrial(model, **about)
         kind = kind_of_labels(model)
@@ -333,7 +339,7 @@ def on_a_scale(model: Model) -> bool:
     return card is not None and card.scale
 
 
-def _in_turn(columns: Columns, ids: Iterable[str], old: Mapping[Any, Any]) -> pd.DataFrame | None:
+def _in_turn(columns: Examples, ids: Iterable[str], old: Mapping[Any, Any]) -> pd.DataFrame | None:
     names = sorted(set(ids))
     turn = [_number(name, old) for name in names]
     table = {column: [values[n % len(values)] for n in turn] for column, values in columns.items()}

@@ -24,10 +24,13 @@ from crowdppl.data.blocks import Block
 from crowdppl.errors import NumericalError
 from crowdppl.inference.density import Density, trace_sites
 from crowdppl.inference.families import family_of
-from crowdppl.inference.problem import without_validation
+from crowdppl.inference.options import Options
+from crowdppl.inference.problem import build_problem, without_validation
 from crowdppl.inference.svi.svi import mean_field
+from crowdppl.inference.tables import tables_at
 from crowdppl.primitives.labels import NumberLabels
 from crowdppl.primitives.model import Model, card_of, plates_of, set_up, settings_of, truth_of
+from crowdppl.results.intervals import among_named
 from crowdppl.simulation.crowd import simulate
 from crowdppl.testing.fixtures import Trial, require
 
@@ -247,6 +250,25 @@ def same_chains(model: Model, block: Block) -> None:
 
 def _near(a: float, b: float, what: str, other: str, tolerance: float = 1e-8) -> None:
     require(abs(a - b) <= tolerance * (1 + abs(b)), f"{what} is {a!r}, {other} {b!r}")
+
+
+def named_sites_are_tables(trial: Trial) -> None:
+    """At a draw from the prior, the sites that the card calls confusion and prevalence are these."""
+    card = card_of(trial.model)
+    for data in (trial.data, trial.odd) if card is not None else ():
+        model = set_up(trial.model, data)
+        with without_validation("cpu"):
+            problem = build_problem(model, data, Options())
+            values = latent_values(model, problem.whole(), 4)
+            table, share = tables_at(problem, {n: problem.sites[n].leaf(x) for n, x in values.items()}, None)
+        for what, found in (("confusion", among_named(table.numpy())), ("prevalence", share.numpy())):
+            own = values.get(getattr(card, what))
+            if own is not None and tuple(own.shape) == found.shape:
+                off = float(np.abs(own.numpy() - found).max())
+                require(
+                    off <= 1e-6,
+                    f"the card calls {getattr(card, what)!r} the {what}, from which it is {off:.3g} off",
+                )
 
 
 def answers_sum_to_one(trial: Trial) -> None:

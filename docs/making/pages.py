@@ -25,10 +25,11 @@ import crowdppl
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.kinds import KINDS
 from crowdppl.datasets.examples import example
-from crowdppl.inference.engines import ENGINES, engine_support
+from crowdppl.inference.engines import ENGINES
 from crowdppl.networks.embedding import embedding_for
 from crowdppl.plots.model_graph import FEATURES, ModelGraph, a_few_labels, graph_of
-from crowdppl.primitives.model import Card, Model, card_of
+from crowdppl.primitives.model import Card, Model, card_of, with_examples
+from crowdppl.registry import engine_cell
 from docs.making import symbols
 from tests.benchmarks import advice, results
 from tests.benchmarks.simulated import draw
@@ -83,7 +84,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     "Sets of classes": ("set_clusters",),
     "Similarity of objects": ("crowd_clustering",),
 }
-"""The methods by what they need and what they are for."""
+"""The methods by what they need and what they are for; those that no group lists come last, as others."""
 MEANING = (
     "exact: every update has a closed form, and nothing is approximated. mean-field: closed-form updates of a "
     "factorised approximation. gradient: some or all sites are moved along gradients. `laplace` is a Gaussian at "
@@ -110,13 +111,17 @@ def files() -> dict[Path, str]:
     return out
 
 
+@cache
+def groups() -> dict[str, tuple[str, ...]]:
+    """The groups, with all methods that none lists in the last."""
+    listed = {name for group in GROUPS.values() for name in group}
+    others = {path.stem for path in (results.ROOT / "models").glob("[!_]*.py")} - listed
+    return {**GROUPS, **({"Others": tuple(sorted(others))} if others else {})}
+
+
 def names() -> list[str]:
     """The methods of the zoo, in the order of their groups."""
-    found = sorted(path.stem for path in (results.ROOT / "models").glob("[!_]*.py"))
-    grouped = [name for group in GROUPS.values() for name in group]
-    if sorted(grouped) != found:
-        raise ValueError(f"GROUPS of {__name__} lacks or repeats {set(grouped) ^ set(found) or 'a method'}")
-    return grouped
+    return [name for group in groups().values() for name in group]
 
 
 def filled(text: str, part: str, content: str) -> str:
@@ -153,7 +158,7 @@ def zoo(folder: str = "", short: bool = False) -> str:
     The ``short`` one has methods for classes alone, and says of a group what it needs.
     """
     rows = []
-    for group, members in GROUPS.items():
+    for group, members in groups().items():
         needs = group.partition(":")[0]
         if short and drawn_kind(members[0]) != "ordinal":
             continue
@@ -178,10 +183,10 @@ def support() -> dict[str, dict[str, str]]:
         warnings.simplefilter("ignore")
         return {
             name: {
-                engine: reworded(engine_support(crowdppl.method(name), data[drawn_kind(name)], engine))
+                engine: reworded(engine_cell(model, with_examples(model, data[drawn_kind(name)]), engine))
                 for engine in ENGINES
             }
-            for name in names()
+            for name, model in ((name, crowdppl.method(name)) for name in names())
         }
 
 

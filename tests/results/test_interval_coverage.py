@@ -18,7 +18,7 @@ from crowdppl.data.annotations import Annotations
 from crowdppl.inference.mcmc import gibbs
 from crowdppl.inference.options import Options
 from crowdppl.inference.problem import build_problem, without_validation
-from crowdppl.inference.result import OnDemand, TableDraws
+from crowdppl.inference.result import Fit, OnDemand, TableDraws
 from crowdppl.inference.tables import MOST_DRAWS, affordable, thinned
 from crowdppl.results import intervals
 from crowdppl.simulation.crowd import random_design, simulate
@@ -43,7 +43,8 @@ def estimated(data: Annotations, seed: int) -> tuple[Estimate, Estimate]:
     result = class_result(
         {}, np.empty(0), table.mean(0), share.mean(0), draws=OnDemand.of(TableDraws(table, share))
     )
-    return intervals.accuracy(result, LEVEL), intervals.prevalence(result, LEVEL)
+    fit = Fit(STORY, "bayesian_dawid_skene", "gibbs", data, result)
+    return intervals.accuracy(fit, LEVEL), intervals.prevalence(fit, LEVEL)
 
 
 def covered(found: Estimate, true: np.ndarray, factor: float) -> float:

@@ -1,17 +1,22 @@
 """What a posterior says, against results made by hand and against closed forms."""
 
-from typing import Any
+from dataclasses import replace
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
 import polars
 import pytest
-from scipy.stats import beta
+from scipy.integrate import quad
+from scipy.special import expit, softmax
+from scipy.stats import beta, lognorm, norm
 
+import crowdppl
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import MethodError
 from crowdppl.inference.result import FitResult, OnDemand, SiteResult, TableDraws, TruthSpread
 from crowdppl.posterior import Posterior
+from crowdppl.primitives.model import Card
 from crowdppl.results import choices, intervals
 from tests.class_result import changed
 from tests.three_items import ANNOTATORS, ITEMS, LABELS, Handmade, posterior, result
@@ -121,6 +126,22 @@ def test_intervals_from_draws_are_quantiles() -> None:
     assert confusion.loc[("c", "yes", "no"), "high"] == pytest.approx(np.quantile(rows[:, 2, 1, 0], 0.9))
 
 
+class Named(Handmade):
+    """A model whose card names the sites that are the confusion and the prevalence."""
+
+    card: ClassVar[Card] = Card(
+        "Named",
+        "nobody",
+        sites={"rates": "A K K", "share": "K", "truth": "N"},
+        confusion="rates",
+        prevalence="share",
+    )
+
+
+def named(found: FitResult) -> Posterior:
+    return replace(posterior(found, "vb"), model=Named())
+
+
 def dirichlet_result(between: bool = False) -> tuple[FitResult, np.ndarray]:
     """As vb returns it; with something between the site and the labels, where wanted."""
     stream = np.random.default_rng(1)
@@ -144,14 +165,68 @@ def dirichlet_result(between: bool = False) -> tuple[FitResult, np.ndarray]:
 
 def test_intervals_of_dirichlets_are_exact() -> None:
     found, c = dirichlet_result()
-    estimate = intervals.confusion(found, 0.95)
+    estimate = intervals.confusion(named(found), 0.95)
     total = c.sum(-1, keepdims=True)
     np.testing.assert_allclose(estimate.mean, c / total)
     np.testing.assert_allclose(estimate.sd, beta.std(c, total - c))
     np.testing.assert_allclose(estimate.low, beta.ppf(0.025, c, total - c))
     np.testing.assert_allclose(estimate.high, beta.ppf(0.975, c, total - c))
-    share = posterior(found, "vb").prevalence()
+    share = named(found).prevalence()
     assert share.loc["yes"].tolist() == pytest.approx([0.6, beta.std(6, 4), *beta.ppf([0.025, 0.975], 6, 4)])
+
+
+@pytest.mark.parametrize("support", ["real", "positive", "unit"])
+def test_intervals_of_gaussians_are_those_of_what_they_become(support: str) -> None:
+    loc, scale = np.array([-1.0, 0.5]), np.array([0.4, 1.5])
+    arrays = {"loc": loc, "scale": scale, "mean": loc} | ({"unit": np.array(3.0)} if support == "real" else {})
+    estimate = intervals.of_site(SiteResult("x", ("annotator",), "normal", arrays, support), 0.9)
+    ends = norm.ppf([[0.05], [0.95]], loc, scale)
+    if support == "real":
+        low, high, mean, sd = *(3 * ends), 3 * loc, 3 * scale
+    elif support == "positive":
+        own = lognorm(scale, scale=np.exp(loc))
+        low, high, mean, sd = *own.ppf([[0.05], [0.95]]), own.mean(), own.std()
+    else:
+        low, high = expit(ends)
+        moments = [
+            [quad(lambda u, k=k, m=m, s=s: expit(u) ** k * norm.pdf(u, m, s), -20, 20)[0] for k in (1, 2)]
+            for m, s in zip(loc, scale, strict=True)
+        ]
+        mean, square = np.transpose(moments)
+        sd = np.sqrt(square - mean**2)
+    for found, wanted in zip(
+        (estimate.low, estimate.high, estimate.mean, estimate.sd), (low, high, mean, sd), strict=True
+    ):
+        np.testing.assert_allclose(found, wanted, rtol=1e-6)
+
+
+def test_intervals_of_shares_that_are_a_gaussian_are_those_of_its_draws() -> None:
+    loc, scale = np.array([[0.0, 1.0, -1.0]]), np.array([[0.5, 0.2, 1.0]])
+    drawn = softmax(loc[0] + scale[0] * np.random.default_rng(1).standard_normal((200_000, 3)), -1)
+    arrays = {"loc": loc, "scale": scale, "mean": drawn.mean(0, keepdims=True)}
+    estimate = intervals.of_site(SiteResult("x", ("annotator", "class"), "normal", arrays, "simplex"), 0.9)
+    np.testing.assert_allclose(estimate.low[0], np.quantile(drawn, 0.05, axis=0), atol=0.02)
+    np.testing.assert_allclose(estimate.high[0], np.quantile(drawn, 0.95, axis=0), atol=0.02)
+    np.testing.assert_allclose(estimate.sd[0], drawn.std(0), rtol=0.1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["robust_annotators", "rater_facets"])
+def test_intervals_of_vb_are_about_those_of_nuts(method: str) -> None:
+    """vb's are narrower by an unknown factor: they hold most of the draws, and half of their width at least."""
+    kind = "real" if method == "robust_annotators" else "ordinal"
+    like = crowdppl.anaesthetists(kind)
+    design = Annotations.design(np.repeat(np.arange(15), 5), list(like.annotators) * 15, like=like)
+    data = crowdppl.simulate(method, design, seed=1).data
+    one, two = (
+        crowdppl.fit(method, data, inference=engine, seed=0, **how).annotators(0.9)
+        for engine, how in (("vb", {}), ("nuts", {"chains": 2, "draws": 100, "warmup": 100}))
+    )
+    for low in (name for name in one if name.endswith("_low")):
+        high = low.replace("_low", "_high")
+        assert (one[low] < two[high]).all() and (one[high] > two[low]).all(), low
+        ratio = (one[high] - one[low]) / (two[high] - two[low])
+        assert 0.4 < ratio.median() < 1.25, (low, ratio)
 
 
 def test_means_of_vb_do_not_move_with_its_draws() -> None:
@@ -159,11 +234,11 @@ def test_means_of_vb_do_not_move_with_its_draws() -> None:
     table, share = c / c.sum(-1, keepdims=True), np.array([0.4, 0.6])
     found = changed(found, table=table, prevalence=share)
     wanted = table.diagonal(axis1=-2, axis2=-1) @ share
-    np.testing.assert_allclose(intervals.accuracy(found, 0.95).mean, wanted, rtol=1e-12)
-    assert np.abs(intervals.accuracy(found, 0.95).mean - draws_of_accuracy(found).mean(0)).min() > 1e-6
+    np.testing.assert_allclose(intervals.accuracy(named(found), 0.95).mean, wanted, rtol=1e-12)
+    assert np.abs(intervals.accuracy(named(found), 0.95).mean - draws_of_accuracy(found).mean(0)).min() > 1e-6
     between, _ = dirichlet_result(between=True)  # the table is none of the sites, and its mean is known
     between = changed(between, table=table[:, ::-1])
-    np.testing.assert_allclose(intervals.confusion(between, 0.95).mean, table[:, ::-1], rtol=1e-12)
+    np.testing.assert_allclose(intervals.confusion(posterior(between, "vb"), 0.95).mean, table[:, ::-1], rtol=1e-12)
 
 
 @pytest.mark.parametrize("even", [False, True])
@@ -177,9 +252,10 @@ def test_accuracies_of_large_dirichlets_are_those_of_their_draws(
     right = stream.beta(*(c.diagonal(axis1=-2, axis2=-1), c[:, :, ::-1].diagonal(axis1=-2, axis2=-1)), (n, 3, 2))
     drawn = np.einsum("dak,dk->da", right, share)
     table = c / c.sum(-1, keepdims=True)
-    found = changed(found, table=table, prevalence=np.array([0.5, 0.5] if even else [0.4, 0.6]))
+    known = {name: site for name, site in found.sites.items() if name == "rates" or not even}
+    found = changed(found, sites=known, table=table, prevalence=np.array([0.5, 0.5] if even else [0.4, 0.6]))
     monkeypatch.setattr(intervals, "LARGE_TABLE", 0)
-    estimate = intervals.accuracy(found, 0.9)
+    estimate = intervals.accuracy(named(found), 0.9)
     np.testing.assert_allclose(estimate.mean, table.diagonal(axis1=-2, axis2=-1) @ found.prevalence, rtol=1e-12)
     np.testing.assert_allclose(estimate.sd, drawn.std(0), rtol=4 / np.sqrt(2 * n))
     for end, q in ((estimate.low, 0.05), (estimate.high, 0.95)):
@@ -190,7 +266,9 @@ def test_a_mean_that_draws_contradict_is_theirs() -> None:
     """Where accuracy is not linear in the sites, as where prevalence and tables depend on each other."""
     found, _ = dirichlet_result()
     found = changed(found, table=found.table[:, ::-1])
-    np.testing.assert_allclose(intervals.accuracy(found, 0.95).mean, draws_of_accuracy(found).mean(0), rtol=1e-6)
+    np.testing.assert_allclose(
+        intervals.accuracy(named(found), 0.95).mean, draws_of_accuracy(found).mean(0), rtol=1e-6
+    )
 
 
 def draws_of_accuracy(found: FitResult) -> np.ndarray:
@@ -201,7 +279,7 @@ def draws_of_accuracy(found: FitResult) -> np.ndarray:
 
 def test_a_site_that_is_not_the_table_does_not_lend_its_intervals() -> None:
     found, _ = dirichlet_result(between=True)
-    low = intervals.confusion(found, 0.95).low
+    low = intervals.confusion(posterior(found, "vb"), 0.95).low
     np.testing.assert_allclose(low, np.quantile(found.table_draws, 0.025, axis=0), rtol=1e-6)
 
 
