@@ -57,9 +57,9 @@ class Card:
         table: shape of the table of answers that a pass forms, where it is larger than any site: "A K L".
         clusters: the site with the shares of clusters of items, objects or annotators, for ``posterior.clusters``.
         columns: by site, the names of the numbers along its last dimension, for tables.
-        confusion: the site that is p(label | annotator, truth) itself, so that its posterior is exact; empty where
+        confusion: the site that is p(label | annotator, truth) itself, whose posterior is exact then; empty where
             labels depend on more.
-        prevalence: the site that is the share of each class; where a fit without a network leaves it out, shares are
+        prevalence: the site that is the share of each class; where a fit without a network lacks it, shares are
             known. Empty where they follow from other sites.
         uses: parts of the data beyond labels and gold that the method reads: "features", "history",
             "item_covariates", "annotator_covariates", "label_covariates". A fit without covariates is refused.
