@@ -330,7 +330,7 @@ def agreement_table(
     check_level(level)
     samples, seed = whole_number("bootstrap", bootstrap, 0, "use 0 for no intervals"), seed_number(seed)
     if data.alphabet.kind.numeric:
-        found = {"krippendorff_interval": alpha_of_numbers(data, samples, seed)}
+        found = alpha_of_numbers(data, samples, seed)
         _warn_of_undefined(found)
         return _rows(found, level).assign(weights="")
     votes = votes_to_compare(data)
@@ -396,11 +396,11 @@ def _checked_weights(data: Annotations, weights: Weights | None) -> Weights:
     """The weights, by default those of the classes' kind."""
     require_annotations(data)
     if weights is None:
-        return "quadratic" if data.alphabet.kind.space.ordered else "identity"
+        return "quadratic" if data.space.ordered else "identity"
     validation.one_of("weights", weights, WEIGHTS)
     if data.alphabet.kind.numeric:
         raise MethodError(f"weights={weights!r} are of classes, and labels are numbers; leave them out")
-    if weights != "identity" and not data.alphabet.kind.space.ordered and _numbers(data) is None:
+    if weights != "identity" and not data.space.ordered and _numbers(data) is None:
         names = ", ".join(repr(native(name)) for name in data.classes[:5])
         raise MethodError(
             f"weights={weights!r} needs classes with an order, and these ({names}) are nominal; give "
@@ -422,7 +422,7 @@ def _numbers(data: Annotations) -> np.ndarray | None:
 
 
 def _ordered(data: Annotations, weights: Weights) -> bool:
-    return data.alphabet.kind.space.ordered or weights != "identity"
+    return data.space.ordered or weights != "identity"
 
 
 def _formulas(data: Annotations, weights: Weights) -> Formulas:

@@ -13,6 +13,8 @@ from crowdppl.core.intervals import check_level
 from crowdppl.core.validation import warn
 from crowdppl.data.annotations import Annotations, require_annotations
 from crowdppl.data.ids import as_number, ranked
+from crowdppl.data.kinds.numbers import REAL
+from crowdppl.data.kinds.space import REAL_LINE
 from crowdppl.errors import DataError, SparseDataWarning
 
 
@@ -124,14 +126,13 @@ def _squares(table: np.ndarray) -> Squares:
 def _complete(data: Annotations) -> np.ndarray:
     """The numbers of items that all annotators labelled, (n, k)."""
     require_labels_to_compare(data)
-    if data.n_classes and not ranked(data.classes):
+    numeric, rows = data.alphabet.kind.numeric, data.frame()
+    if not (data.space.scale == REAL_LINE.scale if numeric else ranked(data.classes)):
         raise DataError(
-            "intraclass correlations compare numbers, and the classes are none that rise; read them by kind='real'"
+            f"intraclass correlations compare numbers on a line, and labels of kind {data.kind!r} are "
+            f"{data.alphabet.kind.plural}; read numbers by kind={REAL.name!r}"
         )
-    rows = data.frame()
-    values = rows["label"] if not data.n_classes else rows["label"].map(as_number)
-    if data.n_classes:
-        values = values.where(rows["label"].isin(data.classes))
+    values = rows["label"] if numeric else rows["label"].map(as_number).where(rows["label"].isin(data.classes))
     given = rows.assign(label=values).dropna(subset=["label"])
     table = given.groupby(["item", "annotator"])["label"].mean().unstack()
     whole = table.dropna()

@@ -291,6 +291,7 @@ class Annotations:
             "history": None if history is None else torch.from_numpy(history),
             "abstainers": None if may is None else torch.from_numpy(may),
             "informative": coded.alphabet.informative,
+            "space": coded.alphabet.kind.space,
         }
         blocks = [with_known(replace(block, **shared), order, gold) for block in blocks]
         made = cls(
@@ -539,7 +540,7 @@ class Annotations:
 
 
 # What is the same in every block, so that none has to be built of everything.
-_SHARED = frozenset(["history", "scale", "has_labels", "dtype", "device"])
+_SHARED = frozenset(["history", "space", "scale", "has_labels", "dtype", "device"])
 _FIELDS = frozenset(field.name for field in fields(Block))
 
 

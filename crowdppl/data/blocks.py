@@ -18,6 +18,7 @@ from crowdppl.data.features import Features, rows_taken
 from crowdppl.data.kinds.numbers import NUMBER
 from crowdppl.data.kinds.rankings import OF_RANKS, Rankings
 from crowdppl.data.kinds.sequences import SEQUENCE, Sequences, edges_between
+from crowdppl.data.kinds.space import CATEGORIES, Space
 from crowdppl.data.ragged import RaggedIndex, gather, runs, sorted_pairs
 from crowdppl.errors import DataError
 
@@ -51,6 +52,7 @@ class Block:
         history: (A, K, K) pseudo-counts [annotator, truth, label] to be added to a prior, or None.
         item_covariates, annotator_covariates, label_covariates: read by the functions of these names; None without.
         abstainers: bool (A,), annotators who abstained at least once; None where nobody may abstain.
+        space: where truths lie.
         informative: whether an abstention may depend on the class; if not, each annotator declines at one rate.
         has_labels: False for a design, whose labels are to be drawn.
         uses_power: whether labels count by the power that a model gives them.
@@ -77,6 +79,7 @@ class Block:
     annotator_covariates: CovariateColumns | None = None
     label_covariates: CovariateColumns | None = None
     abstainers: Tensor | None = None
+    space: Space = CATEGORIES
     informative: bool = False
     has_labels: bool = True
     uses_power: bool = True

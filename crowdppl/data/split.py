@@ -150,7 +150,7 @@ def with_rows(
     answers = answer if first.has_labels else None
     coded = Coded(data.item_book, data.annotator_book, data.alphabet, item, annotator, answers)
     order, blocks = coded.blocks(units_of(data.item_covariates))
-    kept = {name: getattr(first, name) for name in (*OF_ANNOTATORS, "informative")}
+    kept = {name: getattr(first, name) for name in (*OF_ANNOTATORS, "informative", "space")}
     shared = [replace(block, **kept) for block in blocks]
     known = [with_known(block, order, data.known) for block in shared]
     of_labels = replace(data, columns=columns).label_columns

@@ -14,15 +14,16 @@ from crowdppl.core.validation import warn
 from crowdppl.data.gold import rows_of_truths
 from crowdppl.data.ids import by_item
 from crowdppl.data.kinds.rankings import OF_RANKS, RANKINGS
+from crowdppl.data.kinds.space import RealLine, number_space
 from crowdppl.errors import CrowdpplWarning, DataError, GoldLeakWarning, MethodError
 from crowdppl.inference.result import Fit
 from crowdppl.results.tables import truth as truth_table
 
 
-def scores(estimate: np.ndarray, truth: np.ndarray, held: np.ndarray) -> dict[str, np.ndarray]:
+def scores(space: RealLine, estimate: np.ndarray, truth: np.ndarray, held: np.ndarray) -> dict[str, np.ndarray]:
     """The scores of ``NumberEvaluation``, (...), of items on the last axis; ``held``: whether intervals hold."""
-    error = estimate - truth
-    apart = [x - x.mean(-1, keepdims=True) for x in (estimate, truth)]
+    error = space.error(estimate, truth)
+    apart = [space.error(x, space.mean(x)[..., None]) for x in (estimate, truth)]
     scale = np.sqrt((apart[0] ** 2).sum(-1) * (apart[1] ** 2).sum(-1))
     return {
         "mae": np.abs(error).mean(-1),
@@ -56,10 +57,12 @@ class NumberEvaluation(Scores):
         n, unscored: items that were scored; items with a known truth that are not in the posterior.
         mae: mean absolute error of the estimates.
         rmse: root of the mean squared error.
-        bias: mean of estimate minus truth.
-        correlation: Pearson's, of estimate and truth; NaN where either does not vary.
+        bias: mean error, estimate minus truth.
+        correlation: Pearson's, of estimate and truth as they differ from their means; NaN where either does not
+            vary.
         coverage: share of the truths that lie in the items' intervals.
         scored: DataFrame by item with estimate, truth and held, whether its interval holds the truth.
+        space: where truths lie.
         resamples, level, seed: of ``intervals``.
     """
 
@@ -71,6 +74,7 @@ class NumberEvaluation(Scores):
     correlation: float
     coverage: float
     scored: pd.DataFrame = field(repr=False, compare=False)
+    space: RealLine = field(repr=False, compare=False)
     resamples: int = field(repr=False, compare=False)
     level: float = field(repr=False, compare=False)
     seed: int = field(repr=False, compare=False)
@@ -83,7 +87,7 @@ class NumberEvaluation(Scores):
         columns = self.scored.sort_values(["truth", "estimate"]).to_numpy(np.float64).T
         drawn = np.random.default_rng(self.seed).integers(self.n, size=(self.resamples, self.n))
         tails = ((1 - self.level) / 2, (1 + self.level) / 2)
-        known = {name: x[~np.isnan(x)] for name, x in scores(*columns[:, drawn]).items()}
+        known = {name: x[~np.isnan(x)] for name, x in scores(self.space, *columns[:, drawn]).items()}
         found = {name: np.quantile(x, tails) if len(x) else (np.nan, np.nan) for name, x in known.items()}
         table = pd.DataFrame.from_dict(found, orient="index", columns=["low", "high"])
         if self.coverage in (0, 1):
@@ -139,10 +143,12 @@ def evaluate_numbers(posterior: Fit, gold: Any, bootstrap: int, level: float, se
         )
     warn_of_gold(posterior, row[row >= 0])
     found = table.iloc[row[row >= 0]]
-    held = (found["low"] <= truth) & (truth <= found["high"])
+    space = number_space(data.space)
+    low, high = found[["low", "high"]].to_numpy(np.float64).T
+    held = space.holds(low, high, truth)
     scored = pd.DataFrame({"estimate": found["estimate"], "truth": truth, "held": held})
-    values: dict[str, Any] = {name: float(x) for name, x in scores(*scored.to_numpy(np.float64).T).items()}
-    values |= {"scored": scored, "resamples": bootstrap, "level": level, "seed": seed}
+    values: dict[str, Any] = {n: float(x) for n, x in scores(space, *scored.to_numpy(np.float64).T).items()}
+    values |= {"scored": scored, "space": space, "resamples": bootstrap, "level": level, "seed": seed}
     if data.alphabet.kind == RANKINGS and data.item_covariates is not None:
         problem = data.item_covariates[OF_RANKS[0]].cat.codes.to_numpy()[row[row >= 0]]
         own = [x for _, x in scored.groupby(problem) if len(x) > 1]

@@ -86,7 +86,7 @@ class Problem:
         blocks: the data, on the device and in the precision of the fit.
         options: of the fit.
         whole: one block of all items, for models that keep something of each item.
-        sites, truth, integral, positive, origin, states, table: what the model was found to be, as of ``Reading``.
+        sites, truth, integral, origin, states, table: what the model was found to be, as of ``Reading``.
         plates: nesting depth of the model's plates.
         conjugate: names of the conjugate sites.
         given: values of sites, or truth shares (N, K) by position, to start from.
@@ -100,7 +100,6 @@ class Problem:
     sites: Mapping[str, Site]
     truth: str | None
     integral: str | None
-    positive: bool
     origin: float
     states: int
     table: int

@@ -19,6 +19,7 @@ from torch.distributions.transforms import Transform
 
 from crowdppl.core.devices import is_shortage, seeded
 from crowdppl.data.blocks import Block
+from crowdppl.data.kinds.space import number_space
 from crowdppl.errors import CrowdpplError, MethodError, NumericalError
 from crowdppl.inference.density import (
     Density,
@@ -131,7 +132,8 @@ def _refuse_unknowing(
     gold = torch.full((small.n_items,), origin + 1, dtype=torch.float64, device=small.device)
     known = replace(small, gold=gold)
     moments = Density(model.model, plates_of(model))(known, _values(sites), marginals=(integral,)).marginals
-    if not bool(((moments[integral] - 1).abs() < 1e-6).all()):
+    wanted = np.stack(number_space(small.space).moments(np.ones(small.n_items)))
+    if not np.allclose(moments[integral].cpu().numpy(), wanted, rtol=0, atol=1e-6):
         raise MethodError(
             f"known truths do not enter {type(model).__name__}; leave gold= out, and score by it (evaluate)"
         )
@@ -293,7 +295,6 @@ class Reading(NamedTuple):
         truth: the discrete site that is the truth: that of the card, or "truth", or the first one. None where
             truths are numbers.
         integral: the name of the integral over truths that are numbers; None where they are classes.
-        positive: whether these numbers are positive.
         origin: from where that integral counts them.
         states: the alternatives of an item that a pass keeps apart: the most log-factors that it has.
         table: numbers in the table of annotators' answers that each block's pass forms; 0 without.
@@ -302,7 +303,6 @@ class Reading(NamedTuple):
     sites: dict[str, Site]
     truth: str | None
     integral: str | None
-    positive: bool
     origin: float
     states: int
     table: int
@@ -332,15 +332,13 @@ def read_model(model: Model, block: Block, known: bool) -> Reading:
     scored = [x.log_prob for x in found.values() if x.observed or x.enum_dim is not None]
     states = max((-(-narrowed(x).numel() // small.n_items) for x in scored if x is not None), default=1)
     labels = [x.fn for x in found.values() if isinstance(x.fn, NumberLabels)]
-    integral, positive, origin = (
-        (labels[0].truth, labels[0].positive, labels[0].origin) if labels else (None, False, 0.0)
-    )
+    integral, origin = (labels[0].truth, labels[0].origin) if labels else (None, 0.0)
     states = max(states, *(fn.states for fn in labels), 1)
     if integral is not None and known:
         _refuse_unknowing(model, small, found, integral, origin)
     tables = [x.fn.log_p for x in found.values() if isinstance(x.fn, CategoricalLabels)]
     table = sum(x.numel() for x in tables if isinstance(x, Tensor))
-    return Reading(sites, truth, integral, positive, origin, states, table)
+    return Reading(sites, truth, integral, origin, states, table)
 
 
 def _checked_sites(model: Model, small: Block) -> TraceSites:

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from crowdppl.core.devices import require_memory
 from crowdppl.data.blocks import Block
+from crowdppl.data.kinds.space import number_space
 from crowdppl.data.ragged import RaggedIndex
 from crowdppl.inference.coin_tables import CoinTables
 from crowdppl.inference.density import Density
@@ -162,14 +163,13 @@ def number_truth(problem: Problem, draws: Draws, order: np.ndarray) -> NumberTru
         fold = problem.full_pass(chains if some else None)
         moments = fold(some, marginals=(problem.integral,)).marginals[problem.integral].double()
         total = total + (moments.sum(1) if moments.dim() == 3 else chains * moments)  # without a site, one for all
-    mean, square = total / n_draws
-    mean, variance = mean + problem.origin, (square - mean.square()).clamp(min=0)
+    mean, sd = number_space(problem.blocks[0].space).estimate(*(total / n_draws).cpu().numpy())
+    mean = mean + problem.origin
     known = [block.gold for block in problem.blocks if block.gold is not None]
     if known:  # exactly, for a difference of squares is rounded
-        gold = torch.cat(known)
-        mean, variance = torch.where(gold.isnan(), mean, gold), torch.where(gold.isnan(), variance, 0.0)
-    mean, sd = (by_code(x.cpu().numpy(), order) for x in (mean, variance.sqrt()))
-    return NumberTruth(mean, sd, problem.positive)
+        gold = torch.cat(known).cpu().numpy()
+        mean, sd = np.where(np.isnan(gold), mean, gold), np.where(np.isnan(gold), sd, 0.0)
+    return NumberTruth(by_code(mean, order), by_code(sd, order))
 
 
 def truth_at(problem: Problem, values: Mapping[str, Tensor], chains: int | None, order: np.ndarray) -> np.ndarray:

@@ -162,7 +162,6 @@ class RankedLabels(NumberLabels):
         worst_first: whether the worst object is chosen first, and worths say how bad objects are.
     """
 
-    positive = True
     linked = True
 
     def __init__(

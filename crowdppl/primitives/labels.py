@@ -159,7 +159,6 @@ class NumberLabels(Labels):
 
     Attributes:
         truth: name of the integral over the truth.
-        positive: whether truths are positive.
         origin: from where that integral counts truths, near all labels: squares of large numbers are rounded.
         graded: whether labels are classes all the same; ``value`` and what is drawn are then table cells.
         drawn: the truths of the last draw; None before.
@@ -168,7 +167,6 @@ class NumberLabels(Labels):
 
     support = constraints.real
     truth: ClassVar[str] = "truth"
-    positive: ClassVar[bool] = False
     graded: ClassVar[bool] = False
     origin: float = 0.0
     drawn: Tensor | None = None

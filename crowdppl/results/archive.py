@@ -474,7 +474,7 @@ def _annotations(values: Mapping[str, Any], tables: Mapping[str, pd.DataFrame], 
         n_answers=len(answers),
         units=units_of(of_items),
     )
-    more = {name: values[name] for name in ("history", "abstainers", "informative")}
+    more = {"space": alphabet.kind.space, **{n: values[n] for n in ("history", "abstainers", "informative")}}
     blocks = [replace(with_known(block, order, gold), **more) for block in blocks]
     features = values["features"]
     if isinstance(features, Mapping):

@@ -12,12 +12,11 @@ from crowdppl.core.intervals import (
     check_level,
     from_draws,
     from_gaussian,
-    from_moments,
     from_point,
     from_share_moments,
 )
 from crowdppl.inference.coin_tables import CoinTables
-from crowdppl.inference.result import Fit, FitResult, NumberTruth, SiteResult
+from crowdppl.inference.result import Fit, FitResult, SiteResult
 from crowdppl.networks.outputs import networks_of
 from crowdppl.primitives.labels import LARGE_TABLE
 from crowdppl.primitives.model import card_of
@@ -84,11 +83,6 @@ def of_site(site: SiteResult, level: float) -> Estimate:
         noise = np.random.default_rng(0).standard_normal((min(MOST, MOST_NUMBERS // loc.size + 2), *loc.shape))
         return replace(from_draws(site.constrained(loc + scale * noise), level), mean=site.mean)
     return from_point(site.mean)
-
-
-def truths(truth: NumberTruth, level: float) -> Estimate:
-    """Truths that are numbers with their intervals, (N,)."""
-    return from_moments(truth.mean, truth.sd, level, truth.positive)
 
 
 def accuracy(fit: Fit, level: float) -> Estimate:

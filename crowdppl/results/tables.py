@@ -15,6 +15,7 @@ from crowdppl.core.intervals import check_level
 from crowdppl.core.validation import printable, switch
 from crowdppl.data.annotations import Annotations, labels_given
 from crowdppl.data.ids import as_number
+from crowdppl.data.kinds.space import number_space
 from crowdppl.data.tables import arrow_table
 from crowdppl.errors import MethodError
 from crowdppl.inference.coin_tables import CoinTables
@@ -169,7 +170,7 @@ def truth(posterior: Fit, level: float = 0.95) -> pd.DataFrame:
     if isinstance(numbers := posterior.result.truth, NumberTruth):
         return number_table(numbers, posterior.data, level)
     p, classes = posterior.result.probabilities, posterior.data.classes
-    if posterior.data.kind != "ordinal":
+    if not posterior.data.space.ordered:
         found = labels(posterior)
         chosen = found["probability"]
         columns = {
@@ -241,14 +242,15 @@ def separation(posterior: Fit) -> float:
     found = posterior.result.truth
     if not isinstance(found, NumberTruth):
         raise MethodError(f"{posterior.method} has classes for truths; reliability of separation is of numbers")
-    unsure = float((found.sd**2).mean())
-    return 1 - unsure / (float(found.mean.var()) + unsure)
+    unsure, apart = float((found.sd**2).mean()), number_space(posterior.data.space).spread(found.mean)
+    return 1 - unsure / (float(apart) ** 2 + unsure)
 
 
 def number_table(numbers: NumberTruth, data: Annotations, level: float = 0.95) -> pd.DataFrame:
     """Estimate, sd, low, high and labels of items whose truths are numbers."""
     given = np.bincount(data.label_codes()[0], minlength=data.n_items)
-    found = pd.DataFrame(intervals.truths(numbers, level).columns(), index=data.items)
+    space = number_space(data.space)
+    found = pd.DataFrame(space.interval(numbers.mean, numbers.sd, level).columns(), index=data.items)
     return found.rename(columns={"mean": "estimate"}).assign(labels=given)
 
 

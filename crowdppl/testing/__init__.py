@@ -92,7 +92,7 @@ def checks(model: str | Model, **about: Unpack[About]) -> Iterator[tuple[str, Ca
     """
     trial = Trial.of(resolve(model), **about)
     own = _SCALE if on_a_scale(trial.model) else _NUMBERS if trial.of_numbers else _CLASSES
-    own = _RANKS if trial.kind == RANKINGS.name else own
+    own = _RANKS if trial.kind == RANKINGS else own
     for name, run in (_CHECKS | own).items():
         yield name, partial(run, trial)
 

@@ -14,9 +14,9 @@ import pandas as pd
 import torch
 
 from crowdppl.data.annotations import Annotations
-from crowdppl.data.kinds import KINDS
 from crowdppl.data.kinds.parts import SEPARATOR
 from crowdppl.data.kinds.rankings import RANKINGS
+from crowdppl.data.kinds.space import number_space
 from crowdppl.errors import CrowdpplWarning, MethodError
 from crowdppl.inference.problem import with_network_outputs
 from crowdppl.networks.outputs import networks_of
@@ -82,7 +82,7 @@ def numbers(trial: Trial) -> None:
     for engine in trial.accepted():
         table = trial.truths(trial.fit(engine))
         require(table.index.equals(trial.data.items), f"{engine}: the rows are {list(table.index)}")
-    graded = on_a_scale(trial.model) or trial.kind == RANKINGS.name
+    graded = on_a_scale(trial.model) or trial.kind == RANKINGS
     said = trial.clear.groupby("item")["label"].agg("first" if graded else "median")
     for engine in trial.quickest:
         found = trial.other_fit(engine, trial.read(trial.clear)).truth()["estimate"]
@@ -93,7 +93,7 @@ def numbers(trial: Trial) -> None:
                 f"{engine}: places of items on which all agree are not in the order of their labels: {ends}",
             )
             continue
-        off = float((found - said).abs().max())
+        off = float(np.abs(number_space(trial.kind.space).error(found.to_numpy(), said.to_numpy())).max())
         require(off < 1, f"{engine}: an estimate is {off:.3g} from where all annotators are, within a hundredth")
 
 
@@ -142,7 +142,7 @@ def renaming(trial: Trial) -> None:
     rows = trial.rows.assign(**{role: trial.rows[role].map(names) for role, names in new.items()})
     classes = [] if given is None else [new["label"][name] for name in given]
     old = {role: {after: before for before, after in names.items()} for role, names in new.items()}
-    named: dict[str, Any] = {"classes": classes if trial.kind == "ordinal" else sorted(classes)} if classes else {}
+    named: dict[str, Any] = {"classes": classes if trial.kind.space.ordered else sorted(classes)} if classes else {}
     data = trial.read(rows, old, **named)
     roles = {"item": new["item"], "annotator": new["annotator"], "class": new.get("label", {})}
     model = trial.model if trial.renamed is None else trial.renamed(trial.model, roles)
@@ -238,7 +238,7 @@ def _trains(trial: Trial, data: Annotations) -> None:
 
 
 def _with_features(trial: Trial, rows: pd.DataFrame) -> Annotations:
-    parts = KINDS[trial.kind].parts
+    parts = trial.kind.parts
     of_objects = parts is not None and parts.shared
     ids = sorted(
         {part for item in trial.rows["item"] for part in (item.split(SEPARATOR) if of_objects else [item])}

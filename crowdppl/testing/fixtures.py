@@ -15,7 +15,8 @@ import pandas as pd
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.blocks import with_covariates
 from crowdppl.data.kinds import KINDS
-from crowdppl.data.kinds.kind import Small
+from crowdppl.data.kinds.kind import Kind, Small
+from crowdppl.data.kinds.numbers import Numbers
 from crowdppl.data.kinds.parts import SEPARATOR
 from crowdppl.data.kinds.rankings import RANKINGS
 from crowdppl.errors import CrowdpplWarning
@@ -71,25 +72,23 @@ class Trial:
         about = {**({} if card is None else card.examples), **about}
         if on_a_scale(model):
             return ScaleTrial(model, **about)
-        kind = kind_of_labels(model)
-        return (RankTrial if kind == RANKINGS.name else NumberTrial if KINDS[kind].numeric else Trial)(
-            model, **about
-        )
+        kind = KINDS[kind_of_labels(model)]
+        return (RankTrial if kind == RANKINGS else NumberTrial if kind.numeric else Trial)(model, **about)
 
     @property
-    def kind(self) -> str:
+    def kind(self) -> Kind:
         """The kind of labels of the model."""
-        return kind_of_labels(self.model)
+        return KINDS[kind_of_labels(self.model)]
 
     @property
     def of_numbers(self) -> bool:
         """Whether truths are numbers."""
-        return KINDS[self.kind].numeric or on_a_scale(self.model)
+        return self.kind.numeric or on_a_scale(self.model)
 
     @property
     def small(self) -> Small:
         """How its data are made."""
-        return KINDS[self.kind].small
+        return self.kind.small
 
     @property
     def letters(self) -> Sequence[str]:
@@ -156,7 +155,7 @@ class Trial:
     def unlinked(self, data: Annotations) -> Annotations:
         """The same for Pyro, which sums items out one by one: each alone in a sequence."""
         data = self.complete(data)
-        if self.kind != "sequence":
+        if self.kind.parts is None or not self.kind.parts.ordered:
             return data
         assert data.item_covariates is not None
         alone = data.item_covariates.assign(sequence=np.arange(data.n_items))
@@ -187,7 +186,7 @@ class Trial:
         """Annotations of a table, without warnings; ``old`` maps renamed ids to their old ones, by role."""
         with warnings.catch_warnings(action="ignore", category=CrowdpplWarning):
             known = self.covariates([*rows["item"], *options.get("items", ())], rows["annotator"], old)
-            options = {**self.answers, "kind": self.kind, **known, **options}
+            options = {**self.answers, "kind": self.kind.name, **known, **options}
             options = {"label_covariates": list(self.label_covariates), **options}
             return Annotations.from_frame(self.with_numbers(rows, old), "item", **options)
 
@@ -264,7 +263,7 @@ class NumberTrial(Trial):
 
     @cached_property
     def rows(self) -> pd.DataFrame:
-        """Labels of 12 items by 5 annotators with biases and spreads of their own."""
+        """Labels of 12 items by 5 annotators with biases and spreads of their own, or those near them."""
         rng = np.random.default_rng(7)
         truth, bias = rng.normal(5, 2, 12).round(3), np.array([0.0, 0.5, -0.5, 0.2, -1.0])
         found = []
@@ -272,19 +271,25 @@ class NumberTrial(Trial):
             for a in rng.permutation(5)[: 2 + i % 4]:
                 label = truth[i] + bias[a] + (0.3 + 0.2 * a) * rng.normal()
                 found.append((f"item {i:02}", f"annotator {a}", float(label.round(3))))
-        return pd.DataFrame(found, columns=["item", "annotator", "label"])
+        return self.near(pd.DataFrame(found, columns=["item", "annotator", "label"]))
+
+    def near(self, rows: pd.DataFrame) -> pd.DataFrame:
+        """A table of numbers, each with the label nearest to it."""
+        kind = self.kind
+        assert isinstance(kind, Numbers)
+        return rows.assign(label=kind.nearest(rows["label"].to_numpy()))
 
     @property
     def clear(self) -> pd.DataFrame:
         """Labels of 9 items on which all annotators agree but for a hundredth: 0, 10 and 20 in turn."""
         agreed = super().clear
         noise = np.random.default_rng(3).normal(size=len(agreed)) / 100
-        return agreed.assign(label=10.0 * agreed["label"].map("abc".index) + noise)
+        return self.near(agreed.assign(label=10.0 * agreed["label"].map("abc".index) + noise))
 
     @cached_property
     def odd(self) -> Annotations:
         """A repeat, and items without labels."""
-        more = pd.DataFrame([("item 00", "annotator 1", 4.5)], columns=list(self.rows.columns))
+        more = self.near(pd.DataFrame([("item 00", "annotator 1", 4.5)], columns=list(self.rows.columns)))
         return self.read(pd.concat([self.rows, more, more]), items=self.mute)
 
     @property

@@ -21,6 +21,7 @@ from torch import Tensor
 from crowdppl.core.devices import seeded
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.blocks import Block
+from crowdppl.data.kinds.numbers import Numbers
 from crowdppl.errors import NumericalError
 from crowdppl.inference.density import Density, trace_sites
 from crowdppl.inference.families import family_of
@@ -36,8 +37,6 @@ from crowdppl.testing.fixtures import Trial, require
 
 STEPS = 15
 """Of Pyro's own SVI."""
-REACH, POINTS = 9.0, 2001
-"""Numbers of a grid that is dense in the middle, and reaches some 4,000 standard deviations out."""
 Values = dict[str, Tensor]
 FROM_THE_RIGHT = "index from the right with '...': share[..., None, :], not share[None]"
 
@@ -324,9 +323,13 @@ def orders_sum_to_one(trial: Trial) -> None:
 
 def densities_integrate_to_one(trial: Trial) -> None:
     """At a draw from the prior, the density of an annotator's label integrates to one, beside another one."""
-    names, turn = [str(name) for name in trial.data.annotators], np.linspace(-REACH, REACH, POINTS)
-    middle, scale = float(trial.rows["label"].mean()), float(trial.rows["label"].std())
-    grid, width = middle + scale * np.sinh(turn), scale * np.cosh(turn) * (turn[1] - turn[0])
+    names, kind = [str(name) for name in trial.data.annotators], trial.kind
+    assert isinstance(kind, Numbers)
+    middle, scale = (
+        float(kind.nearest(trial.rows["label"].to_numpy().mean(keepdims=True))[0]),
+        float(trial.rows["label"].std()),
+    )
+    grid, width = kind.grid(middle, scale)
     rows = [(f"given {a}", a, middle) for a in names]
     for a, b in zip(names, [*names[1:], names[0]], strict=True):
         rows += [(f"{a}, {n}", each, y) for n, x in enumerate(grid) for each, y in ((a, middle), (b, x))]
@@ -337,7 +340,7 @@ def densities_integrate_to_one(trial: Trial) -> None:
         log_p = Density(model.model, plates_of(model))(block, values).per_item.detach().double().numpy()
     chance = pd.Series(np.exp(log_p), index=data.items[data.order])
     for a in names:
-        total = float(chance[[f"{a}, {n}" for n in range(POINTS)]] @ width / chance[f"given {a}"])
+        total = float(chance[[f"{a}, {n}" for n in range(len(grid))]] @ width / chance[f"given {a}"])
         require(
             abs(total - 1) <= 1e-4, f"all labels together have probability {total:.6g}, not 1, beside one by {a}"
         )

@@ -17,6 +17,7 @@ import crowdppl
 import crowdppl.primitives as cp
 from crowdppl.data.kinds import KINDS
 from crowdppl.data.kinds.numbers import Numbers
+from crowdppl.data.kinds.space import NonNegative
 from crowdppl.data.split import keep
 from crowdppl.errors import DataError, MethodError
 from crowdppl.inference.vb.coordinate_ascent import EM, VB
@@ -29,6 +30,7 @@ COUNT = Numbers(
     "counts of things",
     holds=lambda x: (x >= 0) & (x == x.round()),
     words="a whole number from 0 on",
+    space=NonNegative(),
 )
 
 
@@ -41,8 +43,6 @@ def _counts(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 class Counts(cp.NumberLabels):
     """label[i, a] ~ Poisson(truth[i] scale[a]), truth[i] ~ Gamma(shape, rate)."""
-
-    positive = True
 
     def __init__(self, block: cp.Block, log_scale: Tensor, scale: Tensor, shape: float, rate: float) -> None:
         super().__init__(block)

@@ -19,8 +19,8 @@ from crowdppl.errors import DataError
 NUMBER = "label"
 """The label covariate that holds labels which are numbers; each is the only answer of its annotator."""
 ONE_ANSWER = Codebook("answer", pd.Index(["a number"]))
-REACH, POINTS = 12, 4001
-"""Ends and number of the points, evenly apart in hyperbolic sine, over which densities are integrated."""
+REACH, POINTS = 9.0, 2001
+"""Of a grid that is dense in the middle, and reaches some 4,000 standard deviations out."""
 
 Array = np.ndarray
 

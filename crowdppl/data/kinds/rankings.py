@@ -18,6 +18,7 @@ from crowdppl.core.validation import kind_of
 from crowdppl.data.ids import Encoding, Place, by_item, encode, native
 from crowdppl.data.kinds.numbers import Numbers
 from crowdppl.data.kinds.parts import Parts
+from crowdppl.data.kinds.space import NonNegative
 from crowdppl.data.tables import Rows
 from crowdppl.errors import DataError
 
@@ -261,7 +262,8 @@ RANKINGS = WholeRankings(
     "ranking",
     "rankings",
     'rankings, such as "a > b = c", or ranks of objects',
-    parts=Parts("ranking", OF_RANKS, only=ONLY),
+    NonNegative(),
+    Parts("ranking", OF_RANKS, only=ONLY),
     holds=lambda rank: rank >= 1,
     words="a rank, a finite number from 1, the best, on",
     methods=("plackett_luce",),

@@ -37,8 +37,13 @@ class Grades(Space):
 
 @dataclass(frozen=True)
 class RealLine(Space):
-    """Numbers on a line: the base of all spaces of numbers, which replace what differs in them."""
+    """Numbers on a line: the base of all spaces of numbers, which replace what differs in them.
 
+    Attributes:
+        scale: of measurement, in the names of coefficients of agreement.
+    """
+
+    scale: ClassVar[str] = "interval"
     numeric: ClassVar[bool] = True
     ordered: ClassVar[bool] = True
 
@@ -76,4 +81,18 @@ class RealLine(Space):
         return np.asarray(x)[..., None]
 
 
+@dataclass(frozen=True)
+class NonNegative(RealLine):
+    """Numbers from 0 on, such as rates."""
+
+    def interval(self, mean: np.ndarray, sd: np.ndarray, level: float) -> Estimate:
+        """The central interval of a Gamma distribution of this mean and deviation."""
+        return from_moments(mean, sd, level, positive=True)
+
+
 CATEGORIES, GRADES, REAL_LINE = Categories(), Grades(), RealLine()
+
+
+def number_space(space: Space) -> RealLine:
+    """A space of numbers as it is; of truths that are numbers although labels are grades, the real line."""
+    return space if isinstance(space, RealLine) else REAL_LINE
