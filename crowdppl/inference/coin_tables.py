@@ -5,11 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
 from crowdppl.core.devices import require_memory
+from crowdppl.core.fields import ROUNDING, Check, Sizes, numbers, refusal, require_shape, require_shares
+
+Coin = Annotated[np.ndarray, numbers(None, low=0, high=1 + ROUNDING)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,9 +27,9 @@ class CoinTables:
         by_truth: whether wrong answers depend on the truth, and not on the answer.
     """
 
-    right: np.ndarray
-    wrong: np.ndarray
-    other: np.ndarray
+    right: Coin
+    wrong: Coin
+    other: Coin
     n_classes: int
     by_truth: bool = False
 
@@ -134,3 +137,16 @@ def _bits(p: np.ndarray, among: np.ndarray) -> np.ndarray:
     """p log2(p / among), 0 where p is 0."""
     some = p > 0
     return np.asarray(np.where(some, p * np.log2(np.where(some, p, 1) / np.where(some, among, 1)), 0))
+
+
+def tables(shape: str) -> Check:
+    """Coins whose tables have this shape, with rows that add up to one."""
+
+    def check(coins: CoinTables, place: str, sizes: Sizes) -> None:
+        require_shape(coins.shape, shape.split(), place, sizes)
+        wide = [(*coins.other.shape[:-1], width) for width in (1, coins.n_classes)]
+        if coins.right.shape not in wide or coins.wrong.shape not in wide:
+            raise refusal(place, f"of coins {coins.right.shape}, {coins.wrong.shape}", f"of {wide[-1]}")
+        require_shares(coins.rows(), place)
+
+    return check

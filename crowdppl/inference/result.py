@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Generic, Self, TypeVar, cast
+from typing import Annotated, Any, Generic, Self, TypedDict, TypeVar, cast
 
 import numpy as np
-import pandas as pd
 
+from crowdppl.core.fields import LATER, Ids, Sizes, ids, numbers, one_of, permutation
 from crowdppl.core.validation import kind_of
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.ids import Codebook
 from crowdppl.errors import DataError, MethodError, ResultError
-from crowdppl.inference.coin_tables import CoinTables
+from crowdppl.inference.coin_tables import CoinTables, tables
 from crowdppl.inference.families import FAMILIES, Family
 from crowdppl.primitives.model import Model
 
@@ -84,10 +84,12 @@ class SiteResult:
 
     name: str
     dims: tuple[str, ...]
-    family: str
+    family: Annotated[str, one_of([*FAMILIES, "point", "normal", "onehot", "draws"])]
     arrays: Mapping[str, np.ndarray]
     support: str = ""
-    weight: OnDemand[np.ndarray | None] = field(default_factory=lambda: OnDemand.of(None))
+    weight: OnDemand[Annotated[np.ndarray, numbers(None, low=0)] | None] = field(
+        default_factory=lambda: OnDemand.of(None)
+    )
     drawn: OnDemand[np.ndarray | None] = field(default_factory=lambda: OnDemand.of(None))
 
     @property
@@ -153,8 +155,8 @@ class TruthSpread:
         entropies: (N, 2) in bits: of the mean probabilities, and the mean of the draws' own.
     """
 
-    sd: np.ndarray
-    entropies: np.ndarray
+    sd: Annotated[np.ndarray, numbers("N K", low=0)]
+    entropies: Annotated[np.ndarray, numbers(["N", 2], low=0)]
 
 
 @dataclass(frozen=True)
@@ -167,8 +169,8 @@ class ClassProbabilities:
         spread: how probabilities vary over parameter draws; None for points.
     """
 
-    probabilities: np.ndarray
-    spread: OnDemand[TruthSpread] | None = None
+    probabilities: Annotated[np.ndarray, numbers("N K", low=0, shares=True)]
+    spread: Annotated[OnDemand[TruthSpread], LATER] | None = None
 
 
 @dataclass(frozen=True)
@@ -180,8 +182,8 @@ class NumberTruth:
         positive: whether the numbers are positive.
     """
 
-    mean: np.ndarray
-    sd: np.ndarray
+    mean: Annotated[np.ndarray, numbers("N")]
+    sd: Annotated[np.ndarray, numbers("N", low=0)]
     positive: bool = False
 
 
@@ -194,8 +196,11 @@ class TableDraws:
         prevalence: (n, K), the same draws of the shares of the classes.
     """
 
-    tables: np.ndarray | CoinTables
-    prevalence: np.ndarray
+    tables: (
+        Annotated[np.ndarray, numbers("draws A K L", low=0, shares=True)]
+        | Annotated[CoinTables, tables("draws A K L")]
+    )
+    prevalence: Annotated[np.ndarray, numbers("draws K", low=0, shares=True)]
 
 
 @dataclass(frozen=True)
@@ -207,8 +212,47 @@ class Tables:
         prevalence: (K,) posterior mean share of each class.
     """
 
-    mean: np.ndarray | CoinTables
-    prevalence: np.ndarray
+    mean: Annotated[np.ndarray, numbers("A K L", low=0, shares=True)] | Annotated[CoinTables, tables("A K L")]
+    prevalence: Annotated[np.ndarray, numbers("K", low=0, shares=True)]
+
+
+class Diagnostics(TypedDict, total=False):
+    """How a fit went; what an engine does not know is not there.
+
+    Attributes:
+        converged, interrupted: whether it ended by itself, and whether the user stopped it.
+        iterations: steps, sweeps or transitions; ``objectives`` has one for each, ``objective`` is the last.
+        warnings: what was emitted.
+        start: the start that won, of those that ``restarts`` compares, best first.
+        seconds: of wall time.
+        rhat, ess_bulk, ess_tail: of each site's chains, its worst number.
+        divergences: transitions that were abandoned, by site.
+        relabelled: chains that were relabelled to the votes.
+        permutations: of the classes, for each chain.
+        chains, draws: how many; draws a chain.
+        volumes: log score of each number of layers that was tried.
+        scores: mean log-probability of a label left out, of each method that was tried.
+    """
+
+    converged: bool
+    interrupted: bool
+    iterations: int
+    objective: float
+    objectives: list[float]
+    warnings: list[str]
+    start: str
+    restarts: list[dict[str, str | int | float]]
+    seconds: float
+    rhat: dict[str, float]
+    ess_bulk: dict[str, float]
+    ess_tail: dict[str, float]
+    divergences: dict[str, int]
+    relabelled: list[int]
+    permutations: list[Annotated[list[int], permutation("K")]]
+    chains: int
+    draws: int
+    volumes: dict[str, float]
+    scores: dict[str, float]
 
 
 @dataclass(frozen=True)
@@ -219,15 +263,15 @@ class FitResult:
         sites: the model's continuous and one-hot sites.
         truth: of the items.
         tables: of the annotators, where truths and answers are classes; else None.
-        diagnostics: converged, iterations, objective, restarts, R-hat, ESS, divergences, warnings, seconds.
+        diagnostics: as of ``Diagnostics``.
         draws: of the tables; None for points, and where there are no tables.
     """
 
     sites: Mapping[str, SiteResult]
     truth: ClassProbabilities | NumberTruth
     tables: OnDemand[Tables] | None
-    diagnostics: dict[str, Any] = field(default_factory=dict)
-    draws: OnDemand[TableDraws] | None = None
+    diagnostics: Annotated[dict[str, Any], Diagnostics] = field(default_factory=dict)
+    draws: Annotated[OnDemand[TableDraws], LATER] | None = None
 
     def mean_field(self) -> FitResult:
         """The same with the distributions of vb as they are, not widened."""
@@ -300,6 +344,12 @@ class FitResult:
 Sites = Mapping[str, SiteResult]
 
 
+def _of_classes_or_closed(value: Any, place: str, sizes: Sizes) -> None:
+    """Shares of the classes of each item, or of none."""
+    closed = isinstance(value, np.ndarray) and value.shape[-1:] == (0,)
+    numbers(["M", 0] if closed else "M K", low=0, shares=not closed)(value, place, sizes)
+
+
 @dataclass(frozen=True)
 class Record:
     """Items as a fit left them, so that they can come again without counting twice.
@@ -312,9 +362,9 @@ class Record:
         sites: of that fit, those of annotators and items left out: what was known of a truth before its labels.
     """
 
-    items: pd.Index[Any]
-    probabilities: np.ndarray
-    votes: np.ndarray
+    items: Annotated[Ids, ids("M")]
+    probabilities: Annotated[np.ndarray, _of_classes_or_closed]
+    votes: Annotated[np.ndarray, numbers("M", "iuf", 0)]
     sites: Sites
 
     @property
@@ -345,10 +395,10 @@ class UpdateState:
     """
 
     sites: Sites
-    items: pd.Index[Any]
-    evidence: np.ndarray
-    votes: np.ndarray
-    labels: np.ndarray
+    items: Annotated[Ids, ids("N")]
+    evidence: Annotated[np.ndarray, numbers("N K")]
+    votes: Annotated[np.ndarray, numbers("N", "iuf", 0)]
+    labels: Annotated[np.ndarray, numbers("A", "iuf", 0)]
     records: tuple[Record, ...] = field(default=())
 
     def said_of(self, data: Annotations) -> np.ndarray:
@@ -369,17 +419,10 @@ class CalibrationMap:
     """
 
     scale: float
-    shift: np.ndarray
-    temperatures: np.ndarray
-    weights: np.ndarray
-    channels: np.ndarray
-
-
-RECORDS = (
-    *(CalibrationMap, ClassProbabilities, CoinTables, FitResult, NumberTruth, Record, SiteResult),
-    *(TableDraws, Tables, TruthSpread, UpdateState),
-)
-"""What a file holds field by field."""
+    shift: Annotated[np.ndarray, numbers("K")]
+    temperatures: Annotated[np.ndarray, numbers("T", low=0)]
+    weights: Annotated[np.ndarray, numbers("T", low=0, shares=True)]
+    channels: Annotated[np.ndarray, numbers("T K K", low=0, shares=True)]
 
 
 @dataclass(frozen=True)
@@ -398,7 +441,7 @@ class Correction:
         others: fits of the other methods that are averaged, by name, each with its own probabilities.
     """
 
-    raw: np.ndarray
+    raw: Annotated[np.ndarray, numbers("N K", low=0, shares=True)]
     weights: Mapping[str, float]
     rates: Mapping[str, float]
     scores: Mapping[str, float]

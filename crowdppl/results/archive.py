@@ -7,7 +7,7 @@ import json
 import math
 from collections.abc import Mapping
 from copy import deepcopy
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, is_dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from crowdppl import __version__, errors, registry
+from crowdppl.core.fields import Sizes
 from crowdppl.core.files import new_files, settle
 from crowdppl.core.validation import kind_of, require_path
 from crowdppl.data.annotations import Annotations
@@ -32,14 +33,14 @@ from crowdppl.data.kinds.sequences import units_of
 from crowdppl.errors import CrowdpplError, CrowdpplWarning, MethodError, ResultError
 from crowdppl.inference.predict.answers import redrawn
 from crowdppl.inference.problem import model_sites
-from crowdppl.inference.result import RECORDS, Correction, Fit, OnDemand
+from crowdppl.inference.result import Correction, Fit, OnDemand
 from crowdppl.networks.classifier import ROWS, Network
 from crowdppl.networks.embedding import Embedding
 from crowdppl.networks.outputs import networks_of, state_of
 from crowdppl.primitives.model import Model, set_up, settings_of
-from crowdppl.results.schema import LARGEST, Sizes, require_counts, require_posterior, require_sites
+from crowdppl.results.schema import FIT, LARGEST, RECORDS, require_counts, require_posterior, require_sites
 
-FORMAT = 11
+FORMAT = 12
 """Raised whenever files change; other formats are refused."""
 TEXT, ARRAYS = "posterior.json", "posterior.safetensors"
 TABLES = {name: f"posterior.{name}.parquet" for name in ("labels", "items", "annotators")}
@@ -50,8 +51,6 @@ LEAST_ROW = 4
 """Bytes of a row: one code, or the length of one text."""
 HEAD = 100
 """Bytes at the beginning of the JSON that name the library."""
-TAGS = {f"${kind.__name__}": kind for kind in RECORDS}
-"""Records that are saved field by field, by their tag in JSON."""
 
 
 @dataclass(frozen=True)
@@ -160,10 +159,10 @@ def _read(folder: Path) -> Contents:
     written, writer, digest = int(about["format"]), about["crowdppl"], about.pop("digest", None)
     whole = digest == _digest(about)
     if written != FORMAT:
-        remedy = "upgrade crowdppl" if written > FORMAT else "fit again"
+        remedy = "upgrade crowdppl" if written > FORMAT else f"fit again, or install crowdppl {writer} to read it"
         raise ResultError(
-            f"{folder} was written by crowdppl {writer} in format {written}; crowdppl {__version__} reads format "
-            f"{FORMAT}: {remedy}"
+            f"{folder} was written by crowdppl {writer} in format {written}, and crowdppl {__version__} reads "
+            f"format {FORMAT}: {remedy}"
         )
     if not whole:
         raise ResultError(f"{text} is damaged: its contents are not those that were written")
@@ -237,8 +236,8 @@ def pack(value: Any, place: str, arrays: dict[str, np.ndarray]) -> Any:
         return {"$index": each({"values": _values(value), "name": value.name, "dtype": str(value.dtype)})}
     if isinstance(value, OnDemand):
         return {"$later": place} if value.left_out else {"$OnDemand": pack(value(), place, arrays)}
-    if (tag := f"${type(value).__name__}") in TAGS:
-        return {tag: each({field.name: getattr(value, field.name) for field in fields(value)})}
+    if RECORDS.get(tag := f"${type(value).__name__}") is type(value):
+        return {tag: each(vars(value))}
     array = tensor_to_numpy(value, place) if isinstance(value, Tensor) else value
     if isinstance(array, np.ndarray) and array.dtype.kind in "biuf" and array.dtype.itemsize <= 8:
         arrays[place] = np.asarray(array, dtype=array.dtype.newbyteorder("="), order="C")
@@ -270,7 +269,7 @@ def unpack(packed: Any, arrays: Mapping[str, np.ndarray]) -> Any:
     if tag == "$index":
         return pd.Index(_of_values(value["values"]), dtype=value["dtype"], name=value["name"], tupleize_cols=False)
     kinds: Mapping[str, Any] = {"$OnDemand": OnDemand.of, "$later": OnDemand.lacking}
-    return kinds[tag](value) if tag in kinds else TAGS[tag](**value)
+    return kinds[tag](value) if tag in kinds else RECORDS[tag](**value)
 
 
 def _values(ids: pd.Index[Any]) -> Any:
@@ -300,13 +299,9 @@ def _of_values(values: Any) -> Any:
 def _fit_values(fit: Fit) -> dict[str, Any]:
     """A fit without its data and its correction."""
     return {
-        "method": fit.method,
         "settings": settings_of(fit.model) | dict.fromkeys(networks_of(fit.model)),
         "networks": network_states(fit.model),
-        "inference": fit.inference,
-        "options": fit.options,
-        "memory": fit.memory,
-        "result": fit.result,
+        **{name: getattr(fit, name) for name in FIT},
     }
 
 
@@ -316,7 +311,7 @@ def _fit(folder: Path, values: Mapping[str, Any], data: Annotations, given: Mode
     require_counts(model, sizes["numbers"])
     shown = _with_stand_ins(data)
     model = _with_networks(model, values["networks"], shown)
-    parts = {name: values[name] for name in ("method", "inference", "options", "memory", "result")}
+    parts = {name: values[name] for name in FIT}
     known, sites = model_sites(model, shown), parts["result"].sites
     if sites.keys() != known.keys():
         raise ResultError(
