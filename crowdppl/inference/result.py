@@ -18,6 +18,8 @@ from crowdppl.inference.families import FAMILIES, Family
 from crowdppl.primitives.model import Model
 
 T = TypeVar("T")
+FORMAT = 12
+"""Of files that hold these records: raised whenever a field changes, and other formats are refused."""
 
 
 class OnDemand(Generic[T]):

@@ -19,7 +19,7 @@ from torch import Tensor
 from crowdppl import __version__, errors, registry
 from crowdppl.core.fields import Sizes
 from crowdppl.core.files import new_files, settle
-from crowdppl.core.validation import kind_of, require_path
+from crowdppl.core.validation import kind_of, printable, require_path
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.blocks import build_blocks, with_covariates, with_known
 from crowdppl.data.checks import check_tables
@@ -33,15 +33,13 @@ from crowdppl.data.kinds.sequences import units_of
 from crowdppl.errors import CrowdpplError, CrowdpplWarning, MethodError, ResultError
 from crowdppl.inference.predict.answers import redrawn
 from crowdppl.inference.problem import model_sites
-from crowdppl.inference.result import Correction, Fit, OnDemand
+from crowdppl.inference.result import FORMAT, Correction, Fit, OnDemand
 from crowdppl.networks.classifier import ROWS, Network
 from crowdppl.networks.embedding import Embedding
 from crowdppl.networks.outputs import networks_of, state_of
 from crowdppl.primitives.model import Model, set_up, settings_of
 from crowdppl.results.schema import FIT, LARGEST, RECORDS, require_counts, require_posterior, require_sites
 
-FORMAT = 12
-"""Raised whenever files change; other formats are refused."""
 TEXT, ARRAYS = "posterior.json", "posterior.safetensors"
 TABLES = {name: f"posterior.{name}.parquet" for name in ("labels", "items", "annotators")}
 FILES = (TEXT, ARRAYS, *TABLES.values())
@@ -156,10 +154,10 @@ def _read(folder: Path) -> Contents:
             raise ResultError(f"{folder} holds no {name}, so it is no saved posterior, or only part of one")
     text = folder / TEXT
     about = json.loads(text.read_text(encoding="utf-8"))
-    written, writer, digest = int(about["format"]), about["crowdppl"], about.pop("digest", None)
+    written, writer, digest = int(about["format"]), printable(str(about["crowdppl"])), about.pop("digest", None)
     whole = digest == _digest(about)
     if written != FORMAT:
-        remedy = "upgrade crowdppl" if written > FORMAT else f"fit again, or install crowdppl {writer} to read it"
+        remedy = "upgrade crowdppl" if written > FORMAT else f"fit again, or install crowdppl {writer}"
         raise ResultError(
             f"{folder} was written by crowdppl {writer} in format {written}, and crowdppl {__version__} reads "
             f"format {FORMAT}: {remedy}"

@@ -19,7 +19,7 @@ import crowdppl.primitives as cp
 from crowdppl import registry
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import ResultError
-from crowdppl.inference.result import OnDemand
+from crowdppl.inference.result import FORMAT, OnDemand
 from crowdppl.posterior import Posterior, load
 from crowdppl.primitives.model import Card
 from crowdppl.results import archive
@@ -219,7 +219,10 @@ def flip(path: Path) -> None:
 
 DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
     "newer": (lambda f: change(f / TEXT, format=99, crowdppl="9.9"), "upgrade"),
-    "older": (lambda f: change(f / TEXT, format=1), "fit again"),
+    "last format": (
+        lambda f: change(f / TEXT, format=FORMAT - 1, crowdppl="0.7"),
+        r"by crowdppl 0\.7 in format \d+, .*: fit again, or install crowdppl 0\.7$",
+    ),
     "edited": (lambda f: change(f / TEXT, contents={}), TEXT),
     "other JSON": (lambda f: (f / TEXT).write_text("[1, 2]"), TEXT),
     "no text": (lambda f: (f / TEXT).unlink(), TEXT),
