@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import is_dataclass
-from functools import cache
 from types import UnionType
 from typing import Annotated, Any, TypedDict, Union, cast, get_args, get_origin, get_type_hints, is_typeddict
 
@@ -35,7 +34,6 @@ HELD: Mapping[Any, tuple[type, ...]] = {float: (float, int), Mapping: (dict,)}
 """Types of values by what they are annotated as, where these differ."""
 
 
-@cache
 def parts_of(kind: Any) -> dict[str, Any]:
     """The annotated types of a record's fields, by name."""
     return get_type_hints(kind, include_extras=True)
