@@ -120,7 +120,9 @@ def _classes(value: Any, place: str, sizes: Sizes) -> None:
 
 def _kind(value: Any, place: str, sizes: Sizes) -> None:
     """A kind of labels that are classes, two or more, or numbers."""
-    one_of(x for x, kind in KINDS.items() if sizes["K"] != 1 and kind.numeric == (sizes["K"] == 0))(value, place, sizes)
+    one_of(x for x, kind in KINDS.items() if sizes["K"] != 1 and kind.numeric == (sizes["K"] == 0))(
+        value, place, sizes
+    )
 
 
 class StoredRows(TypedDict):
