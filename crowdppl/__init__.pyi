@@ -15,11 +15,11 @@ from .agreement.coefficients import agreement_items as agreement_items
 from .agreement.coefficients import agreement_pairs as agreement_pairs
 from .agreement.coefficients import agreement_table as agreement_table
 from .agreement.intraclass import intraclass_correlations as intraclass_correlations
+from .core.doubt import Doubt as Doubt
 from .criticism.checks import Check as Check
 from .criticism.checks import predictive_check as predictive_check
-from .criticism.doubts import Doubt as Doubt
 from .criticism.spammers import covariance_spammers as covariance_spammers
-from .criticism.spammers import suspicious_annotators as suspicious_annotators
+from .criticism.suspicious import suspicious_annotators as suspicious_annotators
 from .data.annotations import Annotations as Annotations
 from .data.files import read_annotations as read_annotations
 from .data.files import read_annotator_covariates as read_annotator_covariates

@@ -10,9 +10,9 @@ from typing import Any, Self
 
 import pandas as pd
 
+from crowdppl.core.doubt import Doubt
 from crowdppl.core.validation import require_path
 from crowdppl.criticism import doubts as doubting
-from crowdppl.criticism.doubts import Doubt
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import ResultError
 from crowdppl.evaluation import calibration

@@ -29,7 +29,7 @@ import torch
 from torch import Tensor, nn
 
 import crowdppl.primitives as cp
-from crowdppl import Annotations, mean_field, networks
+from crowdppl import Annotations, Doubt, mean_field, networks
 
 REASON = "experts learn together with gates, by gradients: svi"
 
@@ -107,7 +107,7 @@ class Mmlc:
                 points["view"] = pyro.param("q.view", lambda: torch.normal(self._views(data), 0.1))
         mean_field(self, data, point=self.oracle != "centre", points=points)
 
-    def doubts(self, fit: Any) -> list[tuple[str, str]]:
+    def doubts(self, fit: Any) -> list[Doubt]:
         """Reasons to doubt that the crowd is one population."""
         gates = fit.result.sites["gate"].mean
         return networks.population_doubts(gates, fit.data, fit.result.probabilities)

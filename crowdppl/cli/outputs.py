@@ -175,6 +175,7 @@ def record(posterior: Posterior, about: Mapping[str, Any], seconds: Mapping[str,
         "data": posterior.data.summary(),
         "diagnostics": diagnostics,
         "warnings": list(map(str, warnings)),
+        "doubts": [vars(doubt) for doubt in posterior.doubts()],
     }
 
 

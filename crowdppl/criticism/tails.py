@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import torch
 
+ERRORS = 2
+"""Standard errors beyond which a difference is no chance."""
 MAX_STEPS, TOLERANCE = 40, 1e-3
 """Of the search for a tilt; the tolerance in standard deviations of the sum."""
 MAX_TILT = 50.0

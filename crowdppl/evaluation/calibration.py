@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from crowdppl.criticism.checks import contradicted
-from crowdppl.criticism.collusion import joint_errors, shares_more
+from crowdppl.criticism.class_agreement import contradicted
+from crowdppl.criticism.expected_agreement import shares_more
+from crowdppl.criticism.joint_errors import joint_errors
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.split import keep, label_folds, whole_units
 from crowdppl.errors import CrowdpplWarning
@@ -89,7 +90,7 @@ def shared_bias(members: Mapping[str, Fit]) -> float:
 
     log T = (1 - exp(-r / .01)) (.5 + .6 exp(-A / 30)) (2 / K)^.55
 
-    with A annotators, K classes and joint errors r (``crowdppl.criticism.collusion.joint_errors``) of the first
+    with A annotators, K classes and joint errors r (``crowdppl.criticism.joint_errors.joint_errors``) of the first
     member whose labels are independent given the truth; 1 where there is none, or r is below 0. Labels cannot tell
     such a bias from the truth, so that its size is that of other data sets: the numbers are fitted to the known
     truths of 21 public ones (docs/benchmarks.md). Few annotators, such as models, share more of their errors; among

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from crowdppl.core.doubt import Doubt
 from crowdppl.core.validation import is_whole
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.blocks import Block
@@ -256,8 +257,8 @@ MAX_CHANGED = 0.05
 MIN_ANNOTATORS = 5
 
 
-def population_doubts(gates: np.ndarray, data: Annotations, probabilities: np.ndarray) -> list[tuple[str, str]]:
-    """Reasons to doubt that there is one oracle worker, each a kind and a text.
+def population_doubts(gates: np.ndarray, data: Annotations, probabilities: np.ndarray) -> list[Doubt]:
+    """Reasons to doubt that there is one oracle worker.
 
     - diffuse: the mode of gates depends on chance: drawn again from the same annotators, it moves by more than an
       eighth of the gate (total variation) on average. Also where gates are alike, as those of a short fit are, and
@@ -269,7 +270,7 @@ def population_doubts(gates: np.ndarray, data: Annotations, probabilities: np.nd
     each a share of 1 over experts; probabilities of the truth are (N, K).
     """
     found = list(gate_doubts(gates))
-    changed = 0.0 if any(kind == "diffuse" for kind, _ in found) else changed_answers(data, probabilities)
+    changed = 0.0 if any(doubt.kind == "diffuse" for doubt in found) else changed_answers(data, probabilities)
     if changed > MAX_CHANGED:
         text = (
             f"the population of {data.n_annotators} annotators is diffuse: drawn again from them, what "
@@ -277,31 +278,42 @@ def population_doubts(gates: np.ndarray, data: Annotations, probabilities: np.nd
             "oracle worker may be wrong nearly always: give some known truths (gold=), compare with other methods, "
             "or train for more epochs"
         )
-        found.insert(0, ("diffuse", text))
+        remedies = ("crowdppl.fit(posterior.model, data, inference='svi', gold=gold)",)
+        figures = {"annotators": data.n_annotators, "changed": changed}
+        found.insert(0, Doubt("diffuse", text, figures=figures, remedies=remedies))
     return found
 
 
-def gate_doubts(gates: np.ndarray, seed: int = 0) -> Iterator[tuple[str, str]]:
+def gate_doubts(gates: np.ndarray, seed: int = 0) -> Iterator[Doubt]:
     """The doubts that gates (A, M) alone raise; none for fewer than 5 annotators."""
     if len(gates) < MIN_ANNOTATORS:
         return
     stream = np.random.default_rng(seed)
     again = torch.from_numpy(gates[stream.integers(len(gates), size=(SAMPLES, len(gates)))])
-    moved = 0.5 * (population_centre(again) - population_centre(torch.from_numpy(gates))).abs().sum(-1).mean()
+    moved = float(
+        0.5 * (population_centre(again) - population_centre(torch.from_numpy(gates))).abs().sum(-1).mean()
+    )
     if moved > MAX_SHIFT:
-        yield (
+        yield Doubt(
             "diffuse",
             f"the population of {len(gates)} annotators is diffuse: drawn again from them, its mode differs "
             f"in {moved:.0%} of the gate. The oracle worker stands for nobody in particular: compare with "
             "oracle='mean' and oracle='median', or leave out spammers with posterior.without([...])",
+            figures={"annotators": len(gates), "moved": moved},
+            remedies=tuple(
+                f"crowdppl.fit(dataclasses.replace(posterior.model, oracle={other!r}), data, inference='svi')"
+                for other in ("mean", "median")
+            ),
         )
     mean, axes, _ = principal_axes(gates)
     p = unimodality_p_value(((gates - mean) @ axes)[:, 0], stream)
     if p < LEVEL:
-        yield (
+        yield Doubt(
             "modes",
             f"the population of {len(gates)} annotators has several modes (p = {p:.2g} for one): the oracle worker "
             "is of the largest group, or lies between groups. crowdppl.plot_annotator_map(posterior) shows them",
+            figures={"annotators": len(gates), "p_value": p},
+            remedies=("crowdppl.plot_annotator_map(posterior)",),
         )
 
 

@@ -10,9 +10,10 @@ import torch
 
 from crowdppl.core.validation import seed_number, share_between, warn
 from crowdppl.criticism import collusion
-from crowdppl.criticism.checks import MIN_SHARED
 from crowdppl.criticism.collusion import excess_agreement
-from crowdppl.criticism.doubts import doubts_of_model
+from crowdppl.criticism.design import MIN_SHARED
+from crowdppl.criticism.doubts.fit import own
+from crowdppl.criticism.doubts.search import Search
 from crowdppl.data.checks import cell_counts
 from crowdppl.data.ids import native
 from crowdppl.errors import DataError, DoubtWarning, MethodError
@@ -209,7 +210,7 @@ def annotator_map(posterior: Fit) -> pd.DataFrame:
         {'annotator': 6, 'mode': 1, 'mean': 1, 'median': 1}
     """
     gates, centres = _gates(require_fit(posterior))
-    for doubt in doubts_of_model(posterior):
+    for doubt in own(Search(posterior)):
         warn(str(doubt), DoubtWarning)
     mean, axes, _ = principal_axes(gates)
     every = np.concatenate([gates, *(x[None] for x in centres.values())])

@@ -5,7 +5,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from crowdppl.criticism.spammers import covariance_spammers, suspicious_annotators
+from crowdppl.criticism.spammers import covariance_spammers
+from crowdppl.criticism.suspicious import suspicious_annotators
 from crowdppl.evaluation.metrics import matched, right
 from crowdppl.fitting import fit
 from crowdppl.posterior import Posterior

@@ -104,6 +104,7 @@ def test_doubts_are_printed_once_and_recorded(tmp_path: Path, capsys: pytest.Cap
     assert run("fit", answers, "--model", "one_coin", "--inference", "em", "--out", out) == 0
     record = json.loads((out / "run.json").read_text())
     printed = capsys.readouterr()
+    assert [doubt["who"] for doubt in record["doubts"]] == [{"annotators": ["a4"]}]
     doubts = [said for said in record["warnings"] if "a4" in said]
     assert doubts and all(" ".join(doubt.split()) in printed.err and doubt not in printed.out for doubt in doubts)
 

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from crowdppl.criticism import checks
+from crowdppl.criticism import checks, design, statistics
 from crowdppl.criticism.checks import Check, max_statistic_p_value, predictive_check
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import DataError, MethodError
@@ -91,7 +91,7 @@ def test_pairs_against_a_loop() -> None:
         pair = (min(annotator[s], annotator[t]), max(annotator[s], annotator[t]))
         shared[pair] = shared.get(pair, 0) + 1
         weight = [
-            1 / np.sqrt(max(p[k, s], checks.MIN_PROBABILITY) * max(p[k, t], checks.MIN_PROBABILITY))
+            1 / np.sqrt(max(p[k, s], statistics.MIN_PROBABILITY) * max(p[k, t], statistics.MIN_PROBABILITY))
             for k in answers[:, s]
         ]
         scores[pair] = scores.get(pair, np.zeros(26)) + np.where(answers[:, s] == answers[:, t], weight, 0)
@@ -105,7 +105,7 @@ def test_many_pairs_are_counted_in_parts(monkeypatch: pytest.MonkeyPatch) -> Non
     data = crowd(n_items=80, n_annotators=5, labels_each=3)
     whole = fit("one_coin", data, inference="em", seed=0)
     expected = predictive_check(whole, draws=20)
-    monkeypatch.setattr(checks, "PAIRS_AT_ONCE", 7)
+    monkeypatch.setattr(design, "PAIRS_AT_ONCE", 7)
     found = given(split(data, 3), draw_labels(whole, 20, 0, "posterior"))
     pd.testing.assert_frame_equal(found.table, expected.table)
 

@@ -1,6 +1,5 @@
 """Copiers and colluders are reported unless the fit has explained them; hard items are not taken for either."""
 
-import re
 from dataclasses import replace
 
 import numpy as np
@@ -9,10 +8,13 @@ from scipy.stats import norm
 
 import crowdppl
 from crowdppl.criticism import collusion
-from crowdppl.criticism import doubts as module
-from crowdppl.criticism.checks import Design
-from crowdppl.criticism.collusion import EVEN, excess_agreement, expected_by_model, independent
-from crowdppl.criticism.doubts import dependence, doubts
+from crowdppl.criticism.collusion import excess_agreement
+from crowdppl.criticism.design import Design
+from crowdppl.criticism.doubts import doubts, search
+from crowdppl.criticism.doubts.annotators import dependence
+from crowdppl.criticism.doubts.search import Search
+from crowdppl.criticism.expected_agreement import EVEN, expected_by_model, independent
+from crowdppl.criticism.joint_errors import joint_errors
 from crowdppl.data.annotations import Annotations
 from crowdppl.fitting import fit
 from crowdppl.inference.result import SiteResult
@@ -24,27 +26,24 @@ from tests.doubtful import kinds, simulated
 def test_copiers_and_groups_are_told_apart() -> None:
     pair = simulated(0, 700, 16, 8, 3, copy=2)
     (doubt,) = doubts(fit("dawid_skene", pair, inference="em"))
-    assert doubt.kind == "copying"
-    assert doubt.text.startswith("annotators 0, 1 agree in ")
-    agreed, shared, expected = map(int, re.findall(r"\d+", doubt.text)[2:5])
+    assert doubt.kind == "copying" and doubt.who == {"annotators": (0, 1)}
+    agreed, shared, expected = (doubt.figures[name] for name in ("agreed", "shared", "expected"))
     rows = pair.frame().pivot(index="item", columns="annotator", values="label")
     both = rows[[0, 1]].dropna()
     assert (agreed, shared) == (int((both[0] == both[1]).sum()), len(both))
     assert expected < agreed
     (doubt,) = doubts(fit("dawid_skene", simulated(0, 700, 24, 8, 3, copy=4), inference="em"))
-    assert doubt.kind == "colluding"
-    n, *members = map(int, re.findall(r"\d+", doubt.text.split(".")[0]))
-    assert doubt.text.startswith(f"{n} annotators agree among themselves more than the fit expects: ")
-    assert n == len(members) >= 3
-    assert set(members) <= {0, 1, 2, 3}
+    members = doubt.who["annotators"]
+    assert doubt.kind == "colluding" and doubt.figures == {"groups": 1}
+    assert len(members) >= 3 and set(members) <= {0, 1, 2, 3}
 
 
 def test_large_data_are_searched_for_copiers_on_demand(monkeypatch: pytest.MonkeyPatch) -> None:
     posterior = fit("dawid_skene", simulated(0, 250, 12, 8, 3, copy=2), inference="em")
     for most, expected in ((250 * 28, ["copying"]), (250 * 28 - 1, [])):
-        monkeypatch.setattr(module, "QUICK_PAIRS", {"em": most})
-        assert [doubt.kind for doubt in dependence(posterior, thorough=False)] == expected
-        assert [doubt.kind for doubt in dependence(posterior, thorough=True)] == ["copying"]
+        monkeypatch.setattr(search, "QUICK_PAIRS", {"em": most})
+        assert [doubt.kind for doubt in dependence(Search(posterior))] == expected
+        assert [doubt.kind for doubt in dependence(Search(posterior, thorough=True))] == ["copying"]
 
 
 def test_items_that_are_hard_for_all_are_no_collusion() -> None:
@@ -76,9 +75,8 @@ def cliques(seed: int, *members: tuple[int, ...]) -> Annotations:
 
 
 def told(posterior: Posterior) -> set[int]:
-    texts = [doubt.text for doubt in doubts(posterior) if doubt.kind in ("copying", "colluding")]
-    ids = [found for text in texts for found in re.findall(r"(?:^annotators|expects:) ([0-9, ]+)", text)]
-    return {int(n) for n in ", ".join(ids).split(", ") if n}
+    found = [doubt for doubt in doubts(posterior) if doubt.kind in ("copying", "colluding")]
+    return {annotator for doubt in found for annotator in doubt.who["annotators"]}
 
 
 @pytest.mark.parametrize("informative", [True, False])
@@ -241,6 +239,6 @@ def test_what_a_method_says_that_labels_share_is_no_joint_error(method: str) -> 
     """Taken for independent given the truth, labels of items in between have many errors in common."""
     design = crowdppl.random_design(200, 12, 5, classes=["a", "b", "c"], seed=0)
     posterior = crowdppl.fit(method, crowdppl.simulate(method, design, seed=0).data, inference="vb", seed=0)
-    share, error = collusion.joint_errors(posterior, 5000)
+    share, error = joint_errors(posterior, 5000)
     assert abs(share) < 3 * error < 0.15
     assert "together" not in {doubt.kind for doubt in posterior.doubts()}

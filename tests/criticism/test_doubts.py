@@ -1,28 +1,67 @@
 """Doubts: each fires where it should, by hand and by simulation, and sound fits raise none."""
 
-import re
+import dataclasses
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import crowdppl
-from crowdppl.criticism import doubts as module
-from crowdppl.criticism.doubts import Doubt, _prevalence, doubts, misfit, worse_than_votes
+from crowdppl import Doubt
+from crowdppl.criticism.doubts import classes, doubts
+from crowdppl.criticism.doubts import fit as of_fits
+from crowdppl.criticism.doubts.classes import prevalence
+from crowdppl.criticism.doubts.fit import misfit, worse_than_votes
+from crowdppl.criticism.doubts.search import Search
 from crowdppl.criticism.spammers import names_one_class
 from crowdppl.data.annotations import Annotations
 from crowdppl.fitting import fit
+from crowdppl.posterior import Posterior
 from crowdppl.results.correction import Correction
+from crowdppl.results.tables import information
 from tests.class_result import changed
 from tests.crowd import annotations
 from tests.doubtful import handmade, kinds, simulated
+
+
+def run(remedy: str, posterior: Posterior) -> Any:
+    """What a remedy returns, with the truth of three items given where it is asked for."""
+    data = posterior.data
+    gold = dict.fromkeys(data.items[:3], data.classes[0])
+    given = {"posterior": posterior, "data": data, "gold": gold, "rows": data.frame()}
+    return eval(remedy, {"crowdppl": crowdppl, "dataclasses": dataclasses} | given)
 
 
 @pytest.mark.parametrize(("method", "n_classes"), [("dawid_skene", 3), ("one_coin", 4), ("majority_vote", 3)])
 def test_sound_fits_raise_none(method: str, n_classes: int) -> None:
     for seed in range(4):
         assert doubts(fit(method, simulated(seed, 400, 15, 6, n_classes), inference="em")) == ()
+
+
+@pytest.mark.parametrize("kind", ["thin", "spammers", "copying", "order", "unnamed", "unanimous", "bias"])
+def test_remedies_are_calls_that_run(kind: str) -> None:
+    copies = annotations([(i, a, i % 2) for i in range(10) for a in range(3)], 2)
+    words = copies.frame().assign(label=copies.frame()["label"].map({0: "low", 1: "high"}))
+    crowds: dict[str, tuple[str, str, Annotations]] = {
+        "thin": ("bayesian_dawid_skene", "vb", simulated(0, 60, 20, 3, 4)),
+        "spammers": ("one_coin", "vb", simulated(1, 300, 10, 8, 2, spam=3)),
+        "copying": ("one_coin", "vb", simulated(0, 300, 12, 8, 3, copy=2)),
+        "order": ("ordinal", "vb", Annotations.from_frame(words)),
+        "unnamed": (
+            "dawid_skene",
+            "em",
+            Annotations.from_frame(simulated(2, 100, 20, 5, 3).frame(), classes=range(4)),
+        ),
+        "unanimous": ("one_coin", "vb", copies),
+        "bias": ("auto", "auto", simulated(0, 30, 6, 4, 2)),
+    }
+    method, engine, data = crowds[kind]
+    posterior = fit(method, data, inference=engine, seed=0)
+    (doubt,) = (doubt for doubt in posterior.doubts() if doubt.kind == kind)
+    found = [run(remedy, posterior) for remedy in doubt.remedies]
+    assert found and all(isinstance(x, Posterior | Annotations | pd.DataFrame) for x in found)
 
 
 @pytest.mark.slow
@@ -35,8 +74,8 @@ def test_data_of_the_method_itself_raise_doubts_only_where_they_are_true() -> No
         posterior = fit(model, drawn.data, inference="vb")
         for doubt in doubts(posterior):
             if doubt.kind == "spammers":
-                bad = [int(a) for a in re.findall(r"\d+", doubt.text.split("truth:")[1].split(".")[0])]
-                told += module.information(drawn.parameters["confusion"][bad], posterior.result.prevalence).tolist()
+                bad = list(doubt.who["annotators"])
+                told += information(drawn.parameters["confusion"][bad], posterior.result.prevalence).tolist()
             else:
                 by_chance += 1
     assert by_chance <= 3
@@ -56,21 +95,24 @@ def shared(prevalence: list[float], seed: int) -> crowdppl.Annotations:
     return annotations(labels, k)
 
 
-@pytest.mark.parametrize("prevalence", [[0.9, 0.1], [0.7, 0.15, 0.1, 0.05]])
-def test_a_prior_that_draws_unbalanced_classes_together_is_doubted(prevalence: list[float]) -> None:
-    method, data = "bayesian_dawid_skene", shared(prevalence, 0)
+@pytest.mark.parametrize("shares", [[0.9, 0.1], [0.7, 0.15, 0.1, 0.05]])
+def test_a_prior_that_draws_unbalanced_classes_together_is_doubted(shares: list[float]) -> None:
+    method, data = "bayesian_dawid_skene", shared(shares, 0)
     heavy = fit(method, data, inference="vb", settings={"prevalence_strength": 100.0})
-    (doubt,) = _prevalence(heavy)
-    now, free = map(int, re.findall(r"(\d+)%", doubt.text))
-    assert abs(now - free) > 5 and "prevalence_strength=1" in doubt.text
-    assert not list(_prevalence(fit(method, data, inference="vb", settings={"prevalence_strength": 1.0})))
+    (doubt,) = prevalence(Search(heavy))
+    (name,), now, free = doubt.who["classes"], doubt.figures["share"], doubt.figures["free"]
+    light = fit(method, data, inference="vb", settings={"prevalence_strength": 1.0})
+    assert (now, free) == pytest.approx((heavy.probabilities()[name].mean(), light.probabilities()[name].mean()))
+    assert abs(now - free) > 0.05 and doubt.figures["strength"] == 100
+    pd.testing.assert_frame_equal(light.probabilities(), run(doubt.remedies[0], heavy).probabilities())
+    assert not list(prevalence(Search(light)))
 
 
 def test_doubts_beside_a_fit_never_fit_again(monkeypatch: pytest.MonkeyPatch) -> None:
     settings = {"prevalence_strength": 100.0}
     heavy = fit("bayesian_dawid_skene", shared([0.9, 0.1], 0), inference="vb", settings=settings)
-    monkeypatch.setattr(module, "fit_model", lambda *_, **__: pytest.fail("a second fit"))
-    monkeypatch.setattr(module, "heldout_score", lambda *_, **__: pytest.fail("a second fit"))
+    monkeypatch.setattr(classes, "fit_model", lambda *_, **__: pytest.fail("a second fit"))
+    monkeypatch.setattr(of_fits, "heldout_score", lambda *_, **__: pytest.fail("a second fit"))
     assert doubts(heavy) == heavy.doubts() and heavy.doubts() is heavy.doubts()
 
 
@@ -79,10 +121,11 @@ def test_a_model_may_offer_doubts_of_its_own() -> None:
     class Worried:
         def model(self, data: Any) -> None: ...
 
-        def doubts(self, fit: Any) -> list[tuple[str, str]]:
-            return [("worried", f"{fit.data.n_annotators} annotators worry me")]
+        def doubts(self, fit: Any) -> list[Doubt]:
+            return [Doubt("worried", f"{fit.data.n_annotators} annotators worry me")]
 
-    assert kinds(replace(handmade([50, 50]), model=Worried())) == ["worried"]
+    (doubt,) = doubts(replace(handmade([50, 50]), model=Worried()))
+    assert doubt.kind == "worried" and str(doubt) == "2 annotators worry me" and not doubt.general
 
 
 def test_grades_without_an_order_are_doubted() -> None:
@@ -92,7 +135,7 @@ def test_grades_without_an_order_are_doubted() -> None:
     words = crowdppl.Annotations.from_arrays(items, annotators, labels)
     how: dict[str, Any] = {"inference": "em", "max_iterations": 5}
     (doubt,) = (d for d in doubts(fit("ordinal", words, **how)) if d.kind == "order")
-    assert "in the order 'high', 'low', 'mid'" in doubt.text
+    assert doubt.who == {"classes": ("high", "low", "mid")}
     graded = crowdppl.Annotations.from_arrays(items, annotators, labels, kind="ordinal", classes=grades)
     numbers = crowdppl.Annotations.from_arrays(items, annotators, [grades.index(label) for label in labels])
     for method, data in (("ordinal", graded), ("ordinal", numbers), ("one_coin", words)):
@@ -149,32 +192,39 @@ def test_diagonal_by_hand() -> None:
     table = np.stack([good, bad])
     assert kinds(handmade([300, 100], table=table)) == []
     (doubt,) = doubts(handmade([100, 300], table=table))
-    assert doubt.kind == "diagonal"
-    assert "1 is called 0 (0.61, and 0.39 right)" in doubt.text
+    assert doubt.kind == "diagonal" and doubt.who == {"classes": (1,), "answers": (0,)}
+    assert doubt.figures == {"classes": 2, "share": pytest.approx((0.6125,)), "right": pytest.approx((0.3875,))}
     # .6125 - .3875 is twice the root of 1 / n at 79 labels of the class, half of all
     assert kinds(handmade([39, 117], table=table)) == []
     assert kinds(handmade([41, 123], table=table)) == ["diagonal"]
 
 
+OTHER = "crowdppl.fit('bayesian_dawid_skene', data)"
+
+
+def again(setting: str) -> str:
+    return f"crowdppl.fit(dataclasses.replace(posterior.model, {setting}), data, inference='em')"
+
+
 @pytest.mark.parametrize(
     ("model", "remedy"),
     [
-        (crowdppl.method("one_coin"), "right= (now 1, where wrong= is 1)"),
-        (crowdppl.method("mace", knows=3.0), "knows= (now 3, where guesses= is 1)"),
-        (crowdppl.method("ebcc"), "prior_accuracy= (now 0.75) and prior_strength= (now 4 labels a row)"),
-        (crowdppl.method("bayes_dgc"), "prior_accuracy= (now 0.75) and prior_strength= (now 4 labels a row)"),
-        (crowdppl.method("bayes_dgc", crowd_prior_strength=14.0), "bayesian_dawid_skene"),
-        (crowdppl.method("coin_net", form="penalised"), "bayesian_dawid_skene"),
-        (crowdppl.method("dawid_skene"), "bayesian_dawid_skene"),
-        (object(), "bayesian_dawid_skene"),
+        (crowdppl.method("one_coin"), again("right=2")),
+        (crowdppl.method("mace", knows=3.0), again("knows=6")),
+        (crowdppl.method("ebcc"), again("prior_strength=8")),
+        (crowdppl.method("bayes_dgc"), again("prior_strength=8")),
+        (crowdppl.method("bayes_dgc", crowd_prior_strength=14.0), OTHER),
+        (crowdppl.method("coin_net", form="penalised"), OTHER),
+        (crowdppl.method("dawid_skene"), OTHER),
+        (object(), OTHER),
     ],
 )
 def test_the_setting_that_leans_on_the_diagonal_is_named(model: Any, remedy: str) -> None:
     swapped = np.tile([[0.1, 0.9], [0.9, 0.1]], (2, 1, 1))
     (found,) = doubts(replace(handmade([100, 100], table=swapped), model=model))
-    assert found.kind == "diagonal" and found.text.endswith(remedy)
-    permuted = doubts(replace(handmade([9, 9], diagnostics={"permutations": [[0, 1], [1, 0]]}), model=model))
-    assert [doubt.text.endswith(remedy) for doubt in permuted] == [True]
+    (permuted,) = doubts(replace(handmade([9, 9], diagnostics={"permutations": [[0, 1], [1, 0]]}), model=model))
+    assert (found.kind, permuted.kind) == ("diagonal", "permuted")
+    assert found.remedies[-1] == permuted.remedies[-1] == remedy
 
 
 def test_a_crowd_that_gold_contradicts_is_not_diagonal() -> None:
@@ -184,8 +234,7 @@ def test_a_crowd_that_gold_contradicts_is_not_diagonal() -> None:
     labels = [(i, a, int(said[a, i])) for i in range(200) for a in range(8) if (i + a) % 2]
     data = annotations(labels, 3, gold=dict(enumerate(truth[:100].tolist())))
     doubt = doubts(fit("bayesian_dawid_skene", data, inference="vb"))[0]
-    assert doubt.kind == "diagonal"
-    assert "2 is called 1 (0." in doubt.text
+    assert doubt.kind == "diagonal" and doubt.who == {"classes": (2,), "answers": (1,)}
 
 
 def test_spammers_are_named_most_labels_first() -> None:
@@ -193,9 +242,10 @@ def test_spammers_are_named_most_labels_first() -> None:
     (doubt,) = doubts(fit("dawid_skene", data, inference="em"))
     assert doubt.kind == "spammers"
     given = data.frame()["annotator"].value_counts()
-    first = sorted(range(7), key=lambda a: (-given[a], a))[:5]
-    assert doubt.text.startswith("7 of 20 annotators, with 3")
-    assert f": {', '.join(map(str, first))} and 2 more. " in doubt.text
+    first = sorted(range(7), key=lambda a: (-given[a], a))
+    assert doubt.who == {"annotators": tuple(first)} and doubt.figures["annotators"] == 20
+    assert doubt.figures["share"] == pytest.approx(given.loc[first].sum() / given.sum())
+    assert f": {', '.join(map(str, first[:5]))} and 2 more. " in str(doubt)
 
 
 def test_after_an_update_labels_before_it_count() -> None:
@@ -216,10 +266,10 @@ def test_spammers_need_labels_enough() -> None:
     """Nothing told at all: 2 / sqrt(2 n log 2) falls below sqrt(.15) from 20 labels on."""
     table = np.full((3, 2, 2), 0.5)
     good = np.array([[0.9, 0.1], [0.1, 0.9]])
-    for given, expected in (([19, 200, 400], "1 of 3"), ([20, 200, 400], "2 of 3")):
+    for given, expected in (([19, 200, 400], (1,)), ([20, 200, 400], (1, 0))):
         table[2] = good
         (doubt,) = doubts(handmade(given, table=table))
-        assert doubt.text.startswith(expected)
+        assert doubt.who["annotators"] == expected
     # accuracy .62 tells .042 bits: sqrt(.042) + 2 / sqrt(2 n log 2) < sqrt(.15) from 87 labels on
     weak = np.array([[0.62, 0.38], [0.38, 0.62]])
     for n, expected in ((86, []), (88, ["spammers"])):
@@ -233,8 +283,8 @@ def test_permuted_chains_are_reported_as_the_sampler_found_them() -> None:
     assert found() == found([0, 1, 2], [0, 1, 2]) == ()
     assert found([1, 0, 2], [1, 0, 2]) == ()  # all alike: the mean confusion shows it
     (doubt,) = found([0, 1, 2], [0, 2, 1], [0, 1, 2], [1, 2, 0])
-    assert doubt.kind == "permuted"
-    assert doubt.text.startswith("2 of 4 chains") and "(chain 1: 1 for 2, 2 for 1)" in doubt.text
+    assert doubt.kind == "permuted" and doubt.figures == {"chains": 4, "odd": 2}
+    assert doubt.who == {"classes": (1, 2), "answers": (2, 1)}
 
 
 def test_a_method_that_predicts_worse_than_votes() -> None:
@@ -245,9 +295,9 @@ def test_a_method_that_predicts_worse_than_votes() -> None:
     result = changed(own.result, probabilities=np.full_like(raw, 0.25))
     correction = Correction(raw, {"dawid_skene": 1.0}, {"dawid_skene": 0.0}, {})
     assert "votes" in kinds(own)
-    (votes,) = worse_than_votes(replace(own, result=result, correction=correction))
+    (votes,) = worse_than_votes(Search(replace(own, result=result, correction=correction)))
     mean, simple = (crowdppl.heldout_score(p).per_label for p in (own, fit("majority_vote", data, inference="em")))
-    assert f"{mean:.3f} nats a label against {simple:.3f} (difference {mean - simple:.3f}," in votes.text
+    assert (votes.figures["own"], votes.figures["votes"]) == pytest.approx((mean, simple))
 
 
 @pytest.mark.slow
@@ -255,19 +305,19 @@ def test_labels_drawn_from_the_fit_are_unlike_those_given() -> None:
     """Annotators who copy, and habits that one coin an annotator cannot have; not the method's own labels."""
     copied = simulated(0, 300, 20, 8, 3, copy=4)
     own = fit("dawid_skene", copied, inference="em")
-    (doubt,) = misfit(own)
-    assert "most of all in pair_" in doubt.text and "calibrate=True" in doubt.text
+    (doubt,) = misfit(Search(own))
+    assert doubt.who["statistics"][0].startswith("pair_") and "calibrate=True" in doubt.remedies[1]
     assert "misfit" not in kinds(own)
     raw = own.result.probabilities
     corrected = replace(own, correction=Correction(raw, {"dawid_skene": 1.0}, {"dawid_skene": 0.0}, {}))
-    assert not list(misfit(corrected))
-    assert not list(misfit(fit("one_coin", simulated(1, 100, 12, 6, 3), inference="em")))
+    assert not list(misfit(Search(corrected)))
+    assert not list(misfit(Search(fit("one_coin", simulated(1, 100, 12, 6, 3), inference="em"))))
     rng = np.random.default_rng(0)
     item, annotator = np.divmod(np.arange(2400), 8)
     yes = rng.random(2400) < np.where(rng.random(300)[item] < 0.5, 0.5, 0.1) + 0.4 * (annotator < 4)
     data = crowdppl.Annotations.from_arrays(item, annotator, yes.astype(int))
-    (habits,) = misfit(fit("one_coin", data, inference="em"))
-    assert "most of all in class_shares: " in habits.text and "a confusion matrix for each" in habits.text
+    (habits,) = misfit(Search(fit("one_coin", data, inference="em")))
+    assert habits.who == {"statistics": ("class_shares",)} and "bayesian_dawid_skene" in habits.remedies[0]
 
 
 def test_methods_that_fit_predict_no_worse_than_votes() -> None:
@@ -292,8 +342,8 @@ def test_items_of_a_class_that_nobody_named_are_doubted() -> None:
     }
     taken = fitted[4].probabilities()[3].sum()
     assert taken > 0.01 * 300
-    said = [str(doubt) for doubt in fitted[4].doubts() if doubt.kind == "unnamed"]
-    assert len(said) == 1 and f"{taken:.0f} of 300 items are of classes that no label names (3)" in said[0]
+    (doubt,) = (doubt for doubt in fitted[4].doubts() if doubt.kind == "unnamed")
+    assert doubt.who == {"classes": (3,)} and doubt.figures["items"] == pytest.approx(taken)
     assert not any(doubt.kind == "unnamed" for doubt in fitted[3].doubts())
     again = fit("dawid_skene", fitted[4].data.with_gold({0: 3}), inference="em")
     assert not any(doubt.kind == "unnamed" for doubt in again.doubts())
@@ -302,7 +352,7 @@ def test_items_of_a_class_that_nobody_named_are_doubted() -> None:
 def test_good_annotators_of_rare_classes_are_no_spammers() -> None:
     table = np.tile([[0.95, 0.05], [0.2, 0.8]], (2, 1, 1))
     share = np.array([0.99, 0.01])
-    assert (module.information(table, share) < 0.05).all()
+    assert (information(table, share) < 0.05).all()
     assert kinds(handmade([500, 500], table=table, prevalence=share)) == []
 
 
@@ -313,12 +363,12 @@ def test_sources_of_one_class_are_no_spammers_and_the_option_is_named() -> None:
     said = rng.random((300, 6)) < np.where(truth[:, None] == np.arange(6) % 2, 0.5, 0.1)
     labels = [(int(i), int(a), int(a % 2)) for i, a in np.argwhere(said)]
     for method in ("one_coin", "bayesian_dawid_skene"):
-        found = {doubt.kind: doubt.text for doubt in fit(method, annotations(labels, 2), inference="vb").doubts()}
+        found = {doubt.kind: doubt for doubt in fit(method, annotations(labels, 2), inference="vb").doubts()}
         assert found.keys() - {"thin"} == {
             "one class",
             "collapse",
         }  # one class gets all items: .56 right, votes .89
-        assert "informative_abstentions=True" in found["one class"]
+        assert "informative_abstentions=True" in found["one class"].remedies[0]
     constant = [
         (i, a, 0) if a == 0 else (i, a, int(rng.random() < 0.8) ^ int(truth[i]))
         for i in range(300)

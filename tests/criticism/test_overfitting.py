@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 
-import crowdppl
-from crowdppl.criticism.doubts import log_p_by_vote, log_p_without_label, overfitting, worse_than_votes
+from crowdppl.criticism.doubts.fit import overfitting, worse_than_votes
+from crowdppl.criticism.doubts.search import Search
+from crowdppl.criticism.overfitting import log_p_by_vote, log_p_without_label
+from crowdppl.data.annotations import Annotations
 from crowdppl.fitting import fit
 from tests.crowd import annotations
 from tests.doubtful import simulated
@@ -50,36 +52,35 @@ def test_what_is_said_beside_a_fit_is_true_of_refits() -> None:
     for seed in range(3):
         for n_items in (40, 80, 160, 320):
             posterior = fit("dawid_skene", simulated(seed, n_items, 12, 3, 4), inference="em", tolerance=1e-5)
-            if list(overfitting(posterior)):
+            if list(overfitting(Search(posterior))):
                 said += 1
-                assert list(worse_than_votes(posterior))
+                assert list(worse_than_votes(Search(posterior)))
     assert 3 <= said < 10
 
 
 def test_the_figures_are_near_those_of_leaving_out() -> None:
     posterior = fit("dawid_skene", simulated(0, 80, 12, 3, 4), inference="em", seed=0)
-    (doubt,) = overfitting(posterior)
+    (doubt,) = overfitting(Search(posterior))
     own, votes = (
         fit(m, posterior.data, inference="em", seed=0).leave_one_out(method="closed").mean
         for m in ("dawid_skene", "majority_vote")
     )
-    words = doubt.text.split(" nats a label against ")
-    assert float(words[0].split()[-1]) == pytest.approx(own, abs=0.25 * abs(own - votes))
-    assert float(words[1].split()[0]) == pytest.approx(votes, abs=0.02)
+    assert doubt.figures["own"] == pytest.approx(own, abs=0.25 * abs(own - votes))
+    assert doubt.figures["votes"] == pytest.approx(votes, abs=0.02)
 
 
 def test_nothing_is_said_where_nothing_is_known() -> None:
     """A prior, an engine with draws, more answers than classes, items labelled once, earlier labels."""
     data = simulated(0, 80, 12, 3, 4)
-    assert list(overfitting(fit("dawid_skene", data, inference="em")))
-    assert not list(overfitting(fit("bayesian_dawid_skene", data, inference="vb")))
-    assert not list(
-        overfitting(fit("bayesian_dawid_skene", data, inference="em", settings={"prior_strength": 16.0}))
-    )
-    assert not list(overfitting(fit("one_coin", data, inference="em")))
+
+    def doubted(method: str, data: Annotations, engine: str = "em", **settings: float) -> bool:
+        return any(overfitting(Search(fit(method, data, inference=engine, settings=settings or None))))
+
+    assert doubted("dawid_skene", data)
+    assert not doubted("bayesian_dawid_skene", data, "vb")
+    assert not doubted("bayesian_dawid_skene", data, prior_strength=16.0)
+    assert not doubted("one_coin", data)
     rows = data.frame().astype({"label": object})
     rows.loc[rows.index[:3], "label"] = "pass"
-    declined = crowdppl.Annotations.from_frame(rows, abstentions=["pass"])
-    assert not list(overfitting(fit("dawid_skene", declined, inference="em")))
-    once = annotations([(i, i % 3, i % 2) for i in range(90)], 2)
-    assert not list(overfitting(fit("dawid_skene", once, inference="em")))
+    assert not doubted("dawid_skene", Annotations.from_frame(rows, abstentions=["pass"]))
+    assert not doubted("dawid_skene", annotations([(i, i % 3, i % 2) for i in range(90)], 2))

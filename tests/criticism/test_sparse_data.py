@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 import crowdppl
-from crowdppl.criticism.collusion import pair_agreement
+from crowdppl.core.doubt import Doubt
 from crowdppl.criticism.doubts import doubts
+from crowdppl.criticism.joint_errors import pair_agreement
 from crowdppl.criticism.sparse_data import narrowness, parameters
 from crowdppl.evaluation.metrics import log_score
 from crowdppl.fitting import fit
@@ -86,9 +87,10 @@ def test_coins_are_advised_first_where_classes_are_many() -> None:
     scores = [log_score(p.probabilities().to_numpy(), truth) for p in (own, coin)]
     assert scores[0] > scores[1] + 0.3
     assert (own.probabilities().max(axis=1) > 0.99).mean() > 0.95
-    text = thin_text(own)
-    assert "has 1560 free parameters for each" in text and "gibbs" not in text and "one_coin" in text
-    assert thin_text(coin) == ""
+    doubt = thin(own)
+    assert doubt is not None and doubt.figures["parameters"] == 1560
+    assert doubt.remedies == ("crowdppl.fit('one_coin', data)", "crowdppl.fit('class_coin', data)")
+    assert thin(coin) is None
 
 
 SAMPLER: dict[str, Any] = {"inference": "gibbs", "chains": 2, "warmup": 60, "draws": 60, "seed": 0}
@@ -108,8 +110,8 @@ def worse(posterior: Posterior, crowd: Simulation) -> float:
     return own - plain
 
 
-def thin_text(posterior: Posterior) -> str:
-    return next((doubt.text for doubt in doubts(posterior) if doubt.kind == "thin"), "")
+def thin(posterior: Posterior) -> Doubt | None:
+    return next((doubt for doubt in doubts(posterior) if doubt.kind == "thin"), None)
 
 
 def test_agreement_against_a_loop() -> None:
@@ -134,7 +136,8 @@ def test_draws_that_rest_on_a_flat_prior_are_doubted() -> None:
     flat = crowdppl.method("bayesian_dawid_skene", prior_strength=4.0, prior_accuracy=0.25)
     posterior = fit(flat, crowd.data, **SAMPLER)
     assert worse(posterior, crowd) > 0.5
-    assert "next to nothing of the annotators, who agree in 4" in thin_text(posterior)
+    doubt, (observed, expected, *_) = thin(posterior), pair_agreement(posterior)
+    assert doubt is not None and doubt.figures["observed"] == observed > doubt.figures["expected"] == expected
 
 
 def test_draws_under_a_careful_prior_are_spared() -> None:
@@ -144,12 +147,13 @@ def test_draws_under_a_careful_prior_are_spared() -> None:
     observed, expected, _, error = pair_agreement(posterior)
     assert observed - expected > 5 * error
     assert worse(posterior, crowd) < 0.03
-    assert thin_text(posterior) == ""
+    assert thin(posterior) is None
 
 
 def test_nothing_tells_whether_a_prior_is_right_where_nobody_meets() -> None:
     data = annotations([(i, i % 5, i % 3) for i in range(40)], 3)
-    assert "no agreement of annotators" in thin_text(fit("bayesian_dawid_skene", data, **SAMPLER))
+    doubt = thin(fit("bayesian_dawid_skene", data, **SAMPLER))
+    assert doubt is not None and "observed" not in doubt.figures
 
 
 @pytest.mark.slow
@@ -165,7 +169,7 @@ def test_doubts_of_draws_tell_bad_scores_from_good_ones(n_classes: int, sizes: t
             ):
                 crowd = drawn(seed, 10 * n_labels, n_classes, **prior)
                 posterior = fit("bayesian_dawid_skene", crowd.data, **SAMPLER)
-                found.append((worse(posterior, crowd), bool(thin_text(posterior))))
+                found.append((worse(posterior, crowd), thin(posterior) is not None))
         assert np.mean([apart for apart, _ in own]) < 0
         assert not any(doubted for _, doubted in own)
         assert all(doubted for apart, doubted in weak if apart > 0.16)

@@ -9,7 +9,8 @@ import crowdppl
 from crowdppl import simulate_annotators
 from crowdppl.criticism import collusion, spammers
 from crowdppl.criticism.collusion import excess_agreement
-from crowdppl.criticism.spammers import covariance_spammers, suspicious_annotators
+from crowdppl.criticism.spammers import covariance_spammers
+from crowdppl.criticism.suspicious import suspicious_annotators
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import DataError, MethodError
 from crowdppl.fitting import fit

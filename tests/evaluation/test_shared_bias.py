@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import crowdppl
-from crowdppl.criticism.collusion import joint_errors
+from crowdppl.criticism.joint_errors import joint_errors
 from crowdppl.evaluation.calibration import calibrated, shared_bias
 from crowdppl.inference.result import Fit
 from crowdppl.posterior import Posterior
@@ -77,7 +77,7 @@ def test_evidence_is_divided_and_the_most_probable_class_stays(posterior: Poster
 def test_the_doubt_says_once_how_much_is_assumed_until_truths_are_known(posterior: Posterior) -> None:
     hot = replace(posterior, correction=replace(posterior.correction, temperature=1.5))
     (doubt,) = [doubt for doubt in hot.doubts() if doubt.kind == "bias"]
-    assert "p^(1/1.50)" in doubt.text and hot.summary().count(doubt.text) == 1
+    assert doubt.figures["temperature"] == 1.5 and doubt.general and hot.summary().count(str(doubt)) == 1
     informed = replace(posterior, correction=replace(posterior.correction, temperature=None, gold=12))
     assert "bias" not in [doubt.kind for doubt in informed.doubts()]
 

@@ -215,7 +215,7 @@ def test_silvermans_test_tells_one_mode_from_two() -> None:
 
 def test_populations_without_a_centre_are_doubted() -> None:
     def kinds(crowd: torch.Tensor) -> list[str]:
-        return [kind for kind, _ in gate_doubts(crowd.double().numpy())]
+        return [doubt.kind for doubt in gate_doubts(crowd.double().numpy())]
 
     tight = gates(40, 5, 60.0)
     assert kinds(tight) == []

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from crowdppl.criticism import collusion
 from crowdppl.criticism.collusion import excess_agreement
-from crowdppl.criticism.spammers import suspicious_annotators
+from crowdppl.criticism.suspicious import suspicious_annotators
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import DataError, MethodError
 from crowdppl.fitting import fit

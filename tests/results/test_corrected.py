@@ -142,7 +142,7 @@ def test_few_known_truths_leave_the_doubt_of_a_shared_bias() -> None:
     (note,) = found.correction.notes
     assert "1 known truths are too few" in note
     (doubt,) = [doubt for doubt in found.doubts() if doubt.kind == "bias"]
-    assert "none is assumed" in doubt.text and found.summary().count("share from the truth") == 1
+    assert doubt.figures["temperature"] == 1 and found.summary().count(str(doubt)) == 1
 
 
 def test_a_discount_extends_to_new_items_and_what_changed_nothing_is_no_correction() -> None:

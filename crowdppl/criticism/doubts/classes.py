@@ -1,0 +1,188 @@
+"""Doubts about classes: which are taken for each other, fall together, or have too many or too few items."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from dataclasses import is_dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from crowdppl.core.doubt import Doubt
+from crowdppl.core.validation import listed
+from crowdppl.criticism.class_agreement import class_agreement, contradicted
+from crowdppl.criticism.doubts.search import AUTO, Search, doubt, quoted
+from crowdppl.criticism.tails import ERRORS
+from crowdppl.data.ids import ranked
+from crowdppl.errors import CrowdpplError, CrowdpplWarning
+from crowdppl.inference.coin_tables import CoinTables
+from crowdppl.inference.engines import fit_model
+from crowdppl.inference.options import Options
+from crowdppl.networks.outputs import networks_of
+from crowdppl.primitives.model import card_of
+
+MAX_UNNAMED = 0.01
+"""Share of the items that may be of classes that no label names; where items are few, half an item."""
+MAX_PULL = 0.05
+"""How far the prior of the prevalence may pull the share of a class."""
+PULL_WEIGHT = 0.05
+"""Share of the items from which on the weight of that prior is questioned."""
+
+
+@doubt("diagonal")
+def diagonal(search: Search) -> Iterator[Doubt]:
+    """The mean confusion has a class whose most frequent answer is another class, beyond chance."""
+    posterior, given, result = search.posterior, search.given, search.posterior.result
+    weight, table, n_classes = given / max(1, given.sum()), result.confusions, posterior.data.n_classes
+    if isinstance(table, CoinTables):
+        top, most, own = table.most_frequent(weight)
+    else:
+        mean = np.einsum("a,akl->kl", weight, table)[:, :n_classes]
+        top, most, own = mean.argmax(1), mean.max(1), mean.diagonal()
+    # An update's items may be of few classes; then the prevalence says of how many classes all labels were.
+    share = result.probabilities.mean(0) if posterior.memory is None else result.prevalence
+    labels = np.maximum(given.sum() * share, 1e-9)
+    swapped = np.flatnonzero(most - own > ERRORS * np.sqrt((most + own) / labels))
+    if len(swapped):
+        names, answers = search.classes(swapped), search.classes(top[swapped])
+        shares, right = (tuple(x[swapped].tolist()) for x in (most, own))
+        parts = [
+            f"{name!r} is called {answer!r} ({p:.2f}, and {q:.2f} right)"
+            for name, answer, p, q in zip(names, answers, shares, right, strict=True)
+        ]
+        lean, call = search.lean()
+        yield Doubt(
+            "diagonal",
+            f"the most frequent answer to {len(swapped)} of {n_classes} classes is another: {listed(parts)}. The "
+            "fit may have swapped them, or all annotators are misled alike, which labels cannot tell apart: give "
+            f"some known truths (gold=), or {lean}",
+            {"classes": names, "answers": answers},
+            {"classes": n_classes, "share": shares, "right": right},
+            (search.refit(gold="gold"), call),
+        )
+
+
+@doubt("collapse")
+def collapse(search: Search) -> Iterator[Doubt]:
+    """Labels agree with one another more than with the fit on a class, beyond chance; not of comparisons."""
+    posterior = search.posterior
+    if posterior.data.kind == "pair":  # sides are no classes that could trade places
+        return
+    found = contradicted(posterior)
+    if not found:
+        return
+    own, other = class_agreement(posterior)
+    items, labels = (x.sum(0) / x.sum() for x in (posterior.result.probabilities, posterior.data.votes()))
+    names = search.classes(found)
+    figures = {"items": items, "labels": labels, "named": own, "repeated": other}
+    parts = [
+        f"{name!r} ({items[k]:.0%} of items, {labels[k]:.0%} of labels; {own[k]:.0%} of the labels of its items "
+        f"name it, and {other[k]:.0%} of those beside a label that does)"
+        for name, k in zip(names, found, strict=True)
+    ]
+    yield Doubt(
+        "collapse",
+        f"labels agree with one another more than with the fit on {len(found)} of {len(own)} classes: "
+        f"{listed(parts)}. They fell together, wandered off or traded places: take a method with fewer "
+        "parameters or a prior that leans on the diagonal, or fit('auto', data), or give known truths (gold=)",
+        {"classes": names},
+        {"classes": len(own), **{name: tuple(x[found].tolist()) for name, x in figures.items()}},
+        (AUTO, "crowdppl.fit('one_coin', data)", search.refit(gold="gold")),
+    )
+
+
+@doubt("unnamed")
+def unnamed(search: Search) -> Iterator[Doubt]:
+    """Over a hundredth of the items are of classes that no label or truth names."""
+    posterior, data, card = search.posterior, search.posterior.data, card_of(search.posterior.model)
+    if posterior.memory is not None or (card is not None and card.kind == "ordinal"):
+        return  # earlier labels may have named it; a grade may lie between those that were given
+    named: np.ndarray = search.named.sum(0) > 0
+    if data.gold_codes is not None:
+        named[data.gold_codes[data.gold_codes >= 0]] = True
+    taken = float(posterior.result.probabilities[:, ~named].sum())
+    if taken > max(MAX_UNNAMED * data.n_items, 0.5):
+        names, known = search.classes(np.flatnonzero(~named)), list(search.classes(np.flatnonzero(named)))
+        yield Doubt(
+            "unnamed",
+            f"{taken:.0f} of {data.n_items} items are of classes that no label names ({quoted(names)}): they take "
+            "what fits the others badly; leave them out of classes=, or give known truths (gold=) of them",
+            {"classes": names},
+            {"items": taken},
+            (f"crowdppl.Annotations.from_frame(rows, classes={known})", search.refit(gold="gold")),
+        )
+
+
+@doubt("order")
+def order(search: Search) -> Iterator[Doubt]:
+    """A method for grades has nominal classes, which it takes as they are sorted."""
+    posterior, data, card = search.posterior, search.posterior.data, card_of(search.posterior.model)
+    if card is None or card.kind != "ordinal" or data.kind == "ordinal" or ranked(data.classes):
+        return
+    names = search.classes(range(data.n_classes))
+    yield Doubt(
+        "order",
+        f"{posterior.method} is for grades, and takes the classes in the order {quoted(names)}, which was not "
+        "given: set kind='ordinal', and list them from lowest to highest in classes=",
+        {"classes": names},
+        remedies=(f"crowdppl.Annotations.from_frame(rows, kind='ordinal', classes={list(names)})",),
+    )
+
+
+@doubt("prevalence", thorough=True)
+def prevalence(search: Search) -> Iterator[Doubt]:
+    """A prior of one item a class changes the share of a class by .05; looked for with ``thorough`` alone."""
+    posterior, data = search.posterior, search.posterior.data
+    model: Any = posterior.model
+    learned = is_dataclass(model) and getattr(model, "prevalence", "") == "learned"
+    mass = getattr(model, "prevalence_strength", 0) if learned else 0
+    if mass <= 1 or data.n_classes * mass < PULL_WEIGHT * data.n_items or networks_of(model) or posterior.memory:
+        return
+    share = posterior.uncorrected().result.probabilities.mean(0)
+    votes = data.votes()
+    top = votes == votes.max(1, keepdims=True)
+    voted = (top / top.sum(1, keepdims=True))[votes.sum(1) > 0].mean(0)
+    if max(np.abs(share - voted).max(), np.abs(share - posterior.result.prevalence).max()) < 2 * MAX_PULL:
+        return
+    options, light = Options(seed=posterior.options.get("seed", 0)), replace(model, prevalence_strength=1.0)
+    try:
+        with warnings.catch_warnings(action="ignore", category=CrowdpplWarning):
+            free = fit_model(light, posterior.method, data, "vb", options).result.probabilities.mean(0)
+    except CrowdpplError:  # vb may not support it; a doubt too few is better than a fit that fails for one
+        return
+    worst = int(np.abs(free - share).argmax())
+    if abs(free[worst] - share[worst]) > MAX_PULL:
+        names = search.classes([worst])
+        yield Doubt(
+            "prevalence",
+            f"{share[worst]:.0%} of items are {quoted(names)} by the fit, and {free[worst]:.0%} "
+            f"where the prior of the prevalence weighs one item a class, not {mass:g}: it pulls the classes' "
+            "shares together. Set prevalence_strength=1, or give known truths (gold=)",
+            {"classes": names},
+            {"share": float(share[worst]), "free": float(free[worst]), "strength": float(mass)},
+            (search.with_setting("prevalence_strength", 1.0), search.refit(gold="gold")),
+        )
+
+
+@doubt("permuted")
+def permuted(search: Search) -> Iterator[Doubt]:
+    """Some chains of a sampler name the classes otherwise than the votes do."""
+    posterior = search.posterior
+    found = np.asarray(posterior.result.diagnostics.get("permutations", []))
+    if not len(found) or (found == found[0]).all():
+        return
+    odd = np.flatnonzero((found != np.arange(found.shape[1])).any(1))
+    moved = np.flatnonzero(found[odd[0]] != np.arange(found.shape[1]))
+    names, answers = search.classes(moved), search.classes(found[odd[0]][moved])
+    parts = [f"{name!r} for {other!r}" for name, other in zip(names, answers, strict=True)]
+    lean, call = search.lean()
+    yield Doubt(
+        "permuted",
+        f"{len(odd)} of {len(found)} chains call the classes otherwise than the votes do (chain {odd[0]}: "
+        f"{listed(parts)}), so that means over chains mean nothing. Give known truths (gold=), lengthen the "
+        f"warm-up, in which chains are relabelled, or {lean}",
+        {"classes": names, "answers": answers},
+        {"chains": len(found), "odd": len(odd)},
+        (search.refit(gold="gold"), search.refit(warmup=str(2 * posterior.options.get("warmup", 1000))), call),
+    )

@@ -1,0 +1,97 @@
+"""How well a fit by maximum likelihood predicts each label from the others, beside a majority vote."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from crowdppl.data.split import whole_units
+from crowdppl.inference.coin_tables import CoinTables
+from crowdppl.inference.result import Fit
+
+MAX_QUICK_LABELS = 20_000
+"""Labels up to which overfitting is looked for beside a fit."""
+TABLE_TOLERANCE = 0.02
+"""Largest difference between a table and the shares of its labels, which are counted after the last iteration."""
+MIN_PROBABILITY = math.exp(-80)
+"""Of a label, before a logarithm."""
+KNOWN = 1e6
+"""Logit of a known truth: more than any number of votes makes."""
+MAX_ROUNDS, SETTLED = 100, 1e-6
+"""Of the search for the accuracy that a majority vote has, and the change at which it ends."""
+
+
+class Predictions(NamedTuple):
+    """Log-probabilities of labels, (S,) each, by a fit and by a majority vote, and the unit of each."""
+
+    own: np.ndarray
+    votes: np.ndarray
+    unit: np.ndarray
+
+
+def predicted_without_itself(posterior: Fit) -> Predictions | None:
+    """Each label of an item with several, taken out of its annotator's row, as the others predict it.
+
+    For maximum likelihood with a confusion matrix for each annotator; None for other fits, and for many labels.
+    Other items' truths still depend on the label, so that it seems to be predicted better than it is.
+    """
+    data = posterior.data
+    if posterior.memory is not None or data.n_answers > data.n_classes or data.n_labels > MAX_QUICK_LABELS:
+        return None
+    sites, table = posterior.result.sites.values(), posterior.result.confusions
+    if isinstance(table, CoinTables) or {site.family for site in sites} != {"point"}:
+        return None
+    if not any(x.mean.shape == table.shape and np.allclose(x.mean, table, atol=1e-6) for x in sites):
+        return None
+    item, annotator, label = data.label_codes()
+    share = posterior.result.probabilities[item]
+    counts = np.zeros((data.n_annotators, data.n_classes, data.n_classes))
+    np.add.at(counts.transpose(0, 2, 1), (annotator, label), share)
+    total = counts.sum(-1, keepdims=True)
+    seen = np.broadcast_to(total > 1, counts.shape)
+    if (np.abs(counts / np.maximum(total, MIN_PROBABILITY) - table)[seen] >= TABLE_TOLERANCE).any():
+        return None  # a prior has a part in the rows
+    scored = np.bincount(item)[item] > 1  # nothing predicts an item's only label
+    if not scored.any():
+        return None
+    own = log_p_without_label(table, counts, annotator, label, share)
+    votes = log_p_by_vote(data.votes(), data.gold_codes, item, label)
+    return Predictions(own[scored], votes[scored], whole_units(data)[item[scored]])
+
+
+def log_p_without_label(
+    table: np.ndarray, counts: np.ndarray, annotator: np.ndarray, label: np.ndarray, share: np.ndarray
+) -> np.ndarray:
+    """Log-probability of each label, (S,), by its annotator's and its item's other labels; of [annotator, truth,
+    label] and shares (S, K) of the item's truth by all labels.
+    """
+    rest = np.maximum(counts[annotator, :, label] - share, 0)
+    total = counts.sum(-1)[annotator] - share
+    nothing = total < 1e-9
+    p = np.where(nothing, 1 / table.shape[-1], rest / np.where(nothing, 1, total))
+    truth = share / np.maximum(table[annotator, :, label], MIN_PROBABILITY)
+    truth /= truth.sum(1, keepdims=True)
+    return np.asarray(np.log((truth * np.maximum(p, MIN_PROBABILITY)).sum(1)))
+
+
+def log_p_by_vote(votes: np.ndarray, gold: np.ndarray | None, item: np.ndarray, label: np.ndarray) -> np.ndarray:
+    """Log-probability of each label, (S,), by its item's other labels, where all annotators are right as often."""
+    from scipy.special import softmax  # slow to import
+
+    def weight(right: float) -> float:
+        return math.log(right * (k - 1) / (1 - right))
+
+    k, prior, rows = votes.shape[1], np.zeros(votes.shape), np.arange(len(item))
+    if gold is not None:
+        known = np.flatnonzero(gold >= 0)
+        prior[known, gold[known]] = KNOWN
+    right, before = 0.5 * (1 + 1 / k), 0.0
+    for _ in range(MAX_ROUNDS):
+        if abs(right - before) < SETTLED:
+            break
+        truth = softmax(votes * weight(right) + prior, axis=1)
+        before, right = right, float(np.clip((truth * votes).sum() / votes.sum(), 1e-9, 1 - 1e-9))
+    same = softmax((votes[item] - np.eye(k)[label]) * weight(right) + prior[item], axis=1)[rows, label]
+    return np.asarray(np.log(same * right + (1 - same) * (1 - right) / (k - 1)))
