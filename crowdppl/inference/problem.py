@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary, ref
 
 import numpy as np
@@ -25,6 +25,7 @@ from crowdppl.inference.density import Density
 from crowdppl.inference.gaussians import Signatures, signatures
 from crowdppl.inference.options import Options
 from crowdppl.inference.passes import FullPass
+from crowdppl.inference.probes import Probe, passes, reads_chains, tells_items_by_labels, tells_no_annotators
 from crowdppl.inference.replay import FIRST, Function, Replayed
 from crowdppl.inference.result import SiteResult
 from crowdppl.inference.sites import (
@@ -33,14 +34,13 @@ from crowdppl.inference.sites import (
     Site,
     read_model,
     reads_of,
-    refuse_misread_chains,
     sites_by_shape,
 )
 from crowdppl.inference.starts import named_soft_truth, soft_truth, spectral_truth, typical_values, votes
 from crowdppl.inference.typical_labels import TypicalLabels, typical_items
 from crowdppl.networks.outputs import cached_outputs, networks_of
 from crowdppl.primitives.distributions import SparseCategorical
-from crowdppl.primitives.model import Model, plates_of, with_missing
+from crowdppl.primitives.model import Model, contents, plates_of, same_contents, with_missing
 
 LARGE = 1_000_000
 """Labels from which arrays with an entry an item or a label are kept in float32."""
@@ -86,7 +86,7 @@ class Problem:
         blocks: the data, on the device and in the precision of the fit.
         options: of the fit.
         whole: one block of all items, for models that keep something of each item.
-        sites, truth, integral, origin, states, table: what the model was found to be, as of ``Reading``.
+        sites, truth, integral, origin, states, table, stateless: what the model was found to be, as of ``Reading``.
         plates: nesting depth of the model's plates.
         conjugate: names of the conjugate sites.
         given: values of sites, or truth shares (N, K) by position, to start from.
@@ -103,11 +103,13 @@ class Problem:
     origin: float
     states: int
     table: int
+    stateless: bool
     plates: int
     conjugate: frozenset[str]
     given: Mapping[str, Tensor] = field(default_factory=dict)
     earlier: Earlier | None = None
     _replayed: dict[Hashable, Replayed] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _probed: dict[Probe, bool] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @staticmethod
     def of(
@@ -168,12 +170,12 @@ class Problem:
     def steady(self) -> bool:
         """Whether passes are short and may be replayed: the same values give the same numbers, more than once.
 
-        Networks learn between passes, and a minibatch comes once. A user's model has to declare it
-        (``repeatable``), because one that keeps state would be silently wrong.
+        Networks learn between passes, and a minibatch comes once. A model that keeps something is not replayed,
+        unless it says that it is ``repeatable``; one that says it is not never is.
         """
         first = self.blocks[0]
         short = first.scale == 1.0 and self.n_labels <= (SMALL if first.device.type == "cpu" else MEDIUM)
-        return short and getattr(self.model, "repeatable", self._own) and not networks_of(self.model)
+        return short and getattr(self.model, "repeatable", self.stateless) and not networks_of(self.model)
 
     def replay(
         self, name: Hashable, function: Function, inputs: Mapping[str, Tensor], often: bool = False
@@ -190,11 +192,6 @@ class Problem:
         if name not in self._replayed:
             self._replayed[name] = Replayed(function, 0 if often else FIRST)
         return self._replayed[name](inputs)
-
-    @property
-    def _own(self) -> bool:
-        """Whether the model comes with crowdppl, whose tests hold it to the contract."""
-        return _is_own(self.model)
 
     @property
     def tolerance(self) -> float:
@@ -217,10 +214,15 @@ class Problem:
 
     @cached_property
     def _model_of_chains(self) -> Model:
-        """The model; a user's is refused where it misreads several values of its sites."""
-        if not self._own:
-            refuse_misread_chains(self.model, next(b for b in self.blocks if b.n_items), self.sites)
+        """The model; refused where it misreads several values of its sites."""
+        self._passes(reads_chains, next(b for b in self.blocks if b.n_items))
         return self.model
+
+    def _passes(self, probe: Probe, block: Block) -> bool:
+        """Whether the model passes a probe, which is tried on a block."""
+        if probe not in self._probed:
+            self._probed[probe] = passes(probe, self.model, block, self.sites)
+        return self._probed[probe]
 
     def full_pass(self, chains: int | None = None) -> FullPass:
         """The same density on all blocks."""
@@ -229,14 +231,16 @@ class Problem:
     def distinct(self, block: Block) -> tuple[Block, Tensor] | None:
         """One item for all that the model cannot tell apart, as of ``Block.distinct``; None where there are few.
 
-        A user's model might compare labels of several items. To the library's own without a site in plates, it is
-        all the same who gave a label, unless the data say something of annotators.
+        To a model without a site in plates, it may be all the same who gave a label, if the data tell nothing of
+        them. Probes find a model that looks at other items, or at who gave a label all the same.
         """
-        if not self._own or any(site.local for site in self.sites.values()):
+        if any(site.local for site in self.sites.values()):
             return None
         known = block.history is not None or block.annotator_covariates is not None
         anonymous = not known and not any(site.batch_shape for site in self.sites.values())
-        return block.distinct_answers if anonymous else block.distinct
+        if anonymous and block.distinct_answers is not None and self._passes(tells_no_annotators, block):
+            return block.distinct_answers
+        return block.distinct if block.distinct and self._passes(tells_items_by_labels, block) else None
 
     def typical(self, generator: torch.Generator) -> dict[str, Tensor]:
         """A first value for each site: the model's own start where it has one, else the prior mean."""
@@ -292,30 +296,30 @@ class Problem:
         return {} if shares is None or self.truth is None else {self.truth: shares.log().t()}
 
 
-def _is_own(model: Model) -> bool:
-    return type(model).__module__.partition(".")[0] == __name__.partition(".")[0]
+class Known(NamedTuple):
+    """A model that was read, how it was, what its attributes held by then, and what it was found to be."""
+
+    model: Callable[[], Any]
+    how: Hashable
+    contents: list[Any]
+    reading: Reading
 
 
-_readings: WeakKeyDictionary[Annotations, dict[int, tuple[Callable[[], Any], Hashable, Reading]]] = (
-    WeakKeyDictionary()
-)
-"""The models that were read on data that are still there, by id, and what each was found to be."""
+_readings: WeakKeyDictionary[Annotations, dict[int, Known]] = WeakKeyDictionary()
+"""The models that were read on data that are still there, by id."""
 
 
 def _reading(model: Model, blocks: Sequence[Block], data: Annotations | None) -> Reading:
-    """What a model is found to be; found once where a fit and what is asked of it build its problem in turn.
-
-    Models of others may change between two readings.
-    """
+    """What a model is found to be; found once where a fit and what is asked of it build its problem in turn."""
     block, known = next(b for b in blocks if b.n_items), any(b.says_of_truths for b in blocks)
-    if data is None or not _is_own(model) or networks_of(model):
+    if data is None or networks_of(model) or not type(model).__weakrefoffset__:
         return read_model(model, block, known)
-    how, kept = (known, block.device, block.dtype), _readings.get(data, {})
+    how, kept, mine = (known, block.device, block.dtype), _readings.get(data, {}), contents(model)
     last = kept.get(id(model))
-    if last is None or last[0]() is not model or last[1] != how:
-        last = ref(model), how, read_model(model, block, known)
-        _readings[data] = {k: x for k, x in kept.items() if x[0]() is not None} | {id(model): last}
-    return last[2]
+    if last is None or last.model() is not model or last.how != how or not same_contents(last.contents, mine):
+        last = Known(ref(model), how, mine, read_model(model, block, known))
+        _readings[data] = {k: x for k, x in kept.items() if x.model() is not None} | {id(model): last}
+    return last.reading
 
 
 def build_problem(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Hashable, Mapping
 from dataclasses import dataclass, replace
-from itertools import count
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -29,13 +28,12 @@ from crowdppl.inference.density import (
     is_plate,
     narrowed,
     trace_sites,
-    traced,
 )
 from crowdppl.inference.families import Family, family_of
 from crowdppl.primitives.chains import ChainedCategorical
 from crowdppl.primitives.distributions import OneHot, Scaled
 from crowdppl.primitives.labels import CategoricalLabels, Labels, NumberLabels, OwnTruthLabels
-from crowdppl.primitives.model import Model, plates_of, truth_of
+from crowdppl.primitives.model import Model, contents, plates_of, same_contents, truth_of
 from crowdppl.primitives.sums import Summing
 
 
@@ -298,6 +296,7 @@ class Reading(NamedTuple):
         origin: from where that integral counts them.
         states: the alternatives of an item that a pass keeps apart: the most log-factors that it has.
         table: numbers in the table of annotators' answers that each block's pass forms; 0 without.
+        stateless: whether it kept nothing while it ran, so that the same values give the same numbers again.
     """
 
     sites: dict[str, Site]
@@ -306,6 +305,7 @@ class Reading(NamedTuple):
     origin: float
     states: int
     table: int
+    stateless: bool
 
 
 def read_model(model: Model, block: Block, known: bool) -> Reading:
@@ -315,6 +315,7 @@ def read_model(model: Model, block: Block, known: bool) -> Reading:
     model does not run, or has sites that no engine can treat.
     """
     small = replace(block.subset(np.arange(min(PROBE_ITEMS, block.n_items)), 1.0), sparse=False)
+    before = contents(model)
     found = _checked_sites(model, small)  # not kept: they hold tables of all annotators
     sites = _sorted_sites(model, small, found)
     discrete = [n for n, x in found.items() if x.enum_dim is not None]
@@ -338,7 +339,7 @@ def read_model(model: Model, block: Block, known: bool) -> Reading:
         _refuse_unknowing(model, small, found, integral, origin)
     tables = [x.fn.log_p for x in found.values() if isinstance(x.fn, CategoricalLabels)]
     table = sum(x.numel() for x in tables if isinstance(x, Tensor))
-    return Reading(sites, truth, integral, origin, states, table)
+    return Reading(sites, truth, integral, origin, states, table, same_contents(before, contents(model)))
 
 
 def _checked_sites(model: Model, small: Block) -> TraceSites:
@@ -475,81 +476,3 @@ def expected(x: Tensor, chains: int | None) -> Tensor:
     """The same, averaged over chains."""
     total = per_chain(x, chains)
     return total if chains is None else total.mean()
-
-
-def refuse_misread_chains(model: Model, block: Block, sites: Mapping[str, Site]) -> None:
-    """Refuses a model that does not give several values of its sites what it gives each alone.
-
-    The MethodError names the first site at fault, its shape under chains, and how to index it.
-    """
-    small = block.subset(np.arange(min(PROBE_ITEMS, block.n_items)), 1.0)
-    sizes = {small.n_items, small.n_annotators, small.n_classes, small.n_answers}
-    sizes |= {n for site in sites.values() for n in site.shape(small.n_items)}
-    chains = next(n for n in count(2) if n not in sizes)  # so that a dimension in a wrong place does not match
-    draws = [_draw(model, small, sites, seed) for seed in (0, 1)]
-    if not _misreading(model, small, sites, draws, chains, sites):
-        return
-    alone = ((n, _misreading(model, small, sites, draws, chains, [n])) for n in sites)
-    name, what = next(((n, what) for n, what in alone if what), ("", ""))
-    if not name:
-        raise MethodError(
-            f"{type(model).__name__} runs on one value of its sites and not on several, which an engine gives it "
-            f"in leading dimensions; index {', '.join(sites)} from the right, as in x[..., 0]"
-        )
-    wide = tuple(_wide(sites[name], [draws[0][name]] * chains, plates_of(model)).shape)
-    raise MethodError(
-        f"{type(model).__name__} runs on one value of site {name!r} and not on {chains}, which an engine gives it "
-        f"as shape {wide}: {what}. Index from the right; write {_remedy(name, len(sites[name].event_shape))}"
-    )
-
-
-def _remedy(name: str, event_dim: int) -> str:
-    """What to write in place of what reads one value alone."""
-    table = "a table (..., annotators, truths, labels)"
-    if event_dim == 0:
-        return f"{name}[..., None, None] times {table}"
-    if event_dim == 1:
-        return (
-            f"{name}[..., 0] for {name}[0], or {name}[..., :1] beside {name} itself; "
-            f"{name}.sum(-1, keepdim=True) for {name}.sum(); {name}[..., 0, None, None] times {table}; "
-            f"{name}[..., None, :] as its rows"
-        )
-    return f"{name}[..., 0, :] for {name}[0], and x.expand(*x.shape[:-3], a, b, c) for x.expand(a, b, c)"
-
-
-def _draw(model: Model, block: Block, sites: Mapping[str, Site], seed: int) -> dict[str, Tensor]:
-    """A draw of the sites from the prior, away from its borders."""
-    with seeded(seed):
-        found = traced(model.model, block, {}, plates_of(model))
-    return {n: site.value(site.leaf(found[n].value.detach())) for n, site in sites.items()}
-
-
-def _wide(site: Site, values: list[Tensor], plates: int) -> Tensor:
-    """One value a chain, as an engine gives them to a model."""
-    return site.widen(torch.stack(values), plates)
-
-
-def _misreading(
-    model: Model,
-    block: Block,
-    sites: Mapping[str, Site],
-    draws: list[dict[str, Tensor]],
-    chains: int,
-    varied: Collection[str],
-) -> str:
-    """What goes wrong when some sites take a second value in all chains but the first; "" if nothing does."""
-    plates, (first, second) = plates_of(model), draws
-    given = {n: _wide(sites[n], [x] + [second[n]] * (chains - 1), plates) for n, x in first.items() if n in varied}
-    alone = Density(model.model, plates)
-    try:
-        one, two = (alone(block, {**first, **{n: x[n] for n in varied}}).per_item for x in draws)
-    except NumericalError:  # whatever is wrong is wrong without chains
-        return ""
-    try:
-        many = Density(model.model, plates, chains)(block, {**first, **given}).per_item
-    except (ValueError, RuntimeError, IndexError, MethodError, NumericalError) as error:
-        if is_shortage(error):
-            raise
-        return str(error).splitlines()[0].rstrip(".")
-    same = torch.allclose(many, torch.stack([one] + [two] * (chains - 1)), rtol=1e-4, atol=1e-4)
-    return "" if same else "labels get other probabilities than from each value alone"

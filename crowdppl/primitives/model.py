@@ -285,6 +285,32 @@ def settings_of(model: object) -> dict[str, Any]:
     return found
 
 
+def contents(model: object) -> list[Any]:
+    """The values in a model's attributes, and in the containers and models among them, one after another."""
+    found, left = list[Any](), [model]
+    while left:
+        x = left.pop()
+        if x is model or callable(getattr(x, "model", None)):
+            x = x.__getstate__()
+        if isinstance(x, Mapping):
+            found.append(len(x))
+            left += [*x.values(), *x]
+        elif isinstance(x, (list, tuple, set, frozenset)):
+            found.append(len(x))
+            left += x
+        else:
+            found += [x, x._version] if isinstance(x, Tensor) else [x]
+    return found
+
+
+def same_contents(one: list[Any], other: list[Any]) -> bool:
+    """Whether ``contents`` are the same: numbers and text that are equal, and other objects that are the same."""
+    plain = (str, int, float, bool)
+    pairs = zip(one, other, strict=False)
+    same = all(x is y or (type(x) is type(y) and isinstance(x, plain) and x == y) for x, y in pairs)
+    return same and len(one) == len(other)
+
+
 def _label(model: object) -> str:
     return model.__name__ if isinstance(model, type) else type(model).__name__
 

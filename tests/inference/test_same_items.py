@@ -2,11 +2,15 @@
 
 import numpy as np
 import pandas as pd
+import pyro
+import pyro.distributions as dist
 import pytest
+import torch
 
 import crowdppl
+import crowdppl.primitives as cp
 from crowdppl.data.annotations import Annotations
-from tests.crowd import crowd
+from tests.crowd import crowd, double, posed
 
 
 @pytest.fixture(scope="module")
@@ -57,3 +61,43 @@ def test_labels_left_out_have_the_same_scores(panel: tuple[Annotations, Annotati
         for data in panel
     )
     np.testing.assert_allclose(one.labels["log_p"], other.labels["log_p"], atol=1e-6)
+
+
+class Own:
+    """Dawid-Skene of somebody else's; truths may lean on how many items there are, or labels on who is who."""
+
+    def __init__(self, leans: str = "") -> None:
+        self.leans = leans
+
+    def model(self, data: cp.Block) -> None:
+        log_p = cp.prevalence(data)
+        with cp.plates.annotators(data):
+            confusion = pyro.sample("confusion", dist.Dirichlet(1 + torch.eye(data.n_classes)).to_event(1))
+        with cp.plates.items(data):
+            lean = torch.arange(data.n_items) / data.n_items if self.leans == "items" else torch.zeros(1)
+            weight = torch.stack([lean] + [torch.zeros_like(lean)] * (data.n_classes - 1), -1)
+            cp.annotate(data, confusion.log(), cp.truth(data, (log_p + weight).log_softmax(-1)))
+
+
+class Known(Own):
+    """Annotators' accuracies are settings, so that no site is of annotators."""
+
+    def model(self, data: cp.Block) -> None:
+        right = torch.linspace(0.5, 0.9, data.n_annotators) if self.leans == "annotators" else torch.tensor([0.7])
+        eye, log_p = torch.eye(data.n_classes), cp.prevalence(data)
+        rows = right[:, None, None] * eye + (1 - right[:, None, None]) * (1 - eye) / (data.n_classes - 1)
+        with cp.plates.items(data):
+            cp.annotate(data, rows.expand(data.n_annotators, -1, -1).log(), cp.truth(data, log_p))
+
+
+def test_a_model_of_ones_own_is_found_to_tell_items_apart(panel: tuple[Annotations, Annotations]) -> None:
+    plain = panel[0]
+    block = plain.blocks[0]
+    with double():
+        assert posed(Own(), plain).distinct(block) is block.distinct
+        assert posed(Own("items"), plain).distinct(block) is None
+        assert posed(Known(), plain).distinct(block) is block.distinct_answers
+        assert posed(Known("annotators"), plain).distinct(block) is block.distinct
+    for model in (Own(), Own("items"), Known(), Known("annotators")):
+        one, other = (crowdppl.fit(model, data, inference="em", max_iterations=15, seed=0) for data in panel)
+        np.testing.assert_allclose(one.probabilities(), other.probabilities(), atol=1e-8)

@@ -213,20 +213,19 @@ def test_intervals_of_shares_that_are_a_gaussian_are_those_of_its_draws() -> Non
 @pytest.mark.slow
 @pytest.mark.parametrize("method", ["robust_annotators", "rater_facets"])
 def test_intervals_of_vb_are_about_those_of_nuts(method: str) -> None:
-    """vb's are narrower by an unknown factor: they hold most of the draws, and half of their width at least."""
+    """vb's have a width of their own: each overlaps that of nuts, and holds what nuts finds on average."""
     kind = "real" if method == "robust_annotators" else "ordinal"
     like = crowdppl.anaesthetists(kind)
     design = Annotations.design(np.repeat(np.arange(15), 5), list(like.annotators) * 15, like=like)
     data = crowdppl.simulate(method, design, seed=1).data
     one, two = (
         crowdppl.fit(method, data, inference=engine, seed=0, **how).annotators(0.9)
-        for engine, how in (("vb", {}), ("nuts", {"chains": 2, "draws": 100, "warmup": 100}))
+        for engine, how in (("vb", {}), ("nuts", {"chains": 1, "draws": 60, "warmup": 60}))
     )
-    for low in (name for name in one if name.endswith("_low")):
-        high = low.replace("_low", "_high")
-        assert (one[low] < two[high]).all() and (one[high] > two[low]).all(), low
-        ratio = (one[high] - one[low]) / (two[high] - two[low])
-        assert 0.4 < ratio.median() < 1.25, (low, ratio)
+    for name in (low.removesuffix("_low") for low in one if low.endswith("_low")):
+        low, high = one[f"{name}_low"], one[f"{name}_high"]
+        assert (low < two[f"{name}_high"]).all() and (high > two[f"{name}_low"]).all(), name
+        assert ((low < two[name]) & (two[name] < high)).mean() >= 0.8, name
 
 
 def test_means_of_vb_do_not_move_with_its_draws() -> None:
