@@ -119,7 +119,7 @@ class Posterior(Fit):
         return Posterior.of(updating.update(self, new_labels, **options))
 
     def without(self, annotators: Iterable[Any]) -> Posterior:
-        """The same fit without the labels of some annotators (``evaluation.calibration.without``)."""
+        """Fits again, without the labels of some annotators (``evaluation.calibration.without``)."""
         return Posterior.of(calibration.without(self, annotators))
 
     to_arviz = arviz.to_arviz

@@ -179,7 +179,7 @@ def _card_of(model: object) -> Card | None:
 
 
 def _first_line(name: str) -> str:
-    """The same of a class of the zoo, from its file; empty without a docstring."""
+    """The first line of the docstring of a class of the zoo, read from its file; empty without one."""
     spec = find_spec(f"crowdppl.models.{name}")
     assert spec is not None and spec.origin is not None
     tree = ast.parse(Path(spec.origin).read_text(encoding="utf-8"))

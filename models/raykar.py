@@ -83,7 +83,7 @@ class Raykar:
         return self._as_predicted if self.bootstrapped and self.network is not None else None
 
     def _as_predicted(self, data: cp.Block) -> None:
-        """The same, with the predicted class as the truth."""
+        """Draws what ``model`` draws, with the predicted class as the truth."""
         x = networks.class_logits(data, self.network)
         likely = torch.where(x == x.amax(-1, keepdim=True), 0.0, -30.0)  # all alike while the network warms up
         self._labels(data, cp.prevalence(data) + likely)

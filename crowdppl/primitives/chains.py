@@ -120,7 +120,7 @@ class _Chain(torch.autograd.Function):
 
 
 def _at(x: Tensor, places: Tensor) -> Tensor:
-    """The same as ``x[..., places]``, several times faster."""
+    """``x[..., places]``, several times faster."""
     return x.gather(-1, places.expand(*x.shape[:-1], -1))
 
 
@@ -152,7 +152,7 @@ def _smoothed(share: Tensor, move: Tensor, count: Tensor, sizes: Sequence[int]) 
 
 
 def _of_classes(count: Tensor, like: Tensor) -> Tensor:
-    """The same (..., M) for each class, (..., K, M)."""
+    """Numbers (..., M) repeated for each class, (..., K, M)."""
     return count.unsqueeze(-2).expand(*like.shape[:-1], -1)
 
 
@@ -235,7 +235,7 @@ class _Stretches:
         return out
 
     def joined(self, x: Sequence[Tensor]) -> Tensor:
-        """The same of (..., K, stretches) as one, where stretches stand."""
+        """Numbers (..., K, stretches) of first stretches, second ones and so on as one, where stretches stand."""
         found = torch.cat([*x], -1)
         return torch.empty_like(found).index_copy_(-1, self.column, found)
 
@@ -315,7 +315,7 @@ class ChainedCategorical(Categorical):
         super().__init__(log_p, batch_shape)
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> ChainedCategorical:
-        """The same over a larger batch."""
+        """This distribution over a larger batch."""
         return ChainedCategorical(self.log_p, self.log_transition, self.sequences, torch.Size(batch_shape))
 
     def log_prob(self, value: Tensor) -> Tensor:

@@ -57,7 +57,7 @@ class Categorical(TorchDistribution):
         return out.expand((*out.shape[:ahead], *full))
 
     def log_factor(self, value: Tensor) -> Tensor:
-        """The same, (*enumerated, *batch), with size 1 in each dimension over which it does not vary.
+        """Log-probability of a value, (*enumerated, *batch), of size 1 in dimensions over which it does not vary.
 
         Its gradient is not expanded either: that of one prevalence for all items is a single row.
         """
@@ -81,7 +81,7 @@ class Categorical(TorchDistribution):
         return out
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> Categorical:
-        """The same log-probabilities over a larger batch, without copying them."""
+        """These log-probabilities over a larger batch, without copying them."""
         return Categorical(self.log_p, torch.Size(batch_shape))
 
 
@@ -105,7 +105,7 @@ class SparseCategorical(Categorical):
         super().__init__(log_p, batch_shape)
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> SparseCategorical:
-        """The same over a larger batch."""
+        """This distribution over a larger batch."""
         return SparseCategorical(self.log_p, self.named, self.gold, torch.Size(batch_shape))
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
@@ -133,7 +133,7 @@ class SparseCategorical(Categorical):
         return out.reshape(-1, *share.shape[1:])
 
     def sums(self, share: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The same of all classes, from the probabilities of the values (M + 1, C, n_items)."""
+        """Sums over items of all classes' shares, from the probabilities of the values (M + 1, C, n_items)."""
         each, rest = self._parts()
         p = self.log_p.exp().reshape(-1, self.log_p.shape[-1])  # (C or 1, K)
         named, of_rest = share[:-1], share[-1] / rest
@@ -241,7 +241,7 @@ class OneHot(TorchDistribution):
         return out
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> OneHot:
-        """The same weights over a larger batch, without copying them."""
+        """These weights over a larger batch, without copying them."""
         return OneHot(self.log_p, torch.Size(batch_shape))
 
 
@@ -312,7 +312,7 @@ class ChosenDirichlet(TorchDistribution):
         return out
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> ChosenDirichlet:
-        """The same alternatives over a larger batch."""
+        """These alternatives over a larger batch."""
         shape = torch.Size(batch_shape)
         return ChosenDirichlet(self.onehot, self.concentration, len(self.event_shape), shape)
 
@@ -360,7 +360,7 @@ class ScaledNormal(dist.Normal):
         super().__init__(loc, scale, validate_args=validate_args)
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> ScaledNormal:
-        """The same distribution over a larger batch."""
+        """This distribution over a larger batch."""
         return ScaledNormal(self.loc.expand(batch_shape), self.scale.expand(batch_shape), self.unit, False)
 
 
@@ -436,7 +436,7 @@ class NormalGamma(TorchDistribution):
         return dist.MultivariateNormal(self.loc, precision_matrix=precision, validate_args=False)
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> NormalGamma:
-        """The same distribution over a larger batch."""
+        """This distribution over a larger batch."""
         shape = torch.Size(batch_shape)
         loc, precision = self.loc.expand(*shape, -1), self.precision_matrix.expand(*shape, -1, -1)
         return NormalGamma(loc, precision, self.concentration.expand(shape), self.rate.expand(shape), False)

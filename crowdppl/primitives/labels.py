@@ -143,7 +143,7 @@ class Labels(TorchDistribution):
         super().__init__(torch.Size(plates), validate_args=False)
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> Self:
-        """The same labels over a larger batch (chains), without copying them."""
+        """These labels over a larger batch (chains), without copying them."""
         out = copy(self)
         TorchDistribution.__init__(out, torch.Size(batch_shape), validate_args=False)
         return out
@@ -338,7 +338,7 @@ class CategoricalLabels(Labels):
         return (every.unsqueeze(-1) + extra.transpose(1, 2)).reshape(block.n_items, -1), lead
 
     def _by_truth(self, block: Block, coins: Coins, every: Tensor, extra: Tensor) -> Tensor:
-        """The same where wrong labels depend on the truth, which ``every`` and ``extra`` leave out."""
+        """Sums by item and class; wrong labels depend on the truth, which ``every`` and ``extra`` leave out."""
         wide, k = coins.log_wrong.movedim(-2, 0), block.n_classes
         sums = ragged_sum(wide.expand(*wide.shape[:-1], k).flatten(1), block.raters, every.dtype)
         if coins.log_other is not None:
@@ -348,7 +348,7 @@ class CategoricalLabels(Labels):
         return sums.index_put_((block.item.unsqueeze(1), named), extra.to(sums), accumulate=True)
 
     def _of_named(self, block: Block) -> Tensor:
-        """The same for a truth that is summed out over the classes named and any other: (M + 1, *batch)."""
+        """Log-probabilities given each value of the truth, classes named and any other: (M + 1, *batch)."""
         every, extra, lead = self._sums(block, *self._each(block))
         extra = ragged_sum(extra, block.by_named_class, every.dtype)
         n, batch = block.n_items, len(self.batch_shape)

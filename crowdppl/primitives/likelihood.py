@@ -103,7 +103,7 @@ def with_abstentions(data: Data, log_p: Table, n_states: int | None = None, *, c
 def _per_label_abstentions(
     block: Block, log_p: Coin | Callable[[Tensor], Tensor], log_answer: Tensor
 ) -> Callable[[Tensor], Tensor]:
-    """The same for labels that are not given by a table."""
+    """Labels that no table gives, with the ways to abstain among them."""
 
     def potential(answer: Tensor) -> Tensor:
         n_classes = block.n_classes

@@ -93,7 +93,7 @@ def confusion_prior(
 def diagonal_prior(
     n_classes: int, prior_strength: float = STRENGTH, prior_accuracy: float | None = None, coins: bool = False
 ) -> Tensor:
-    """The same prior for rows that belong to no annotator: (K, K).
+    """Pseudo-counts of rows that belong to no annotator, and favour the diagonal: (K, K).
 
     Examples:
         >>> crowdppl.primitives.diagonal_prior(2, prior_strength=10, prior_accuracy=0.7)

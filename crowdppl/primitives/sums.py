@@ -267,7 +267,7 @@ def pairs_probe(name: str | None, x: Tensor) -> Tensor | None:
 
 
 def counted(log_p: Tensor, name: str) -> Tensor:
-    """The same log-probabilities (..., N, K), of which engines may ask how often each was used: (K, ..., N)."""
+    """Log-probabilities (..., N, K) as they are, of which engines may ask how often each was used: (K, ..., N)."""
     how = _current.get()
     if name not in how.probes:
         return log_p

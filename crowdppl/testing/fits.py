@@ -124,7 +124,7 @@ def unused_abstention(trial: Trial) -> None:
 
 
 def same_seed(trial: Trial) -> None:
-    """The same seed and labels, in any order of rows, give the same result to the last bit."""
+    """A seed and labels, in any order of rows, give one result to the last bit."""
     shuffled = trial.read(trial.rows.sample(frac=1, random_state=5))
     for engine in trial.accepted():
         again = trial.other_fit(engine, shuffled)

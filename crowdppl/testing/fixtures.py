@@ -145,7 +145,7 @@ class Trial:
         return self.read(rows, classes=classes, **known)
 
     def complete(self, data: Annotations) -> Annotations:
-        """The same with the label covariates that the model derives; a design as if its labels were the first."""
+        """Annotations with what the model derives from their labels; of a design, as if all were the first class."""
         if not hasattr(self.model, "derived_covariates"):
             return data
         if not data.blocks[0].has_labels:
@@ -153,7 +153,7 @@ class Trial:
         return with_missing(set_up(self.model, data), data)
 
     def unlinked(self, data: Annotations) -> Annotations:
-        """The same for Pyro, which sums items out one by one: each alone in a sequence."""
+        """Annotations for Pyro, which sums items out one by one: each alone in a sequence."""
         data = self.complete(data)
         if self.kind.parts is None or not self.kind.parts.ordered:
             return data
@@ -259,7 +259,7 @@ class Trial:
 
 
 class NumberTrial(Trial):
-    """The same with labels that are numbers."""
+    """A trial on labels that are numbers."""
 
     @cached_property
     def rows(self) -> pd.DataFrame:
@@ -303,7 +303,7 @@ class NumberTrial(Trial):
 
 
 class RankTrial(NumberTrial):
-    """The same with numbers that are ranks of the objects which an annotator ranks."""
+    """A trial on ranks that annotators give to objects."""
 
     @property
     def clear(self) -> pd.DataFrame:
@@ -320,7 +320,7 @@ class RankTrial(NumberTrial):
 
 
 class ScaleTrial(Trial):
-    """The same with truths that are numbers, of which labels are grades."""
+    """A trial on grades, whose truths are numbers."""
 
     @cached_property
     def odd(self) -> Annotations:
