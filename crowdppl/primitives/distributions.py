@@ -133,7 +133,7 @@ class SparseCategorical(Categorical):
         return out.reshape(-1, *share.shape[1:])
 
     def sums(self, share: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Sums over items of all classes' shares, from the probabilities of the values (M + 1, C, n_items)."""
+        """Sums over chains of classes' shares, squares and entropies, from values' (M + 1, C, n_items)."""
         each, rest = self._parts()
         p = self.log_p.exp().reshape(-1, self.log_p.shape[-1])  # (C or 1, K)
         named, of_rest = share[:-1], share[-1] / rest

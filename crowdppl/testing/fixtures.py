@@ -145,7 +145,7 @@ class Trial:
         return self.read(rows, classes=classes, **known)
 
     def complete(self, data: Annotations) -> Annotations:
-        """Annotations with what the model derives from their labels; of a design, as if all were the first class."""
+        """Annotations with what the model derives from labels; of a design, as if all were the first class."""
         if not hasattr(self.model, "derived_covariates"):
             return data
         if not data.blocks[0].has_labels:
