@@ -1,8 +1,9 @@
-"""Checks of the fields of saved records, which annotate their types: ``Annotated[np.ndarray, numbers("N K")]``."""
+"""Checks of the fields of saved records, which annotate their types: ``Annotated[np.ndarray, Numbers("N K")]``."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -49,14 +50,8 @@ def one_of(names: Iterable[str]) -> Check:
     return check
 
 
-def numbers(
-    shape: str | Sequence[str | int] | None,
-    kinds: str = "f",
-    low: float = -MOST,
-    high: float | str = MOST,
-    *,
-    shares: bool = False,
-) -> Check:
+@dataclass(frozen=True, eq=False)
+class Numbers:
     """An array or tensor of numbers.
 
     Args:
@@ -65,24 +60,28 @@ def numbers(
         low, high: the range, by default all that are finite; a letter is a size that is not reached.
         shares: whether the last dimension adds up to one.
     """
-    words = shape.split() if isinstance(shape, str) else shape
 
-    def check(value: Any, place: str, sizes: Sizes) -> None:
+    shape: str | Sequence[str | int] | None
+    kinds: str = "f"
+    low: float = -MOST
+    high: float | str = MOST
+    shares: bool = False
+
+    def __call__(self, value: Any, place: str, sizes: Sizes) -> None:
         x = value.numpy() if isinstance(value, Tensor) else value
-        if not isinstance(x, np.ndarray) or x.dtype.kind not in kinds:
-            raise refusal(place, str(getattr(x, "dtype", kind_of(x))), f"an array of kind {kinds}")
-        if words is not None:
+        if not isinstance(x, np.ndarray) or x.dtype.kind not in self.kinds:
+            raise refusal(place, str(getattr(x, "dtype", kind_of(x))), f"an array of kind {self.kinds}")
+        if self.shape is not None:
+            words = self.shape.split() if isinstance(self.shape, str) else self.shape
             require_shape(x.shape, words, place, sizes)
-        top = sizes[high] - 1 if isinstance(high, str) else high
+        low, high = self.low, sizes[self.high] - 1 if isinstance(self.high, str) else self.high
         if x.dtype.kind == "b":
             x = x.view(np.uint8)  # whose bytes may be anything
         slack = FAINT if x.dtype.kind == "f" and low == 0 else 0.0
-        if x.size and not (float(x.min()) >= low - slack and float(x.max()) <= top + slack):
-            raise refusal(place, f"between {x.min()} and {x.max()}", f"between {low:g} and {top:g}")
-        if shares:
+        if x.size and not (float(x.min()) >= low - slack and float(x.max()) <= high + slack):
+            raise refusal(place, f"between {x.min()} and {x.max()}", f"between {low:g} and {high:g}")
+        if self.shares:
             require_shares(x.sum(-1), place)
-
-    return check
 
 
 def require_shape(found: tuple[int, ...], words: Sequence[str | int], place: str, sizes: Sizes) -> None:

@@ -10,9 +10,9 @@ from typing import Annotated, Any
 import numpy as np
 
 from crowdppl.core.devices import require_memory
-from crowdppl.core.fields import ROUNDING, Check, Sizes, numbers, refusal, require_shape, require_shares
+from crowdppl.core.fields import ROUNDING, Check, Numbers, Sizes, refusal, require_shape, require_shares
 
-Coin = Annotated[np.ndarray, numbers(None, low=0, high=1 + ROUNDING)]
+Coin = Annotated[np.ndarray, Numbers(None, low=0, high=1 + ROUNDING)]
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Generic, Self, TypedDict, TypeVar, cast
 
 import numpy as np
 
-from crowdppl.core.fields import LATER, Ids, Sizes, ids, numbers, one_of, permutation
+from crowdppl.core.fields import LATER, Ids, Numbers, Sizes, ids, one_of, permutation
 from crowdppl.core.validation import kind_of
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.ids import Codebook
@@ -89,7 +89,7 @@ class SiteResult:
     family: Annotated[str, one_of([*FAMILIES, "point", "normal", "onehot", "draws"])]
     arrays: Mapping[str, np.ndarray]
     support: str = ""
-    weight: OnDemand[Annotated[np.ndarray, numbers(None, low=0)] | None] = field(
+    weight: OnDemand[Annotated[np.ndarray, Numbers(None, low=0)] | None] = field(
         default_factory=lambda: OnDemand.of(None)
     )
     drawn: OnDemand[np.ndarray | None] = field(default_factory=lambda: OnDemand.of(None))
@@ -157,8 +157,8 @@ class TruthSpread:
         entropies: (N, 2) in bits: of the mean probabilities, and the mean of the draws' own.
     """
 
-    sd: Annotated[np.ndarray, numbers("N K", low=0)]
-    entropies: Annotated[np.ndarray, numbers(["N", 2], low=0)]
+    sd: Annotated[np.ndarray, Numbers("N K", low=0)]
+    entropies: Annotated[np.ndarray, Numbers(["N", 2], low=0)]
 
 
 @dataclass(frozen=True)
@@ -171,7 +171,7 @@ class ClassProbabilities:
         spread: how probabilities vary over parameter draws; None for points.
     """
 
-    probabilities: Annotated[np.ndarray, numbers("N K", low=0, shares=True)]
+    probabilities: Annotated[np.ndarray, Numbers("N K", low=0, shares=True)]
     spread: Annotated[OnDemand[TruthSpread], LATER] | None = None
 
 
@@ -184,8 +184,8 @@ class NumberTruth:
         positive: whether the numbers are positive.
     """
 
-    mean: Annotated[np.ndarray, numbers("N")]
-    sd: Annotated[np.ndarray, numbers("N", low=0)]
+    mean: Annotated[np.ndarray, Numbers("N")]
+    sd: Annotated[np.ndarray, Numbers("N", low=0)]
     positive: bool = False
 
 
@@ -199,10 +199,10 @@ class TableDraws:
     """
 
     tables: (
-        Annotated[np.ndarray, numbers("draws A K L", low=0, shares=True)]
+        Annotated[np.ndarray, Numbers("draws A K L", low=0, shares=True)]
         | Annotated[CoinTables, tables("draws A K L")]
     )
-    prevalence: Annotated[np.ndarray, numbers("draws K", low=0, shares=True)]
+    prevalence: Annotated[np.ndarray, Numbers("draws K", low=0, shares=True)]
 
 
 @dataclass(frozen=True)
@@ -214,8 +214,8 @@ class Tables:
         prevalence: (K,) posterior mean share of each class.
     """
 
-    mean: Annotated[np.ndarray, numbers("A K L", low=0, shares=True)] | Annotated[CoinTables, tables("A K L")]
-    prevalence: Annotated[np.ndarray, numbers("K", low=0, shares=True)]
+    mean: Annotated[np.ndarray, Numbers("A K L", low=0, shares=True)] | Annotated[CoinTables, tables("A K L")]
+    prevalence: Annotated[np.ndarray, Numbers("K", low=0, shares=True)]
 
 
 class Diagnostics(TypedDict, total=False):
@@ -349,7 +349,7 @@ Sites = Mapping[str, SiteResult]
 def _of_classes_or_closed(value: Any, place: str, sizes: Sizes) -> None:
     """Shares of the classes of each item, or of none."""
     closed = isinstance(value, np.ndarray) and value.shape[-1:] == (0,)
-    numbers(["M", 0] if closed else "M K", low=0, shares=not closed)(value, place, sizes)
+    Numbers(["M", 0] if closed else "M K", low=0, shares=not closed)(value, place, sizes)
 
 
 @dataclass(frozen=True)
@@ -366,7 +366,7 @@ class Record:
 
     items: Annotated[Ids, ids("M")]
     probabilities: Annotated[np.ndarray, _of_classes_or_closed]
-    votes: Annotated[np.ndarray, numbers("M", "iuf", 0)]
+    votes: Annotated[np.ndarray, Numbers("M", "iuf", 0)]
     sites: Sites
 
     @property
@@ -398,9 +398,9 @@ class UpdateState:
 
     sites: Sites
     items: Annotated[Ids, ids("N")]
-    evidence: Annotated[np.ndarray, numbers("N K")]
-    votes: Annotated[np.ndarray, numbers("N", "iuf", 0)]
-    labels: Annotated[np.ndarray, numbers("A", "iuf", 0)]
+    evidence: Annotated[np.ndarray, Numbers("N K")]
+    votes: Annotated[np.ndarray, Numbers("N", "iuf", 0)]
+    labels: Annotated[np.ndarray, Numbers("A", "iuf", 0)]
     records: tuple[Record, ...] = field(default=())
 
     def said_of(self, data: Annotations) -> np.ndarray:
@@ -421,10 +421,10 @@ class CalibrationMap:
     """
 
     scale: float
-    shift: Annotated[np.ndarray, numbers("K")]
-    temperatures: Annotated[np.ndarray, numbers("T", low=0)]
-    weights: Annotated[np.ndarray, numbers("T", low=0, shares=True)]
-    channels: Annotated[np.ndarray, numbers("T K K", low=0, shares=True)]
+    shift: Annotated[np.ndarray, Numbers("K")]
+    temperatures: Annotated[np.ndarray, Numbers("T", low=0)]
+    weights: Annotated[np.ndarray, Numbers("T", low=0, shares=True)]
+    channels: Annotated[np.ndarray, Numbers("T K K", low=0, shares=True)]
 
 
 @dataclass(frozen=True)
@@ -443,7 +443,7 @@ class Correction:
         others: fits of the other methods that are averaged, by name, each with its own probabilities.
     """
 
-    raw: Annotated[np.ndarray, numbers("N K", low=0, shares=True)]
+    raw: Annotated[np.ndarray, Numbers("N K", low=0, shares=True)]
     weights: Mapping[str, float]
     rates: Mapping[str, float]
     scores: Mapping[str, float]

@@ -4,23 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from inspect import signature
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
+from crowdppl.core.fields import Numbers
 from crowdppl.core.validation import seed_number, shown, switch, whole_number
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import MethodError
 from crowdppl.inference.predict.held_out import given_the_rest
 from crowdppl.inference.result import Fit, NumberTruth, SiteResult
+from crowdppl.results.schema import parts_of
 
 if TYPE_CHECKING:
     import xarray as xr
 
 Named = dict[str, tuple[tuple[str, ...], np.ndarray]]
 """Dimensions and values by variable."""
+SAMPLE = ("chain", "draw")
+"""Leading dimensions of draws."""
+DIMS = {"N": "item", "K": "class"}
+"""Names of dimensions by the letters of records."""
 DRAWS = 1000
 """Draws where the posterior is a distribution; samplers have their own."""
 
@@ -29,7 +35,7 @@ def to_arviz(posterior: Fit, draws: int = DRAWS, seed: int = 0, *, log_likelihoo
     """The posterior for ArviZ, with names for all dimensions.
 
     The group ``posterior`` holds draws of each site, ``constant_data`` points, probabilities of one-hot sites, and
-    the truth's probabilities (``truth_mean`` and ``truth_sd``, where it is a number). A site that vb fits as a
+    ``truth_probabilities`` (``truth_mean`` and ``truth_sd``, where truths are numbers). A site that vb fits as a
     Gaussian on a scale that is not known here is there as ``<site>_unconstrained``.
 
     With ``log_likelihood``, a group of this name holds ``labels``, the log-probability of all labels of an item
@@ -53,38 +59,34 @@ def to_arviz(posterior: Fit, draws: int = DRAWS, seed: int = 0, *, log_likelihoo
         >>> posterior.to_arviz(draws=100)["posterior"]["ability"].dims
         ('chain', 'draw', 'annotator', '2')
     """
-    import arviz as az  # slow to import
+    import xarray as xr  # slow to import
 
     draws, stream = whole_number("draws", draws, 1), np.random.default_rng(seed_number(seed))
     scored = switch("log_likelihood", log_likelihood)
     drawn: Named = {}
     points: Named = {}
     for site in posterior.result.sites.values():
-        made = draws_of_site(site, draws, stream)
-        if made is None:
+        new = draws_of_site(site, draws, stream)
+        if new is None:
             points[site.name] = (site.dims, site.mean.copy())
         else:
-            drawn[made[0]] = (site.dims, made[1])
+            drawn[new[0]] = (SAMPLE + site.dims, new[1])
     if not drawn:
         raise MethodError(
             f"to_arviz needs draws, and {posterior.inference} found points; fit with 'vb', 'gibbs' or 'nuts'"
         )
-    points |= _truths(posterior)
-    coords = coordinates(posterior)
-    groups = {"posterior": drawn, "constant_data": points}
+    groups = {"posterior": drawn, "constant_data": points | _truths(posterior)}
+    ids, sizes = coordinates(posterior), dict[str, int]()
     if scored:
-        groups["log_likelihood"] = _log_likelihood(posterior, drawn, coords, stream)
-    dims: dict[str, list[str]] = {}
-    sizes: dict[str, int] = {}
-    for variables in groups.values():
-        for name, (site_dims, array) in variables.items():
-            shape = array.shape[array.ndim - len(site_dims) :]
-            dims[name] = dim_names(site_dims, shape, coords, sizes)
-    values = {group: {n: array for n, (_, array) in named.items()} for group, named in groups.items()}
-    attributes = {"method": posterior.method, "inference": posterior.inference, "library": "crowdppl"}
-    used = {dim for names in dims.values() for dim in names}
-    coords = {dim: names for dim, names in coords.items() if dim in used}
-    return from_dict(az, values, coords, dims, attributes)
+        groups["log_likelihood"] = _log_likelihood(posterior, drawn, ids, stream)
+    ids = {dim: _coordinate(names) for dim, names in ids.items()}
+    ids |= {dim: np.arange(n) for dim, n in zip(SAMPLE, next(iter(drawn.values()))[1].shape, strict=False)}
+    datasets = {
+        group: xr.Dataset({name: _named(dims, values, ids, sizes) for name, (dims, values) in named.items()})
+        for group, named in groups.items()
+    }
+    about = {"method": posterior.method, "inference": posterior.inference, "library": "crowdppl"}
+    return as_groups(datasets, about)
 
 
 def _log_likelihood(posterior: Fit, drawn: Named, coords: dict[str, Any], stream: np.random.Generator) -> Named:
@@ -108,7 +110,7 @@ def _log_likelihood(posterior: Fit, drawn: Named, coords: dict[str, Any], stream
     labelled = items.isin(posterior.data.frame()["item"])
     dim = "item" if labelled.all() else "labelled_item"
     coords[dim] = items[labelled]
-    return {"labels": ((dim,), logs.reshape(chains, draws, -1))}
+    return {"labels": ((*SAMPLE, dim), logs.reshape(chains, draws, -1))}
 
 
 def _members(shares: np.ndarray, n: int, stream: np.random.Generator) -> np.ndarray:
@@ -118,30 +120,27 @@ def _members(shares: np.ndarray, n: int, stream: np.random.Generator) -> np.ndar
 
 
 def _truths(posterior: Fit) -> Named:
-    """Probabilities of the truths, or means and standard deviations of those that are numbers."""
+    """What is known of the truths: the arrays of their record."""
     truth = posterior.result.truth
-    if isinstance(truth, NumberTruth):
-        return {"truth_mean": (("item",), truth.mean.copy()), "truth_sd": (("item",), truth.sd.copy())}
-    return {"truth_probability": (("item", "class"), truth.probabilities.copy())}
+    found: Named = {}
+    for name, hint in parts_of(type(truth)).items():
+        for check in getattr(hint, "__metadata__", ()):
+            if isinstance(check, Numbers):
+                dims = tuple(DIMS[word] for word in str(check.shape).split())
+                found[f"truth_{name}"] = (dims, getattr(truth, name).copy())
+    return found
 
 
-def from_dict(
-    az: Any,
-    groups: Mapping[str, Mapping[str, np.ndarray]],
-    coords: Mapping[str, Any],
-    dims: Mapping[str, list[str]],
-    attributes: Mapping[str, str],
-) -> Any:
-    """``arviz.from_dict`` of ArviZ 0, which takes a group an argument, or 1."""
-    arrays = {dim: _coordinate(names) for dim, names in coords.items()}
-    if "posterior" in signature(az.from_dict).parameters:
-        return az.from_dict(**groups, coords=arrays, dims=dict(dims), attrs=dict(attributes))
-    return az.from_dict(
-        {group: dict(values) for group, values in groups.items()},
-        coords=arrays,
-        dims=dict(dims),
-        attrs={"/": dict(attributes)},
-    )
+def as_groups(groups: Mapping[str, xr.Dataset], attributes: Mapping[str, str] = MappingProxyType({})) -> Any:
+    """Groups of draws and other data as ArviZ takes them: InferenceData of ArviZ 0, a DataTree of ArviZ 1."""
+    import arviz as az  # slow to import
+    import xarray as xr
+
+    if "InferenceData" in vars(az):
+        return az.InferenceData(attrs=dict(attributes), **groups)
+    found = xr.DataTree.from_dict(dict(groups))
+    found.attrs = dict(attributes)
+    return found
 
 
 def _coordinate(names: Any) -> np.ndarray:
@@ -182,7 +181,7 @@ def site(posterior: Fit, name: str, draws: bool = False, *, widened: bool = True
     if found is None:
         raise MethodError(f"the fit has no site {shown(name)}; it has {', '.join(posterior.result.sites)}")
     if not switch("draws", draws):
-        return _named(posterior, found, found.mean.copy(), ())
+        return _named(found.dims, found.mean.copy(), coordinates(posterior), {}).rename(name)
     if not switch("widened", widened):
         found = found.mean_field()
     made = draws_of_site(found, DRAWS, np.random.default_rng(0))
@@ -191,17 +190,15 @@ def site(posterior: Fit, name: str, draws: bool = False, *, widened: bool = True
         raise MethodError(f"{posterior.inference} found {kept} for {name}, and no draws; leave draws= out")
     if made[0] != name:
         raise MethodError(f"draws of {name} are known as {made[0]} alone, which to_arviz() has; leave draws= out")
-    return _named(posterior, found, made[1], ("chain", "draw"))
+    return _named(SAMPLE + found.dims, made[1], coordinates(posterior), {}).rename(name)
 
 
-def _named(posterior: Fit, found: SiteResult, values: np.ndarray, leading: tuple[str, ...]) -> xr.DataArray:
-    """Values of a site with names of its dimensions, after those that lead, and ids where they have some."""
+def _named(dims: tuple[str, ...], values: np.ndarray, ids: dict[str, Any], sizes: dict[str, int]) -> xr.DataArray:
+    """Values with names of their dimensions, and ids where these have some; ``ids`` and ``sizes`` as of others."""
     import xarray as xr  # slow to import
 
-    ids = coordinates(posterior)
-    names = dim_names(found.dims, values.shape[len(leading) :], ids, {})
-    known = {dim: ids[dim].rename(dim) for dim in names if dim in ids}
-    return xr.DataArray(values, dims=[*leading, *names], coords=known, name=found.name)
+    names = dim_names(dims, values.shape, ids, sizes)
+    return xr.DataArray(values, dims=names, coords={dim: (dim, ids[dim]) for dim in names if dim in ids})
 
 
 def draws_of_site(site: SiteResult, n: int, stream: np.random.Generator) -> tuple[str, np.ndarray] | None:

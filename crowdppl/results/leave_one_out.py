@@ -18,7 +18,7 @@ from crowdppl.inference.predict.cavity import log_left_out
 from crowdppl.inference.predict.held_out import given_the_rest
 from crowdppl.inference.result import Fit
 from crowdppl.networks.outputs import networks_of
-from crowdppl.results.arviz import from_dict
+from crowdppl.results.arviz import SAMPLE, as_groups
 
 ROUNDING = 1e-9
 """Differences of log-probabilities between draws below this are rounding."""
@@ -150,9 +150,13 @@ def _psis(logs: np.ndarray) -> tuple[np.ndarray, np.ndarray, dict[str, None]]:
 
 def _loo(az: Any, logs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Log predictive probability and Pareto shape of each column of (draws, n), by ArviZ 0 or 1."""
-    groups = {"posterior": {"one": np.zeros((1, len(logs)))}, "log_likelihood": {"unit": logs[None]}}
-    given = from_dict(az, groups, {}, {"unit": ["n"]}, {})
-    result = az.loo(given, pointwise=True, var_name="unit", reff=1.0)
+    import xarray as xr  # slow to import
+
+    drawn = xr.Dataset({"one": (SAMPLE, np.zeros((1, len(logs))))})
+    scored = xr.Dataset({"unit": ((*SAMPLE, "n"), logs[None])})
+    result = az.loo(
+        as_groups({"posterior": drawn, "log_likelihood": scored}), pointwise=True, var_name="unit", reff=1.0
+    )
     values = result.loo_i if hasattr(result, "loo_i") else result.elpd_i
     return np.asarray(values), np.asarray(result.pareto_k)
 

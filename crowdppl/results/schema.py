@@ -13,7 +13,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from crowdppl.core.fields import LATER, LEAST, MOST, ROUNDING, Check, Ids, Sizes, ids, numbers, one_of, refusal
+from crowdppl.core.fields import LATER, LEAST, MOST, ROUNDING, Check, Ids, Numbers, Sizes, ids, one_of, refusal
 from crowdppl.core.validation import counts_of, kind_of, shown
 from crowdppl.data.kinds import KINDS
 from crowdppl.inference.engines import ENGINES
@@ -41,8 +41,9 @@ def parts_of(kind: Any) -> dict[str, Any]:
 
 def records(hint: Any) -> set[Any]:
     """The records that a value of an annotated type may hold."""
-    inner = (*get_args(hint), *(parts_of(hint).values() if is_dataclass(hint) or is_typeddict(hint) else ()))
-    return ({hint} if is_dataclass(hint) else set()).union(*map(records, inner))
+    record = isinstance(hint, type) and is_dataclass(hint)
+    inner = (*get_args(hint), *(parts_of(hint).values() if record else ()))
+    return ({hint} if record else set()).union(*map(records, inner))
 
 
 def _held(hint: Any) -> tuple[type, ...]:
@@ -78,7 +79,7 @@ def require(value: Any, hint: Any, place: str, sizes: Sizes) -> None:
     if len(choice) > 1:
         require(value, found, place, sizes)
     elif found is np.ndarray:
-        numbers(None)(value, place, sizes)
+        Numbers(None)(value, place, sizes)
     elif is_dataclass(found):
         require_parts(vars(value), parts_of(found), place, dict(sizes))
     elif is_typeddict(found):
@@ -128,7 +129,7 @@ def _kind(value: Any, place: str, sizes: Sizes) -> None:
 class StoredRows(TypedDict):
     """What a file holds of features that are a dataset."""
 
-    rows: Annotated[np.ndarray, numbers("N", "i", 0)]
+    rows: Annotated[np.ndarray, Numbers("N", "i", 0)]
     row_shape: Annotated[list[int], _row_shape]
     whole: bool
 
@@ -140,9 +141,9 @@ class AnnotationParts(TypedDict):
     n_classes: Annotated[int, _classes]
     kind: Annotated[str, _kind]
     informative: bool
-    history: Annotated[Tensor, numbers("A K K", low=0)] | None
-    abstainers: Annotated[Tensor, numbers("A", "b", 0, 1)] | None
-    features: StoredRows | Annotated[np.ndarray, numbers(None, "fiub")] | None
+    history: Annotated[Tensor, Numbers("A K K", low=0)] | None
+    abstainers: Annotated[Tensor, Numbers("A", "b", 0, 1)] | None
+    features: StoredRows | Annotated[np.ndarray, Numbers(None, "fiub")] | None
     columns: dict[str, Any]
     categories: dict[str, Annotated[Ids, ids("G")]]
     label_names: tuple[str | int | bool, ...]
@@ -154,8 +155,8 @@ class NetworkParts(TypedDict):
     """What a file holds of a network, which may be the user's own: tensors, and first weights that changed."""
 
     own: bool
-    state: dict[str, Annotated[Tensor, numbers(None, "fiub")]]
-    first: dict[str, Annotated[Tensor, numbers(None)]]
+    state: dict[str, Annotated[Tensor, Numbers(None, "fiub")]]
+    first: dict[str, Annotated[Tensor, Numbers(None)]]
 
 
 FIT: dict[str, Any] = {
@@ -186,9 +187,9 @@ def require_posterior(values: Any, tables: Mapping[str, pd.DataFrame]) -> Sizes:
     for letter, table in (("N", items), ("A", people)):
         ids(letter)(pd.Index(table["id"].array), "an id", sizes)
     for name, most in (("item", "N"), ("annotator", "A"), ("answer", "L")):
-        numbers("S", "i", 0, most)(labels[name].to_numpy(), f"labels/{name}", sizes)
+        Numbers("S", "i", 0, most)(labels[name].to_numpy(), f"labels/{name}", sizes)
     if "gold" in items:  # -1 stands for an unknown class, NaN for an unknown number
-        gold, known = items["gold"].to_numpy(), numbers("N", "i", -1, "K") if sizes["K"] else numbers("N")
+        gold, known = items["gold"].to_numpy(), Numbers("N", "i", -1, "K") if sizes["K"] else Numbers("N")
         known(np.where(np.isnan(gold), np.zeros_like(gold), gold), "items/gold", sizes)
     correction, fits = values["correction"], {values["method"]: values}
     if correction is not None:
@@ -244,21 +245,21 @@ def require_sites(found: Mapping[str, SiteResult], known: Mapping[str, Site], mo
             raise refusal(place, "of parameters out of range", f"of a {site.family}")
         parameter = shape if site.conjugate is None else site.conjugate.leaf_shape(shape)
         if (weight := site.weight()) is not None:
-            numbers(parameter[:-1], low=LEAST)(weight, f"{place}/weight", sizes)
+            Numbers(parameter[:-1], low=LEAST)(weight, f"{place}/weight", sizes)
         if (drawn := site.drawn()) is not None:
-            numbers(["D", *shape], low=LEAST)(drawn, f"{place}/drawn", dict(sizes))
+            Numbers(["D", *shape], low=LEAST)(drawn, f"{place}/drawn", dict(sizes))
 
 
 def _arrays(site: SiteResult, known: Site, shape: tuple[int, ...]) -> dict[str, Check]:
     """The arrays of a site's family; a value lies in its own space."""
     if site.conjugate is not None:
-        return {site.conjugate.key: numbers(site.conjugate.leaf_shape(shape))}
+        return {site.conjugate.key: Numbers(site.conjugate.leaf_shape(shape))}
     space = "simplex" if site.family == "onehot" else known.space
     low, high = RANGES.get(space, (-MOST, MOST))
     lead = ("C", "D") if site.family == "draws" else ()
-    values = numbers([*lead, *shape], "f", low, high, shares=space == "simplex")
+    values = Numbers([*lead, *shape], "f", low, high, shares=space == "simplex")
     if site.family != "normal":
         return {{"onehot": "probability", "point": "value", "draws": "draws"}[site.family]: values}
     free = known.transform.inverse_shape(torch.Size(shape))
-    unit = {"unit": numbers([], low=known.unit, high=known.unit)} if known.unit else {}
-    return {"loc": numbers(free), "scale": numbers(free, low=0), "mean": values, **unit}
+    unit = {"unit": Numbers([], low=known.unit, high=known.unit)} if known.unit else {}
+    return {"loc": Numbers(free), "scale": Numbers(free, low=0), "mean": values, **unit}

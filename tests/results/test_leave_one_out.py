@@ -20,7 +20,7 @@ from crowdppl.inference.predict.held_out import given_the_rest, left_out
 from crowdppl.inference.predict.predictive import refit
 from crowdppl.posterior import Posterior
 from crowdppl.primitives import annotate, plates, truth
-from crowdppl.results.arviz import from_dict
+from crowdppl.results.arviz import as_groups
 from crowdppl.results.leave_one_out import DRAWS, MAX_PARETO_K, leave_one_out
 from tests.crowd import annotations, crowd
 
@@ -76,10 +76,13 @@ def test_a_label_that_decides_its_own_weight_is_warned_of() -> None:
 
 def test_the_limit_of_the_shape_is_that_of_arviz() -> None:
     import arviz as az
+    import xarray as xr
 
-    logs = {"unit": np.random.default_rng(0).normal(size=(1, DRAWS, 5))}
-    given = from_dict(az, {"posterior": {"one": np.zeros((1, DRAWS))}, "log_likelihood": logs}, {}, {}, {})
-    assert az.loo(given, reff=1.0).good_k == pytest.approx(MAX_PARETO_K)
+    drawn = xr.Dataset({"one": (("chain", "draw"), np.zeros((1, DRAWS)))})
+    logs = xr.Dataset({"unit": (("chain", "draw", "n"), np.random.default_rng(0).normal(size=(1, DRAWS, 5)))})
+    assert az.loo(as_groups({"posterior": drawn, "log_likelihood": logs}), reff=1.0).good_k == pytest.approx(
+        MAX_PARETO_K
+    )
 
 
 def test_an_item_alone_has_its_own_difficulty() -> None:
