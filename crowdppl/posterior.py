@@ -29,10 +29,12 @@ from crowdppl.results import (
     decisions,
     grouping,
     rankings,
-    tables,
+    truths,
     updating,
 )
+from crowdppl.results import annotators as annotator_tables
 from crowdppl.results import leave_one_out as leaving_out
+from crowdppl.results import summary as summaries
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -72,24 +74,24 @@ class Posterior(Fit):
         return deepcopy(self.result.diagnostics)
 
     def summary(self) -> str:
-        """The method, the data, how the fit went, doubts, the best and worst annotators (``tables.summarise``)."""
-        return tables.summarise(self, self.doubts())
+        """The method, the data, how the fit went, doubts, the best and worst annotators (``summary.summarise``)."""
+        return summaries.summarise(self, self.doubts())
 
-    probabilities = tables.probabilities
-    labels = tables.labels
+    probabilities = truths.probabilities
+    labels = truths.labels
     spans = grouping.spans
-    to_arrow = tables.to_arrow
-    truth = tables.truth
+    to_arrow = truths.to_arrow
+    truth = truths.truth
     ranking = rankings.ranking
     order_probabilities = rankings.order_probabilities
     comparisons = rankings.comparisons
-    fair_averages = tables.fair_averages
-    separation = tables.separation
-    entropy = tables.entropy
-    annotators = tables.annotators
-    confusion = tables.confusion
-    confusion_intervals = tables.confusion_intervals
-    prevalence = tables.prevalence
+    fair_averages = truths.fair_averages
+    separation = truths.separation
+    entropy = truths.entropy
+    annotators = annotator_tables.annotators
+    confusion = annotator_tables.confusion
+    confusion_intervals = annotator_tables.confusion_intervals
+    prevalence = annotator_tables.prevalence
     site = arviz.site
 
     def members(self) -> dict[str, Posterior]:

@@ -91,7 +91,7 @@ def fit_answers(
     from crowdppl.cli.outputs import FILES, require_room, write_result
     from crowdppl.fitting import check_automatic, fit
     from crowdppl.inference.options import options_from
-    from crowdppl.results.tables import summarise
+    from crowdppl.results.summary import summarise
 
     settings = arguments.pairs(setting, "--setting")
     options = arguments.engine_options(option) | {"seed": seed, "device": device, "progress": progress}

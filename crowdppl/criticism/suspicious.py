@@ -10,7 +10,7 @@ from crowdppl.criticism import collusion
 from crowdppl.criticism.collusion import ExcessAgreement, excess_agreement
 from crowdppl.data.annotations import Annotations, labels_given
 from crowdppl.inference.result import Fit, require_fit
-from crowdppl.results.tables import information, informative_part
+from crowdppl.results.annotators import information, informative_part
 
 
 def suspicious_annotators(posterior: Fit, *, bits: float = 0.05, level: float = 0.05) -> pd.DataFrame:

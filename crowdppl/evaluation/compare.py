@@ -29,7 +29,7 @@ from crowdppl.networks.outputs import warn_of_no_features
 from crowdppl.plots.evaluation import plot_comparison
 from crowdppl.primitives.model import Model
 from crowdppl.results.leave_one_out import standard_error
-from crowdppl.results.tables import probabilities
+from crowdppl.results.truths import probabilities
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

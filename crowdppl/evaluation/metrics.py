@@ -20,7 +20,7 @@ from crowdppl.evaluation.number_metrics import NumberEvaluation, Scores, evaluat
 from crowdppl.inference.result import Fit, NumberTruth
 from crowdppl.results.choices import best
 from crowdppl.results.grouping import in_sequences, most_probable, tags_of
-from crowdppl.results.tables import probabilities
+from crowdppl.results.truths import probabilities
 
 MIN_PROBABILITY = 1e-10
 """Before a logarithm, so that one certain error is not infinitely bad."""

@@ -17,7 +17,7 @@ from crowdppl.data.kinds.rankings import OF_RANKS, RANKINGS
 from crowdppl.data.kinds.space import RealLine, number_space
 from crowdppl.errors import CrowdpplWarning, DataError, GoldLeakWarning, MethodError
 from crowdppl.inference.result import Fit
-from crowdppl.results.tables import truth as truth_table
+from crowdppl.results.truths import truth as truth_table
 
 
 def scores(space: RealLine, estimate: np.ndarray, truth: np.ndarray, held: np.ndarray) -> dict[str, np.ndarray]:

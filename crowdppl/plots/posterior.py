@@ -28,10 +28,11 @@ from crowdppl.plots.axes import (
     short_names,
 )
 from crowdppl.results import intervals
+from crowdppl.results.annotators import information, informative_part
 from crowdppl.results.arviz import coordinates
 from crowdppl.results.choices import choose, entropy
 from crowdppl.results.rankings import ranking
-from crowdppl.results.tables import information, informative_part, truth
+from crowdppl.results.truths import truth
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -20,7 +20,7 @@ from crowdppl.inference.problem import model_sites
 from crowdppl.inference.result import Fit
 from crowdppl.primitives.model import card_of
 from crowdppl.results.choices import choose
-from crowdppl.results.tables import is_corrected
+from crowdppl.results.truths import is_corrected
 
 Criterion = Literal["accuracy", "jaccard", "f1"]
 CRITERIA = ("accuracy", "jaccard", "f1")

@@ -29,7 +29,7 @@ from crowdppl.networks.classifier import Rewards, log_shares
 from crowdppl.networks.outputs import network_of, rows_to_classify
 from crowdppl.results.choices import choose
 from crowdppl.results.correction import averaged, corrected, members, members_after
-from crowdppl.results.tables import number_table
+from crowdppl.results.truths import number_table
 
 OLDER = "weights, discounts, map and notes are of the fit before the update"
 CHUNK = 500_000

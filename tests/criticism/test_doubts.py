@@ -19,8 +19,8 @@ from crowdppl.criticism.spammers import names_one_class
 from crowdppl.data.annotations import Annotations
 from crowdppl.fitting import fit
 from crowdppl.posterior import Posterior
+from crowdppl.results.annotators import information
 from crowdppl.results.correction import Correction
-from crowdppl.results.tables import information
 from tests.class_result import changed
 from tests.crowd import annotations
 from tests.doubtful import handmade, kinds, simulated

@@ -15,7 +15,7 @@ from crowdppl.data.annotations import Annotations
 from crowdppl.errors import DataError, MethodError
 from crowdppl.fitting import fit
 from crowdppl.posterior import Posterior
-from crowdppl.results.tables import information
+from crowdppl.results.annotators import information
 from crowdppl.simulation import annotator_kind
 from tests.crowd import annotations, crowd
 

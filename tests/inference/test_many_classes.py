@@ -11,7 +11,7 @@ import crowdppl
 from crowdppl import Annotations, Posterior
 from crowdppl.inference import tables
 from crowdppl.inference.coin_tables import CoinTables
-from crowdppl.results.tables import information
+from crowdppl.results.annotators import information
 
 K = 7
 pytestmark = pytest.mark.filterwarnings("ignore")

@@ -9,8 +9,8 @@ from matplotlib.figure import Figure
 
 import crowdppl
 from crowdppl.errors import DataError, MethodError
+from crowdppl.results.annotators import information
 from crowdppl.results.choices import entropy
-from crowdppl.results.tables import information
 from tests.handmade import posterior, texts
 
 

@@ -22,8 +22,8 @@ from crowdppl.inference.engines import engine_support
 from crowdppl.inference.result import NumberTruth
 from crowdppl.networks.outputs import networks_of
 from crowdppl.primitives.labels import LARGE_TABLE
+from crowdppl.results.annotators import information, informative_part
 from crowdppl.results.correction import members
-from crowdppl.results.tables import information, informative_part
 
 VERY_SPARSE = 0.1
 """Labels for each free parameter below which a method with fewer parameters is advised first."""

@@ -1,0 +1,121 @@
+"""A posterior in a screen of text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from textwrap import shorten
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from crowdppl.core.validation import printable
+from crowdppl.inference.result import Fit, NumberTruth
+from crowdppl.results.annotators import annotators, prevalence
+from crowdppl.results.truths import labels, truth
+
+if TYPE_CHECKING:
+    pass
+
+
+MAX_ROWS = 10
+"""Classes or annotators that a summary lists."""
+WIDTH = 200
+"""Characters after which a summary's list of columns is cut: a wide table has many."""
+
+
+def summarise(posterior: Fit, doubts: Sequence[object] = ()) -> str:
+    """The method, the data, how the fit went, the classes, and the best and worst annotators.
+
+    Examples:
+        >>> print(crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="vb", seed=0).summary())
+        one_coin by vb: 315 labels of 45 items by 5 annotators, 4 classes
+        converged, 5 iterations, objective -263.801, ... s
+        <BLANKLINE>
+        truth: 42 of 45 items at 95 % or more; prevalence of the classes
+               mean    sd   low  high  labelled
+        class
+        1     0.250 0.000 0.250 0.250        18
+        2     0.250 0.000 0.250 0.250        20
+        3     0.250 0.000 0.250 0.250         6
+        4     0.250 0.000 0.250 0.250         1
+        <BLANKLINE>
+        annotators, the most accurate first
+                   labels  accuracy  accuracy_sd  accuracy_low  accuracy_high
+        annotator
+        1             135     0.883        0.029         0.814          0.932
+        4              45     0.845        0.052         0.733          0.934
+        5              45     0.803        0.059         0.665          0.900
+        3              45     0.795        0.061         0.672          0.904
+        2              45     0.698        0.068         0.556          0.817
+    """
+    return printable(
+        "\n".join([*_fit_lines(posterior, doubts), "", *_truth_lines(posterior), "", *_annotator_lines(posterior)])
+    )
+
+
+def _fit_lines(posterior: Fit, doubts: Sequence[object]) -> list[str]:
+    data, found = posterior.data, posterior.result.diagnostics
+    lines = [
+        f"{posterior.method} by {posterior.inference}: {data.n_labels:,} labels of {data.n_items:,} items "
+        f"by {data.n_annotators:,} annotators" + (f", {data.n_classes} classes" if data.n_classes else "")
+    ]
+    if data.roles:
+        read = ", ".join(f"{role} from {column!r}" for role, column in data.roles.items())
+        lines.append(shorten(f"columns: {read}", WIDTH))
+    if posterior.correction is not None:
+        lines += [f"corrected: {posterior.correction}", *(f"note: {text}" for text in posterior.correction.notes)]
+    state = "converged" if found.get("converged") else "NOT CONVERGED"
+    parts = [state] if "converged" in found else []
+    parts += [f"{found['iterations']:,} iterations"] if found.get("iterations") is not None else []
+    parts += [f"objective {float(found['objective']):,.3f}"] if found.get("objective") is not None else []
+    parts += [f"worst R-hat {worst:.3f}"] if (worst := _extreme(found.get("rhat"), max)) is not None else []
+    parts += [f"smallest ESS {least:.0f}"] if (least := _extreme(found.get("ess_bulk"), min)) is not None else []
+    parts += [f"{n} divergences"] if (n := sum(found.get("divergences", {}).values())) else []
+    parts += [f"{n} chains relabelled"] if (n := len(found.get("relabelled", ()))) else []
+    parts += [f"{found['seconds']:.1f} s"] if found.get("seconds") is not None else []
+    lines += [", ".join(parts), *(f"warning: {text}" for text in found.get("warnings", []))]
+    return [*lines, *(f"doubt: {text}" for text in doubts)]
+
+
+def _truth_lines(posterior: Fit) -> list[str]:
+    if isinstance(posterior.result.truth, NumberTruth):
+        return [f"truth: {posterior.data.n_items:,} numbers", _table(truth(posterior).describe().iloc[1:, :2])]
+    found, share = labels(posterior), prevalence(posterior)
+    sure = int((found["probability"] >= 0.95).sum())
+    tied = int(found["tied"].sum())
+    ties = f", {tied:,} tied" if tied else ""
+    counts = found["label"].value_counts().reindex(share.index, fill_value=0)
+    table = share.assign(labelled=counts).head(MAX_ROWS)
+    more = len(share) - len(table)
+    lines = [f"truth: {sure:,} of {len(found):,} items at 95 % or more{ties}; prevalence of the classes"]
+    return [*lines, _table(table), *([f"... and {more} more classes"] if more > 0 else [])]
+
+
+def _annotator_lines(posterior: Fit) -> list[str]:
+    table = annotators(posterior)
+    if posterior.result.tables is None:
+        more = len(table) - MAX_ROWS
+        return [
+            "annotators",
+            _table(table.head(MAX_ROWS)),
+            *([f"... and {more} more annotators"] if more > 0 else []),
+        ]
+    table = table.sort_values("accuracy", ascending=False, kind="stable")
+    if len(table) <= MAX_ROWS:
+        return ["annotators, the most accurate first", _table(table)]
+    half = MAX_ROWS // 2
+    lines = [f"annotators: the {half} most and the {half} least accurate of {len(table):,}"]
+    return [*lines, _table(pd.concat([table.head(half), table.tail(half)]))]
+
+
+def _table(table: pd.DataFrame) -> str:
+    """A table as text, without columns of NaN alone."""
+    text: str = table.dropna(axis=1, how="all").to_string(float_format=lambda x: f"{x:.3f}")
+    return text
+
+
+def _extreme(values: Mapping[str, float] | None, pick: Callable[[list[float]], float]) -> float | None:
+    """The largest or smallest of a diagnostic of sites."""
+    finite = [x for x in map(float, (values or {}).values()) if np.isfinite(x)]
+    return pick(finite) if finite else None

@@ -1,0 +1,247 @@
+"""What is known of items: their classes, numbers and grades, with probabilities and intervals."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+import torch
+
+from crowdppl.core.devices import default_dtype
+from crowdppl.core.intervals import check_level
+from crowdppl.core.validation import switch
+from crowdppl.data.annotations import Annotations
+from crowdppl.data.ids import as_number
+from crowdppl.data.kinds.space import number_space
+from crowdppl.data.tables import arrow_table
+from crowdppl.errors import MethodError
+from crowdppl.inference.result import Fit, NumberTruth
+from crowdppl.results import choices
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+def probabilities(posterior: Fit, sd: bool = False) -> pd.DataFrame:
+    """Probability of each class for each item, averaged over parameter draws where there are draws.
+
+    Args:
+        sd: instead, the standard deviation of that probability over parameter draws. NaN where the engine gives
+            points, and for corrected probabilities; ``uncorrected()`` gives the method's own.
+
+    Returns:
+        DataFrame (N, K), item ids x class names.
+
+    Examples:
+        >>> posterior = crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="vb", seed=0)
+        >>> posterior.probabilities().loc[[36, 38]].round(2)
+        class    1     2     3     4
+        item
+        36     0.0  0.00  0.97  0.03
+        38     0.0  0.15  0.85  0.00
+    """
+    values = posterior.result.probabilities
+    if switch("sd", sd):
+        found = None if is_corrected(posterior) else posterior.result.probability_sd
+        values = np.full_like(values, np.nan) if found is None else found
+    return pd.DataFrame(values, index=posterior.data.items, columns=posterior.data.classes)
+
+
+def entropy(posterior: Fit) -> pd.DataFrame:
+    """Entropy of the truth of each item, split into aleatoric and epistemic uncertainty.
+
+    Total: the entropy of the mean probabilities over draws of the parameters. Aleatoric: the mean of the draws' own
+    entropies. Epistemic: the rest, the mutual information of truth and parameters (Depeweg et al. 2018,
+    "Decomposition of uncertainty in Bayesian deep learning").
+
+    Returns:
+        DataFrame by item, in bits: total, aleatoric, epistemic. Where the engine gives points, all is aleatoric and
+        epistemic is NaN. For corrected probabilities both parts are NaN; ``uncorrected()`` gives those of the
+        method. By vb, total differs from the entropy in ``labels``, which is that of mean field's probabilities.
+
+    Examples:
+        >>> posterior = crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="vb", seed=0)
+        >>> posterior.entropy().loc[[36, 38]].round(2)
+              total  aleatoric  epistemic
+        item
+        36     0.27       0.25       0.02
+        38     0.68       0.61       0.07
+    """
+    found = posterior.result.entropies
+    if found is None or is_corrected(posterior):
+        total = choices.entropy(posterior.result.probabilities)
+        unknown = np.full_like(total, np.nan)
+        aleatoric, epistemic = unknown if is_corrected(posterior) else total, unknown
+    else:
+        total, aleatoric = found.T
+        epistemic = np.clip(total - aleatoric, 0, None)
+    columns = {"total": total, "aleatoric": aleatoric, "epistemic": epistemic}
+    return pd.DataFrame(columns, index=posterior.data.items)
+
+
+def is_corrected(posterior: Fit) -> bool:
+    """Whether probabilities are no longer those of a single method."""
+    return posterior.correction is not None and not posterior.correction.leaves_all
+
+
+def labels(posterior: Fit) -> pd.DataFrame:
+    """The most probable class of each item and how sure it is.
+
+    Labels cannot tell a bias that annotators share from the truth: without known truths, probabilities are right as
+    far as there is none, or as far as it is the one that ``fit("auto")`` assumes (``correction.temperature``).
+
+    A tie goes to the class with more votes on the item, then on all items, then to the one whose name, hashed with
+    the item's id, comes first.
+
+    Returns:
+        DataFrame by item: label; probability; entropy of the truth in bits; votes, the number of labels of the item
+        without abstentions; tied, whether another class is as probable.
+
+    Examples:
+        >>> posterior = crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="vb", seed=0)
+        >>> posterior.labels().loc[[36, 38]].round(2)
+              label  probability  entropy  votes   tied
+        item
+        36        3         0.97     0.21      7  False
+        38        3         0.85     0.62      7  False
+    """
+    p, votes = posterior.result.probabilities, np.asarray(posterior.data.votes())
+    code, tied = choices.choose(p, votes, posterior.data.items, posterior.data.classes)
+    columns = {
+        "label": posterior.data.classes.take(code),
+        "probability": p[np.arange(len(p)), code],
+        "entropy": choices.entropy(p),
+        "votes": votes.sum(1).astype(np.int64),
+        "tied": tied,
+    }
+    return pd.DataFrame(columns, index=posterior.data.items)
+
+
+def to_arrow(posterior: Fit) -> pa.Table:
+    """The table of ``labels``, with the probability of every class, for Arrow and what reads it, such as polars.
+
+    Returns:
+        pyarrow Table, a row an item: item and the columns of ``labels()``; for each class a column ``p(class)``.
+        Where truths are numbers, item and the columns of ``truth()``.
+
+    Examples:
+        >>> posterior = crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="vb", seed=0)
+        >>> table = posterior.to_arrow()
+        >>> table.num_rows, table.column_names[:3], table.column_names[-1]
+        (45, ['item', 'label', 'probability'], 'p(4)')
+    """
+    if isinstance(posterior.result.truth, NumberTruth):
+        return arrow_table(truth(posterior))
+    classes = [f"p({name})" for name in posterior.data.classes]
+    columns = pd.DataFrame(posterior.result.probabilities, index=posterior.data.items, columns=classes)
+    return arrow_table(pd.concat([labels(posterior), columns], axis=1))
+
+
+def truth(posterior: Fit, level: float = 0.95) -> pd.DataFrame:
+    """Estimate, standard deviation and interval of each item's truth, a class, a grade or a number.
+
+    Args:
+        level: probability of the interval.
+
+    Returns:
+        DataFrame by item. Numbers: estimate, the posterior mean; sd; low, high; labels, how many of the item. Else
+        estimate, sd, interval. Classes without an order: the label of ``labels()``; the standard
+        deviation of "the truth is this label"; the fewest classes that hold ``level``, most probable first. Ordinal
+        classes: the median grade; the standard deviation in steps between neighbouring grades; the lowest and the
+        highest grade of a central interval.
+
+    Examples:
+        >>> posterior = crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="vb", seed=0)
+        >>> posterior.truth().loc[[36, 38]].round(2)
+              estimate    sd interval
+        item
+        36           3  0.18     (3,)
+        38           3  0.36   (3, 2)
+    """
+    check_level(level)
+    if isinstance(numbers := posterior.result.truth, NumberTruth):
+        return number_table(numbers, posterior.data, level)
+    p, classes = posterior.result.probabilities, posterior.data.classes
+    if not posterior.data.space.ordered:
+        found = labels(posterior)
+        chosen = found["probability"]
+        columns = {
+            "estimate": found["label"],
+            "sd": np.sqrt(chosen * (1 - chosen)),
+            "interval": choices.credible_sets(p, classes, level),
+        }
+    else:
+        low, median, high = (
+            classes.take(choices.grade_quantile(p, q)) for q in ((1 - level) / 2, 0.5, (1 + level) / 2)
+        )
+        interval = list(zip(low, high, strict=True))
+        columns = {"estimate": median, "sd": choices.grade_sd(p), "interval": interval}
+    return pd.DataFrame(columns, index=posterior.data.items)
+
+
+def fair_averages(posterior: Fit, level: float = 0.95) -> pd.DataFrame:
+    """The grade that each item would get on average over criteria from an average rater (Linacre 1989).
+
+    Args:
+        level: probability of the intervals, which are those of items' places at the estimates of all else.
+
+    Returns:
+        DataFrame by item: estimate, low and high, in grades where these are numbers, else counted from 0; grade,
+        the class nearest to the estimate.
+
+    Raises:
+        MethodError: when the method has no raters' severities, or the level is out of range.
+
+    Examples:
+        >>> grades = crowdppl.datasets.example("ordinal")
+        >>> posterior = crowdppl.fit("rater_facets", grades, inference="em", seed=0)
+        >>> posterior.fair_averages().columns.tolist()
+        ['estimate', 'low', 'high', 'grade']
+    """
+    fair = getattr(posterior.model, "fair_grades", None)
+    if fair is None:
+        raise MethodError(f"{posterior.method} knows no severity of raters; fit 'rater_facets'")
+    sites = {name: torch.as_tensor(site.mean).double() for name, site in posterior.result.sites.items()}
+    places = truth(posterior, level)
+    classes = posterior.data.classes
+    numbers = np.array([as_number(x) for x in classes])
+    if np.isnan(numbers).any():
+        numbers = np.arange(len(classes), dtype=np.float64)
+    table = pd.DataFrame(index=posterior.data.items)
+    with default_dtype(torch.float64):
+        for name in ("estimate", "low", "high"):
+            place = torch.tensor(places[name].to_numpy(np.float64))
+            table[name] = fair(sites, place, torch.from_numpy(numbers)).numpy()
+    nearest = np.abs(table[["estimate"]].to_numpy() - numbers).argmin(1)
+    return table.assign(grade=classes.take(nearest))
+
+
+def separation(posterior: Fit) -> float:
+    """How reliably items are told apart: the share of the variance of truths that labels resolve.
+
+    Returns:
+        ``1 - mean(sd^2) / (var(estimate) + mean(sd^2))``, the reliability of separation (Wright & Masters 1982); 0
+        where labels tell nothing, 1 where they tell all.
+
+    Raises:
+        MethodError: when truths are classes.
+
+    Examples:
+        >>> ratings = crowdppl.datasets.example("real")
+        >>> 0 < crowdppl.fit("gaussian_annotators", ratings, inference="em", seed=0).separation() < 1
+        True
+    """
+    found = posterior.result.truth
+    if not isinstance(found, NumberTruth):
+        raise MethodError(f"{posterior.method} has classes for truths; reliability of separation is of numbers")
+    unsure, apart = float((found.sd**2).mean()), number_space(posterior.data.space).spread(found.mean)
+    return 1 - unsure / (float(apart) ** 2 + unsure)
+
+
+def number_table(numbers: NumberTruth, data: Annotations, level: float = 0.95) -> pd.DataFrame:
+    """Estimate, sd, low, high and labels of items whose truths are numbers."""
+    given = np.bincount(data.label_codes()[0], minlength=data.n_items)
+    space = number_space(data.space)
+    found = pd.DataFrame(space.interval(numbers.mean, numbers.sd, level).columns(), index=data.items)
+    return found.rename(columns={"mean": "estimate"}).assign(labels=given)
