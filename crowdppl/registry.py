@@ -141,6 +141,8 @@ def zoo(*, engines: bool = True) -> pd.DataFrame:
         >>> crowdppl.zoo(engines=False).loc["mace", "title"]
         'MACE'
     """
+    from crowdppl.primitives.model import kind_of_labels  # imports torch
+
     columns = _engine_columns() if switch("engines", engines) else {}
     rows = []
     for name, model in _loaded(names()):
@@ -148,7 +150,7 @@ def zoo(*, engines: bool = True) -> pd.DataFrame:
         row = {
             "method": name,
             "title": card.title if card else type(model).__name__,
-            "kind": card.kind if card else "nominal",
+            "kind": kind_of_labels(model),
             "reference": card.reference if card else "",
             "settings": _settings(type(model)),
         }

@@ -13,7 +13,6 @@ from crowdppl.core.intervals import check_level
 from crowdppl.core.validation import warn
 from crowdppl.data.annotations import Annotations, require_annotations
 from crowdppl.data.ids import as_number, ranked
-from crowdppl.data.kinds.numbers import REAL
 from crowdppl.data.kinds.space import REAL_LINE
 from crowdppl.errors import DataError, SparseDataWarning
 
@@ -130,7 +129,7 @@ def _complete(data: Annotations) -> np.ndarray:
     if not (data.space.scale == REAL_LINE.scale if numeric else ranked(data.classes)):
         raise DataError(
             f"intraclass correlations compare numbers on a line, and labels of kind {data.kind!r} are "
-            f"{data.alphabet.kind.plural}; read numbers by kind={REAL.name!r}"
+            f"{data.alphabet.kind.plural}; read numbers by kind='real'"
         )
     values = rows["label"] if numeric else rows["label"].map(as_number).where(rows["label"].isin(data.classes))
     given = rows.assign(label=values).dropna(subset=["label"])

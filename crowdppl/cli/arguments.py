@@ -14,19 +14,10 @@ from typing import Annotated, Any, cast
 
 from typer import Argument, Option
 
+from crowdppl import registry
 from crowdppl.errors import DataError, MethodError
 
 ON_TERMINAL = sys.stderr.isatty()
-PLAIN = ("majority_vote", "one_coin", "class_coin", "bayesian_dawid_skene")
-DEFAULTS = {
-    "ordinal": (*PLAIN, "ordinal"),
-    "real": ("label_mean", "gain_annotators", "gaussian_annotators"),
-    "pair": ("bradley_terry", "crowd_bt"),
-    "ranking": ("plackett_luce",),
-    "similarity": ("crowd_clustering",),
-    "sequence": ("bayesian_dawid_skene", "hmm_crowd", "sequence_crowd"),
-}
-"""Methods compared by default, by the kind of labels; of others, the plain ones. ``fit`` takes the last."""
 
 Answers = Annotated[Path, Argument(help="CSV, TSV, parquet or JSON: one label a row.", metavar="ANSWERS")]
 Out = Annotated[Path, Option(help="Folder to write to; made if need be.", metavar="FOLDER")]
@@ -88,8 +79,16 @@ Progress = Annotated[bool, Option(help="Show a progress bar; by default on a ter
 
 
 def default_methods(kind: str | None) -> tuple[str, ...]:
-    """Methods for labels of a kind, where none is named."""
-    return DEFAULTS.get(kind or "nominal", PLAIN)
+    """Methods to compare for labels of a kind, where none is named; ``fit`` takes the last."""
+    from crowdppl.data.checks import require_one_of  # imports torch
+    from crowdppl.data.kinds import KINDS
+
+    name = kind or "nominal"
+    require_one_of("kind", name, [*KINDS])
+    if not KINDS[name].methods:
+        takes = ", ".join(registry.names_for(name)) or "none"
+        raise MethodError(f"no method is the default for labels of kind {name!r}; say --model, one of: {takes}")
+    return KINDS[name].methods
 
 
 def _file(help: str) -> Any:

@@ -18,6 +18,7 @@ import pandas as pd
 
 from crowdppl import __version__
 from crowdppl.core.files import made_folder, new_file, new_files, settle
+from crowdppl.data.kinds import KINDS
 from crowdppl.data.tables import arrow_table, coded_table
 from crowdppl.datasets import anaesthetists
 from crowdppl.errors import MethodError, ResultError
@@ -31,16 +32,8 @@ if TYPE_CHECKING:
 
 LABELS, ANNOTATORS, RUN = "labels.csv", "annotators.csv", "run.json"
 FILES = f"{LABELS}, {ANNOTATORS}, {RUN} and the posterior"
-OF_KIND: Mapping[str, str] = {
-    "ordinal": "fair_averages",
-    "pair": "ranking",
-    "ranking": "ranking",
-    "similarity": "clusters",
-    "set": "sets",
-    "sequence": "spans",
-}
-"""The method of a posterior whose table is written, too, where the method that was fitted has it, by kind."""
-TABLES = {name: f"{name}.csv" for name in OF_KIND.values()}
+TABLES = {kind.table: f"{kind.table}.csv" for kind in KINDS.values() if kind.table}
+"""By method of a posterior, the file of the table that belongs to a kind of labels."""
 WRITTEN = (LABELS, ANNOTATORS, RUN, *TABLES.values(), *archive.FILES)
 DEMO = "built in: Dawid & Skene (1979), Table 1"
 """The entry "answers" of run.json, by which a demonstration is recognised."""
@@ -77,8 +70,8 @@ def write_result(
 
 def _table_of_kind(posterior: Posterior) -> dict[str, pa.Table]:
     """The table that belongs to the kind of labels, by its file; none where the method does not have it."""
-    name = OF_KIND.get(posterior.data.kind)
-    if name is None:
+    name = posterior.data.alphabet.kind.table
+    if not name:
         return {}
     try:
         table = getattr(posterior, name)()

@@ -24,6 +24,7 @@ from crowdppl.criticism.statistics import (
     tied_alike,
 )
 from crowdppl.data.annotations import Annotations
+from crowdppl.data.kinds.comparisons import PAIR
 from crowdppl.data.kinds.rankings import RANKINGS
 from crowdppl.inference.predict.update import draw_labels
 from crowdppl.inference.result import Fit, require_fit
@@ -168,7 +169,7 @@ def predictive_check(posterior: Fit, *, draws: int = 200, seed: int = 0) -> Chec
     posterior, seed = require_fit(posterior), seed_number(seed)
     draws = whole_number("draws", draws, MIN_DRAWS, "fewer say little of a tail, 200 are better")
     data, numbers = posterior.data, posterior.data.alphabet.kind.numeric
-    design = Design.of(data, least=1 if data.kind == "pair" else 2, numbers=numbers)
+    design = Design.of(data, least=1 if data.alphabet.kind == PAIR else 2, numbers=numbers)
     answers = np.concatenate([design.answer[None], draw_labels(posterior, draws, seed, "posterior")])
     values, by_size = (_of_numbers if numbers else _of_classes)(data, design, answers)
     pooled = pd.DataFrame(values)

@@ -10,6 +10,7 @@ import numpy as np
 from crowdppl.agreement.votes import row_pairs
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.blocks import row_sizes
+from crowdppl.data.kinds.space import RealLine, number_space
 from crowdppl.errors import DataError
 
 MIN_SHARED = 10
@@ -26,6 +27,7 @@ class Design:
         place: of each label in the order of the blocks, (S,).
         labels: number of labels of each item, (N,).
         n_annotators, n_answers: A, L.
+        space: of labels that are numbers.
     """
 
     item: np.ndarray
@@ -35,6 +37,7 @@ class Design:
     labels: np.ndarray
     n_annotators: int
     n_answers: int
+    space: RealLine
 
     @classmethod
     def of(cls, data: Annotations, named: bool = False, least: int = 2, numbers: bool = False) -> Design:
@@ -59,7 +62,8 @@ class Design:
                 f"none of {len(labels)} items has two labels, which show how labels vary on an item; have some "
                 "items labelled twice"
             )
-        return cls(item, annotator, answer, place, labels, data.n_annotators, data.n_answers)
+        space = number_space(data.space)
+        return cls(item, annotator, answer, place, labels, data.n_annotators, data.n_answers, space)
 
     @property
     def sizes(self) -> tuple[np.ndarray, np.ndarray]:

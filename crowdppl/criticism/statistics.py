@@ -9,6 +9,7 @@ import numpy as np
 from crowdppl.agreement.votes import row_pairs
 from crowdppl.criticism.design import MIN_SHARED, Design
 from crowdppl.data.annotations import Annotations
+from crowdppl.data.kinds.comparisons import PAIR
 from crowdppl.data.kinds.parts import SIDES
 from crowdppl.data.kinds.rankings import OF_RANKS
 
@@ -45,7 +46,7 @@ OF_ONE = ("class_shares",)
 
 def of_triads(data: Annotations, design: Design, answers: np.ndarray) -> dict[str, np.ndarray]:
     """The share of cycles among three objects of which each two have a winner; none where nothing is compared."""
-    if data.kind != "pair":
+    if data.alphabet.kind != PAIR:
         return {}
     from scipy.sparse import coo_array  # slow to import
 
@@ -84,8 +85,12 @@ def of_numbers(design: Design, errors: np.ndarray) -> dict[str, np.ndarray]:
 
 def errors_of(design: Design, numbers: np.ndarray) -> np.ndarray:
     """How far numbers are from the mean of their item, (n, S)."""
-    times = np.maximum(np.bincount(design.item), 1)
-    return np.stack([y - (np.bincount(design.item, y) / times)[design.item] for y in numbers])
+    times, space = np.maximum(np.bincount(design.item), 1), design.space
+    found = []
+    for y in numbers:
+        mean, _ = space.estimate(*(np.bincount(design.item, x) / times for x in space.moments(y)))
+        found.append(space.error(y, mean[design.item]))
+    return np.stack(found)
 
 
 def rankings_of(data: Annotations, design: Design) -> tuple[np.ndarray, np.ndarray]:

@@ -21,7 +21,7 @@ from crowdppl.data.checks import (
 )
 from crowdppl.data.ids import Codebook, Encoding, Place, encode, refuse_missing_text
 from crowdppl.data.kinds.kind import LabelSet
-from crowdppl.data.kinds.sequences import SEQUENCES, beginnings_warning
+from crowdppl.data.kinds.sequences import beginnings_warning
 from crowdppl.data.tables import Rows
 from crowdppl.errors import CrowdpplWarning
 
@@ -157,7 +157,8 @@ def warnings_of(
     if like is None and coded.answer is not None:
         found += find_warnings(blocks, coded.annotators, counts, _compared(coded, of_items))
         found += unused_warning(counts, coded.answer, coded.alphabet) if classes is None else []
-        if units is not None and coded.alphabet.kind == SEQUENCES:
+        parts = coded.alphabet.kind.parts
+        if units is not None and parts is not None and parts.ordered:
             codes = (coded.item, coded.annotator, coded.answer)
             found.append(beginnings_warning(coded.alphabet.classes.ids, units, *codes))
     return [warning for warning in found if warning is not None]

@@ -18,7 +18,6 @@ from crowdppl.data.covariates import label_columns, regrouped
 from crowdppl.data.features import StoredFeatures, in_columns
 from crowdppl.data.ids import native, place_in_rows
 from crowdppl.data.kinds.sequences import units_of
-from crowdppl.data.kinds.sets import OF_SETS, SETS
 from crowdppl.errors import DataError, RepeatsWarning, SparseDataWarning
 
 
@@ -160,8 +159,9 @@ def with_rows(
 
 def whole_units(data: Annotations) -> np.ndarray:
     """What folds keep whole, a code an item, (N,): its sequence, the item of its set, or itself."""
-    if data.alphabet.kind == SETS and data.item_covariates is not None:
-        return np.asarray(data.item_covariates[OF_SETS[0]].cat.codes)
+    parts = data.alphabet.kind.parts
+    if parts is not None and not parts.columns and data.item_covariates is not None:
+        return np.asarray(data.item_covariates[parts.names[0]].cat.codes)
     units = units_of(data.item_covariates)
     return np.arange(data.n_items) if units is None else units[:, 0]
 

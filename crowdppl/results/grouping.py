@@ -12,7 +12,7 @@ from crowdppl.core.validation import number_within, shown
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.covariates import group_book
 from crowdppl.data.kinds.parts import SIDES
-from crowdppl.data.kinds.sequences import POSITION, SEQUENCE, Tags, units_of
+from crowdppl.data.kinds.sequences import POSITION, SEQUENCE, SEQUENCES, Tags, units_of
 from crowdppl.data.kinds.sets import NO_YES, OF_SETS, SETS
 from crowdppl.errors import DataError, MethodError
 from crowdppl.inference.predict.answers import chain_steps
@@ -173,7 +173,7 @@ def spans(posterior: Fit, minimum: float = 0.5) -> pd.DataFrame:
     minimum = number_within("minimum", minimum, "a number from 0 to 1", lambda x: 0 <= x <= 1)
     data, tags = posterior.data, tags_of(posterior.data)
     if tags is None:
-        of = f" with the classes {shown([*data.classes])}" if data.kind == "sequence" else ""
+        of = f" with the classes {shown([*data.classes])}" if data.alphabet.kind == SEQUENCES else ""
         raise MethodError(
             f"these labels are of kind={data.kind!r}{of}; spans want kind='sequence' and classes B-X, I-X and O"
         )
@@ -196,7 +196,7 @@ def spans(posterior: Fit, minimum: float = 0.5) -> pd.DataFrame:
 
 def tags_of(data: Annotations) -> Tags | None:
     """The classes of sequences as BIO tags; None for other kinds, and where a class is no such tag."""
-    return Tags.of(data.classes) if data.kind == "sequence" else None
+    return Tags.of(data.classes) if data.alphabet.kind == SEQUENCES else None
 
 
 def most_probable(posterior: Fit) -> np.ndarray:

@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TypedDict, Unpack
 
-from crowdppl.data.kinds.rankings import RANKINGS
 from crowdppl.errors import MethodError
 from crowdppl.inference.engines import ENGINES
 from crowdppl.primitives.model import Examples, Model
@@ -92,7 +91,7 @@ def checks(model: str | Model, **about: Unpack[About]) -> Iterator[tuple[str, Ca
     """
     trial = Trial.of(resolve(model), **about)
     own = _SCALE if on_a_scale(trial.model) else _NUMBERS if trial.of_numbers else _CLASSES
-    own = _RANKS if trial.kind == RANKINGS else own
+    own = _RANKS if trial.of_ranks else own
     for name, run in (_CHECKS | own).items():
         yield name, partial(run, trial)
 

@@ -15,7 +15,6 @@ import torch
 
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.kinds.parts import SEPARATOR
-from crowdppl.data.kinds.rankings import RANKINGS
 from crowdppl.data.kinds.space import number_space
 from crowdppl.errors import CrowdpplWarning, MethodError
 from crowdppl.inference.problem import with_network_outputs
@@ -82,7 +81,7 @@ def numbers(trial: Trial) -> None:
     for engine in trial.accepted():
         table = trial.truths(trial.fit(engine))
         require(table.index.equals(trial.data.items), f"{engine}: the rows are {list(table.index)}")
-    graded = on_a_scale(trial.model) or trial.kind == RANKINGS
+    graded = on_a_scale(trial.model) or trial.of_ranks
     said = trial.clear.groupby("item")["label"].agg("first" if graded else "median")
     for engine in trial.quickest:
         found = trial.other_fit(engine, trial.read(trial.clear)).truth()["estimate"]

@@ -86,6 +86,11 @@ class Trial:
         return self.kind.numeric or on_a_scale(self.model)
 
     @property
+    def of_ranks(self) -> bool:
+        """Whether labels are ranks of objects."""
+        return isinstance(self, RankTrial)
+
+    @property
     def small(self) -> Small:
         """How its data are made."""
         return self.kind.small

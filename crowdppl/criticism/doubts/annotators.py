@@ -208,7 +208,9 @@ def copied_numbers(search: Search) -> Iterator[Doubt]:
     data = search.posterior.data
     sizes = np.concatenate([row_sizes(block) for block in data.blocks]).astype(np.int64)
     many = not search.thorough and (sizes * (sizes - 1)).sum() / 2 > MAX_PAIRS
-    if data.kind != "real" or sizes.max(initial=0) < 4 or many:  # the two, and two others
+    if (
+        data.alphabet.kind.parts is not None or not data.alphabet.kind.numeric or sizes.max(initial=0) < 4 or many
+    ):  # the two, and two others
         return
     pair, correlation, p = shared_errors(Design.of(data, numbers=True))
     found = np.flatnonzero((correlation > SHARED_ERRORS) & (p <= LEVEL))

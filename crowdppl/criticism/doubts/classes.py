@@ -15,12 +15,14 @@ from crowdppl.criticism.class_agreement import class_agreement, contradicted
 from crowdppl.criticism.doubts.search import AUTO, Search, doubt, quoted
 from crowdppl.criticism.tails import ERRORS
 from crowdppl.data.ids import ranked
+from crowdppl.data.kinds import KINDS
+from crowdppl.data.kinds.space import GRADES
 from crowdppl.errors import CrowdpplError, CrowdpplWarning
 from crowdppl.inference.coin_tables import CoinTables
 from crowdppl.inference.engines import fit_model
 from crowdppl.inference.options import Options
 from crowdppl.networks.outputs import networks_of
-from crowdppl.primitives.model import card_of
+from crowdppl.primitives.model import Card, card_of
 
 MAX_UNNAMED = 0.01
 """Share of the items that may be of classes that no label names; where items are few, half an item."""
@@ -67,7 +69,9 @@ def diagonal(search: Search) -> Iterator[Doubt]:
 def collapse(search: Search) -> Iterator[Doubt]:
     """Labels agree with one another more than with the fit on a class, beyond chance; not of comparisons."""
     posterior = search.posterior
-    if posterior.data.kind == "pair":  # sides are no classes that could trade places
+    if (
+        parts := posterior.data.alphabet.kind.parts
+    ) is not None and parts.ranks:  # sides are no classes that could trade places
         return
     found = contradicted(posterior)
     if not found:
@@ -92,11 +96,16 @@ def collapse(search: Search) -> Iterator[Doubt]:
     )
 
 
+def _of_grades(card: Card | None) -> bool:
+    """Whether a method takes grades."""
+    return card is not None and KINDS[card.kind].space == GRADES
+
+
 @doubt("unnamed")
 def unnamed(search: Search) -> Iterator[Doubt]:
     """Over a hundredth of the items are of classes that no label or truth names."""
     posterior, data, card = search.posterior, search.posterior.data, card_of(search.posterior.model)
-    if posterior.memory is not None or (card is not None and card.kind == "ordinal"):
+    if posterior.memory is not None or _of_grades(card):
         return  # earlier labels may have named it; a grade may lie between those that were given
     named: np.ndarray = search.named.sum(0) > 0
     if data.gold_codes is not None:
@@ -118,7 +127,7 @@ def unnamed(search: Search) -> Iterator[Doubt]:
 def order(search: Search) -> Iterator[Doubt]:
     """A method for grades has nominal classes, which it takes as they are sorted."""
     posterior, data, card = search.posterior, search.posterior.data, card_of(search.posterior.model)
-    if card is None or card.kind != "ordinal" or data.kind == "ordinal" or ranked(data.classes):
+    if not _of_grades(card) or data.space.ordered or ranked(data.classes):
         return
     names = search.classes(range(data.n_classes))
     yield Doubt(

@@ -110,6 +110,7 @@ PAIR = Comparisons(
     "comparisons: left, right, winner",
     parts=Parts("pair", SIDES, shared=True),
     methods=("bradley_terry", "crowd_bt"),
+    table="ranking",
     example=(COUPLES, SIDES),
     small=Small(_couple, SIDES, TIE),
 )

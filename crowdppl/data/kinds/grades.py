@@ -33,5 +33,11 @@ class Ordinal(Classes):
 
 
 ORDINAL = Ordinal(
-    "ordinal", "grades", "grades, whose order matters", GRADES, methods=(*PLAIN, "ordinal"), members=("ordinal",)
+    "ordinal",
+    "grades",
+    "grades, whose order matters",
+    GRADES,
+    methods=(*PLAIN, "ordinal"),
+    table="fair_averages",
+    members=("ordinal",),
 )

@@ -56,6 +56,7 @@ class Kind:
         space: where truths lie.
         parts: the two columns that name an item together; None where one does.
         methods: names of methods to compare where none is named; the last is fitted by default.
+        table: the method of a posterior that gives the table of such labels, written beside others; "" for none.
         example: ids of the items of a built-in example and the labels that three annotators give in turn; None
             where the grades of ``anaesthetists`` are one.
         small: on which data methods are checked.
@@ -67,6 +68,7 @@ class Kind:
     space: Space = field(compare=False)
     parts: Parts | None = field(default=None, compare=False)
     methods: tuple[str, ...] = field(default=(), compare=False)
+    table: str = field(default="", compare=False)
     example: tuple[Sequence[Any], Sequence[Any]] | None = field(default=None, compare=False)
     small: Small = field(default=Small(), compare=False)
 

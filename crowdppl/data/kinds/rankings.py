@@ -267,6 +267,7 @@ RANKINGS = WholeRankings(
     holds=lambda rank: rank >= 1,
     words="a rank, a finite number from 1, the best, on",
     methods=("plackett_luce",),
+    table="ranking",
     candidates={f"plackett_luce, {end} first": ("plackett_luce", {"first": end}) for end in ("best", "worst")},
     example=(
         ("one", "two", "three", "four"),

@@ -177,6 +177,7 @@ SEQUENCES = Classes(
     "tags of tokens: sequence, position",
     parts=Parts("sequence", (SEQUENCE, POSITION), ordered=True),
     methods=("bayesian_dawid_skene", "hmm_crowd", "sequence_crowd"),
+    table="spans",
     members=("sequence_crowd",),
     example=(
         [(text, place) for text in ("first", "second", "third") for place in range(4)],

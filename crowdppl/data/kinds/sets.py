@@ -237,6 +237,7 @@ SETS = Sets(
     "sets",
     'sets of classes, such as "a;b"',
     parts=Parts("set", OF_SETS, columns=False),
+    table="sets",
     example=(("one", "two", "three", "four", "five", "six"), ("red;round", "red", "", "long")),
     small=Small(lambda n: f"item {n // 3}{SEPARATOR}{n % 3}", "ab", None),
 )

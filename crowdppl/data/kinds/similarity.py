@@ -50,6 +50,7 @@ SIMILARITY = Similarity(
     "two items, same or different",
     parts=Parts("similarity", SIDES, shared=True, unordered=True),
     methods=("crowd_clustering",),
+    table="clusters",
     example=(COUPLES, DIFFERENT_SAME[0]),
     small=Small(lambda n: f"item {n // 3}{SEPARATOR}other {n % 3}", "ab", None),
 )
