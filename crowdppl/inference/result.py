@@ -181,12 +181,10 @@ class NumberTruth:
 
     Attributes:
         mean, sd: (N,) in codebook order, over truth and parameters alike.
-        positive: whether the numbers are positive.
     """
 
     mean: Annotated[np.ndarray, Numbers("N")]
     sd: Annotated[np.ndarray, Numbers("N", low=0)]
-    positive: bool = False
 
 
 @dataclass(frozen=True)
