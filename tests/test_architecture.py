@@ -3,12 +3,15 @@
 import ast
 from collections.abc import Iterator
 from graphlib import TopologicalSorter
+from itertools import chain
 from pathlib import Path
 
 import pytest
 
 import crowdppl
 from crowdppl import few_shot, primitives
+from crowdppl.data import kinds
+from crowdppl.data.kinds import KINDS, Kind
 
 ROOT = Path(__file__).resolve().parent.parent
 LAYERS = (
@@ -81,7 +84,51 @@ def test_a_model_uses_public_names_and_the_shared_likelihood(path: Path) -> None
     assert not observed, "labels go through cp.annotate"
 
 
+REGISTRATIONS = {
+    "agreement.coefficients",
+    "agreement.votes",
+    "criticism.checks",
+    "criticism.statistics",
+    "evaluation.number_metrics",
+    "results.grouping",
+    "testing.fixtures",
+}
+"""Where a kind of labels is asked for beyond ``data``: what is computed for it alone."""
+
+
+def named_kinds(tree: ast.AST) -> set[str]:
+    """Kinds that a file compares with, or looks up, by their names."""
+    asking = [x for x in ast.walk(tree) if isinstance(x, ast.Compare) and "kind" in ast.unparse(x)]
+    sides = [side for x in asking for side in (x.left, *x.comparators)]
+    lists = [side.elts for side in sides if isinstance(side, ast.Tuple | ast.List | ast.Set)]
+    keys = [x.keys for x in ast.walk(tree) if isinstance(x, ast.Dict)]
+    asked = [*sides, *chain(*lists)]
+    for each in keys:
+        known = [key for key in each if isinstance(key, ast.Constant) and key.value in KINDS]
+        asked += known if len(known) > 1 else []
+    return {x.value for x in asked if isinstance(x, ast.Constant) and x.value in KINDS}
+
+
+def test_a_kind_of_labels_is_an_object_and_no_name() -> None:
+    names = {name for name, x in vars(kinds).items() if isinstance(x, Kind)}
+    assert len(names) == len(KINDS)
+    for name, path in FILES.items():
+        part = name.removeprefix("crowdppl.")
+        tree = ast.parse(path.read_text())
+        if part.split(".")[0] != "cli" and not part.startswith("data.kinds"):
+            assert not named_kinds(tree), f"{name} asks for a kind by its name"
+        imported = {x.name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for x in node.names}
+        if part.split(".")[0] != "data" and part not in REGISTRATIONS:
+            assert not imported & names, f"{name} asks for a kind, and is not listed"
+
+
 def test_the_rules_can_fail() -> None:
+    assert named_kinds(ast.parse('data.kind in ("pair", RANKING) or {"real": 1, "set": 2}')) == {
+        "pair",
+        "real",
+        "set",
+    }
+    assert not named_kinds(ast.parse('row = {"set": members, "size": 2}'))
     assert list(imports(ast.parse("def f():\n    from crowdppl.posterior import load"))) == ["crowdppl.posterior"]
     assert list(imports(ast.parse("import crowdppl.posterior as p"))) == ["crowdppl.posterior"]
     assert layer("crowdppl.posterior") > layer("crowdppl.inference.engines") > layer("crowdppl.data.blocks")

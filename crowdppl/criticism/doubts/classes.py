@@ -69,9 +69,8 @@ def diagonal(search: Search) -> Iterator[Doubt]:
 def collapse(search: Search) -> Iterator[Doubt]:
     """Labels agree with one another more than with the fit on a class, beyond chance; not of comparisons."""
     posterior = search.posterior
-    if (
-        parts := posterior.data.alphabet.kind.parts
-    ) is not None and parts.ranks:  # sides are no classes that could trade places
+    compared = posterior.data.alphabet.kind.parts
+    if compared is not None and compared.ranks:  # sides are no classes that could trade places
         return
     found = contradicted(posterior)
     if not found:
