@@ -275,7 +275,7 @@ def corrected_again(posterior: Fit, data: Annotations) -> Fit:
 
 
 def without(posterior: Fit, annotators: Iterable[Any]) -> Fit:
-    """The same fit without the labels of some annotators, started from the old truth.
+    """The fit without the labels of some annotators, which starts from the truth found before.
 
     Items, classes and ids stay; the annotators keep a row in the tables, that of an annotator without labels. A
     corrected posterior is corrected anew, by further fits; after an update it keeps its weights and discounts.

@@ -54,9 +54,13 @@ def compare_to_default(
         level: probability of calling any method better where none is.
 
     Returns:
-        DataFrame by rival, furthest ahead first: ahead, the mean difference in log-probability (of an item for
-        classifiers or whole items left out, else of a label), in nats; its standard error se; p, adjusted;
-        beyond_chance, whether p is at most ``level``.
+        DataFrame by rival, furthest ahead first:
+
+        - ``ahead``: mean difference in log-probability, in nats, of an item for classifiers and whole items left
+          out, else of a label
+        - ``se``: its standard error
+        - ``p``: adjusted for the number of rivals
+        - ``beyond_chance``: whether p is at most ``level``
 
     Raises:
         MethodError: when the default was not scored, or nothing else was.

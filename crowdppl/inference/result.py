@@ -106,12 +106,12 @@ class SiteResult:
         return self.arrays[self.conjugate.key]
 
     def with_parameter(self, parameter: np.ndarray) -> SiteResult:
-        """The same with another parameter, of which no draws are known."""
+        """This site with another parameter, of which no draws are known."""
         assert self.conjugate is not None, f"{self.name} is not of a family"
         return replace(self, arrays={**self.arrays, self.conjugate.key: parameter}, drawn=OnDemand.of(None))
 
     def mean_field(self) -> SiteResult:
-        """The same as vb found it, not widened."""
+        """This site as mean field found it, not widened."""
         return replace(self, weight=OnDemand.of(None), drawn=OnDemand.of(None))
 
     @property
@@ -274,11 +274,11 @@ class FitResult:
     draws: Annotated[OnDemand[TableDraws], LATER] | None = None
 
     def mean_field(self) -> FitResult:
-        """The same with the distributions of vb as they are, not widened."""
+        """This result with the distributions of mean field, not widened."""
         return replace(self, sites={name: site.mean_field() for name, site in self.sites.items()})
 
     def with_probabilities(self, probabilities: np.ndarray) -> FitResult:
-        """The same with other probabilities of the truths, (N, K)."""
+        """This result with other probabilities of the truths, (N, K)."""
         return replace(self, truth=replace(self._classes, probabilities=probabilities))
 
     @property
@@ -307,12 +307,12 @@ class FitResult:
 
     @property
     def confusions(self) -> np.ndarray | CoinTables:
-        """The same, which may be the coins of a table that would be large."""
+        """(A, K, L), as of ``Tables``, or coins where it would be large; MethodError where labels are numbers."""
         return self._tables.mean
 
     @property
     def confusion_draws(self) -> np.ndarray | CoinTables | None:
-        """Draws of them, ``table_draws`` or coins; None for points."""
+        """(n, A, K, L) draws of ``confusions``, an array or coins; None for points."""
         return None if self.draws is None else self.draws().tables
 
     @property
@@ -337,7 +337,7 @@ class FitResult:
 
     @property
     def prevalence_draws(self) -> np.ndarray | None:
-        """(n, K), the same draws as ``table_draws``; None for points."""
+        """(n, K), draws of the prevalence that belong to those of ``table_draws``; None for points."""
         return None if self.draws is None else self.draws().prevalence
 
 
@@ -373,7 +373,7 @@ class Record:
         return not self.probabilities.shape[1]
 
     def close(self) -> Record:
-        """The same items, which cannot come again."""
+        """The record of items that cannot come again."""
         return replace(self, probabilities=self.probabilities[:, :0], sites={})
 
     def some(self, kept: np.ndarray) -> Record:
@@ -509,7 +509,7 @@ class Fit:
         return f"<{type(self).__name__} of {self.method} by {self.inference}{shown}: {sizes}>"
 
     def uncorrected(self) -> Self:
-        """The same with the method's own probabilities; itself where nothing was corrected.
+        """The posterior with the method's own probabilities, as before they were corrected; itself where none were.
 
         Examples:
             >>> posterior = crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="vb", seed=0)
@@ -522,7 +522,7 @@ class Fit:
 
 
 def require_fit(found: Any) -> Fit:
-    """The same, when it is a fit or a posterior. DataError for anything else, annotations say."""
+    """What was given, when it is a fit or a posterior; DataError for anything else, such as annotations."""
     if isinstance(found, Fit):
         return found
     raise DataError(

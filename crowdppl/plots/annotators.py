@@ -195,9 +195,13 @@ def annotator_map(posterior: Fit) -> pd.DataFrame:
         posterior: a fit whose model gives each annotator a ``gate``, such as mmlc.
 
     Returns:
-        DataFrame: kind is "annotator", or the centre of the population that the row is ("mode", "mean", "median",
-        and "centre" where it is a latent); annotator, the id, or missing; x and y; labels given; away, the share of
-        the gate in which the row differs from the oracle worker of the fit (total variation).
+        DataFrame, a row an annotator or a centre of the population:
+
+        - ``kind``: "annotator", or which centre ("mode", "mean", "median", and "centre" where it is a latent)
+        - ``annotator``: the id; missing of a centre
+        - ``x``, ``y``: place in the plane
+        - ``labels``: labels given
+        - ``away``: share of the gate in which the row differs from the oracle worker (total variation)
 
     Raises:
         MethodError: when annotators have no gates.

@@ -111,9 +111,11 @@ def suggest_labels(
         seed: of the order among pairs with the same gain.
 
     Returns:
-        DataFrame, best first: item, annotator, information, and entropy of the item's truth now, both in bits; of
-        numbers, sd of the truth in place of its entropy. Fewer than n rows, with a warning, where there are no more
-        pairs.
+        DataFrame, best first, with fewer than n rows where there are no more pairs:
+
+        - ``item``, ``annotator``: whom to ask about what
+        - ``information``: the gain, in bits
+        - ``entropy``: of the item's truth now, in bits; of numbers ``sd``, its standard deviation
 
     Raises:
         MethodError: when n, per_item or per_annotator is no whole number from 1 on, the seed is out of range, no

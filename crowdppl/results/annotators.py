@@ -28,21 +28,23 @@ def annotators(posterior: Fit, level: float = 0.95) -> pd.DataFrame:
     Mean field underestimates variances, so intervals of vb are widened by the linear response of its fixed point,
     but not where labels depend on Gaussians; rows whose prior is learned are as wide as that prior leaves them, up
     to 5,000,000 numbers. With few labels (25,000 labels times classes at most), short chains of Gibbs from vb's
-    distributions widen them further, but not where annotators or items have latent kinds. In simulations from
-    each prior (5 annotators, 3 classes, 3 labels an item), 90 % intervals of accuracies then held .905 by one_coin
-    (20 items, 300 simulations), .925 by bayesian_dawid_skene (15 items, 270) and .903 by hierarchical_dawid_skene
-    (20 items, 130).
+    distributions widen them further, but not where annotators or items have latent kinds. How often intervals hold
+    the truth of simulations stands in ``docs/benchmarks.md``.
 
     Args:
         level: probability of the intervals.
 
     Returns:
-        DataFrame by annotator: labels given, with abstentions and those before an update; accuracy, the probability
-        of giving the true class to a new item, if any class is given, with accuracy_sd, accuracy_low and
-        accuracy_high; abstention, where annotators may abstain, with the same; with two classes also sensitivity
-        (the second class is the positive one) and specificity, among classes given. sd, low and high are NaN where
-        the engine gives points. Where labels are numbers: labels, and the numbers that the method has of each
-        annotator, by the names of its sites.
+        DataFrame by annotator:
+
+        - ``labels``: labels given, with abstentions and those before an update
+        - ``accuracy``: probability of giving the true class to a new item, if any class is given
+        - ``abstention``: probability of abstaining from a new item, where annotators may
+        - ``sensitivity``, ``specificity``: with two classes, probability of the right one among classes given where
+          the truth is the second class, and where it is the first
+        - of numbers, what the method knows of annotators, by the names of its sites
+
+        Each but ``labels`` has its ``_sd``, ``_low`` and ``_high``, NaN where the engine gives points.
 
     Examples:
         >>> posterior = crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="vb", seed=0)
@@ -123,7 +125,16 @@ def confusion(posterior: Fit, draws: bool = False, *, at: Mapping[Hashable, floa
 
 
 def confusion_intervals(posterior: Fit, level: float = 0.95) -> pd.DataFrame:
-    """The confusion by (annotator, truth, label) with mean, sd, low, high; by vb widened as in ``annotators``.
+    """How probable each label of an annotator is given the truth, with intervals, as a table.
+
+    Args:
+        level: probability of the intervals, which are widened by vb as those of ``annotators()``.
+
+    Returns:
+        DataFrame by annotator, truth and label:
+
+        - ``mean``, ``sd``: posterior mean and standard deviation
+        - ``low``, ``high``: central interval; NaN, as ``sd``, where the engine gives points
 
     Examples:
         >>> posterior = crowdppl.fit("bayesian_dawid_skene", crowdppl.anaesthetists(), inference="vb", seed=0)
@@ -142,7 +153,16 @@ def confusion_intervals(posterior: Fit, level: float = 0.95) -> pd.DataFrame:
 
 
 def prevalence(posterior: Fit, level: float = 0.95) -> pd.DataFrame:
-    """Share of each class among items: DataFrame by class with mean, sd, low and high.
+    """Share of each class among items, with intervals.
+
+    Args:
+        level: probability of the intervals.
+
+    Returns:
+        DataFrame by class:
+
+        - ``mean``, ``sd``: posterior mean and standard deviation
+        - ``low``, ``high``: central interval; NaN, as ``sd``, where the engine gives points
 
     Examples:
         >>> posterior = crowdppl.fit("dawid_skene", crowdppl.anaesthetists(), inference="em", seed=0)

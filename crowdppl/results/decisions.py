@@ -51,8 +51,11 @@ def label_sets(
         seed: of the order of equal scores; it depends on names of items and classes, not on their order.
 
     Returns:
-        DataFrame by item: set, a tuple of classes, most probable first; size; probability that the model gives
-        to the set.
+        DataFrame by item:
+
+        - ``set``: tuple of classes, most probable first
+        - ``size``: how many
+        - ``probability``: that the truth is among them, under the model
 
     Raises:
         MethodError: when coverage is not between 0 and 1, or the method is unknown or does not go with gold.
@@ -171,15 +174,19 @@ def decide(posterior: Fit, cost: Cost | None = None, *, ask_again: float | None 
 
     Args:
         cost: cost of deciding d when the truth is t. A DataFrame with the classes as index and a column for each
-            decision, which need not be classes ("send to an expert"); the same as a mapping
+            decision, which need not be classes ("send to an expert"); a mapping
             ``{truth: {decision: cost}}``; or an array (K, K) in the order of the classes. By default 0 for the
             truth and 1 for any other class: the probability of an error. Negative costs are gains.
         ask_again: price of one more label; None leaves the option out.
 
     Returns:
-        DataFrame by item: decision; expected_cost, with the price of asking; runner_up, the best of the other
-        decisions but asking; margin, its additional cost; tied, whether it costs the same. With a single decision
-        the runner-up is None and the margin NaN.
+        DataFrame by item:
+
+        - ``decision``: that of the least expected cost
+        - ``expected_cost``: its cost, with the price of asking
+        - ``runner_up``: the best of the other decisions but asking; None where there is one decision
+        - ``margin``: what the runner-up costs in addition; NaN where there is none
+        - ``tied``: whether it costs as much
 
     Raises:
         DataError: when costs are not finite, do not name every class once, or name a decision twice.

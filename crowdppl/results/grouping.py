@@ -42,8 +42,11 @@ def sets(posterior: Fit, best: Criterion = "accuracy") -> pd.DataFrame:
             truth over those in either; "f1", twice the former over the sum of their sizes.
 
     Returns:
-        DataFrame by item: set, a tuple of classes, most probable first; size; accuracy, jaccard and f1 that are
-        expected of it.
+        DataFrame by item:
+
+        - ``set``: tuple of classes, most probable first
+        - ``size``: how many
+        - ``accuracy``, ``jaccard``, ``f1``: what is expected of the set by each criterion
 
     Raises:
         DataError: when labels are no sets.
@@ -102,8 +105,10 @@ def clusters(posterior: Fit) -> pd.DataFrame:
     """The cluster of each object, item or annotator, for methods that find clusters.
 
     Returns:
-        DataFrame by object, item or annotator: cluster, a number from 0, the most probable one; probability, or the
-            share of the cluster where something may belong to several.
+        DataFrame by object, item or annotator:
+
+        - ``cluster``: number of the most probable one, from 0
+        - ``probability``: of that cluster; its share, where something may belong to several
 
     Raises:
         MethodError: for a method that finds no clusters.
@@ -152,8 +157,12 @@ def spans(posterior: Fit, minimum: float = 0.5) -> pd.DataFrame:
             probable labels. None overlap.
 
     Returns:
-        DataFrame, a row a span, in order of sequence and position: sequence; first and last, positions in it; type,
-        "" of the bare tags B and I; probability.
+        DataFrame, a row a span, in order of sequence and position:
+
+        - ``sequence``: its id
+        - ``first``, ``last``: positions in it
+        - ``type``: X of B-X; "" of the bare tags B and I
+        - ``probability``: of exactly this span
 
     Raises:
         MethodError: for labels of another kind than "sequence", for classes that are no BIO tags, and for a minimum

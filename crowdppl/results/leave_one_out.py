@@ -34,9 +34,12 @@ class LeaveOneOut:
 
     Attributes:
         unit: "label" or "item".
-        values: DataFrame with a row for each label (item, annotator, label) or item: unit, a code of the item or,
-            of sequences and sets, of that whole; log_p, and for "psis" pareto_k, the shape of its importance
-            weights: above 0.67 its value is unreliable; 0 where all draws agree.
+        values: DataFrame with a row for each label (``item``, ``annotator``, ``label``) or, by id, each item:
+
+            - ``unit``: code of the item, or of the sequence or set that it is of
+            - ``log_p``: log predictive probability
+            - ``pareto_k``: by "psis", shape of the importance weights; above 0.67, ``log_p`` is unreliable; 0 where
+              all draws agree
         warnings: of ArviZ.
         method: "psis", or "closed" for the closed form.
     """

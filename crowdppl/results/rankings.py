@@ -28,18 +28,23 @@ DRAWS = 4_000
 def ranking(posterior: Fit, level: float = 0.95, features: Any = None) -> pd.DataFrame:
     """The objects that were compared or ranked, the best first.
 
+    Where labels are few and annotators may err, as by ``crowd_bt``, several orders are possible, even one and its
+    reverse: vb then draws by short chains of Gibbs from its own distributions. Of rankings and groups, after an
+    update and with many labels, it knows one.
+
     Args:
         level: probability of the intervals.
         features: of other objects, to be ranked in place of those compared by the network of ``reward_model``: a
             table by object, or an array (O, ...), as a side of the fit's pairs has them.
 
     Returns:
-        DataFrame by object, or by group and object: rank, from 1; score, the mean of its log-skill less the mean
-        over objects, so that differences of scores are log-odds of being preferred; low and high, its interval;
-        rank_low and rank_high, intervals that hold all ranks at once with this probability. Intervals are NaN where
-        the engine gives points, and those of networks are. Where labels are few and annotators may err, as by
-        ``crowd_bt``, several orders are possible, even one and its reverse: vb then draws by short chains of Gibbs
-        from its own distributions. Of rankings and groups, after an update and with many labels, it knows one.
+        DataFrame by object, or by group and object, the best first:
+
+        - ``rank``: from 1
+        - ``score``: mean of the log-skill less the mean over objects, so that differences of scores are log-odds of
+          being preferred
+        - ``low``, ``high``: interval of the score; NaN where the engine gives points, and by networks
+        - ``rank_low``, ``rank_high``: intervals that hold all ranks at once with this probability
 
     Raises:
         MethodError: when the method ranks no objects, has no network for features, or the level is out of range.
@@ -90,8 +95,11 @@ def comparisons(posterior: Fit) -> pd.DataFrame:
     pair and the annotator's mean confusion. Where annotators never err, as by ``bradley_terry``, none is.
 
     Returns:
-        DataFrame, a row a label as in ``data.frame()``: item, annotator, label; p_left, how probable it is that the
-        left one is preferred, and p_right; p_wrong, NaN of an abstention.
+        DataFrame, a row a label, as in ``data.frame()``:
+
+        - ``item``, ``annotator``, ``label``: as in the data
+        - ``p_left``, ``p_right``: probability that this one is preferred
+        - ``p_wrong``: probability that the label is wrong; NaN of an abstention
 
     Raises:
         MethodError: when the method ranks no objects.

@@ -51,14 +51,18 @@ def probabilities(posterior: Fit, sd: bool = False) -> pd.DataFrame:
 def entropy(posterior: Fit) -> pd.DataFrame:
     """Entropy of the truth of each item, split into aleatoric and epistemic uncertainty.
 
-    Total: the entropy of the mean probabilities over draws of the parameters. Aleatoric: the mean of the draws' own
-    entropies. Epistemic: the rest, the mutual information of truth and parameters (Depeweg et al. 2018,
+    More labels of an item lower the first, more labels of its annotators the second (Depeweg et al. 2018,
     "Decomposition of uncertainty in Bayesian deep learning").
 
     Returns:
-        DataFrame by item, in bits: total, aleatoric, epistemic. Where the engine gives points, all is aleatoric and
-        epistemic is NaN. For corrected probabilities both parts are NaN; ``uncorrected()`` gives those of the
-        method. By vb, total differs from the entropy in ``labels``, which is that of mean field's probabilities.
+        DataFrame by item, in bits:
+
+        - ``total``: entropy of the mean probabilities over draws of the parameters; by vb, that in ``labels()`` is
+          of mean field's probabilities
+        - ``aleatoric``: mean of the draws' own entropies; all, where the engine gives points
+        - ``epistemic``: the rest, the mutual information of truth and parameters; NaN where the engine gives points
+
+        Of corrected probabilities both parts are NaN; ``uncorrected()`` gives those of the method.
 
     Examples:
         >>> posterior = crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="vb", seed=0)
@@ -95,8 +99,13 @@ def labels(posterior: Fit) -> pd.DataFrame:
     the item's id, comes first.
 
     Returns:
-        DataFrame by item: label; probability; entropy of the truth in bits; votes, the number of labels of the item
-        without abstentions; tied, whether another class is as probable.
+        DataFrame by item:
+
+        - ``label``: the most probable class
+        - ``probability``: of that class
+        - ``entropy``: of the truth, in bits
+        - ``votes``: labels of the item, without abstentions
+        - ``tied``: whether another class is as probable
 
     Examples:
         >>> posterior = crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="vb", seed=0)
@@ -122,8 +131,11 @@ def to_arrow(posterior: Fit) -> pa.Table:
     """The table of ``labels``, with the probability of every class, for Arrow and what reads it, such as polars.
 
     Returns:
-        pyarrow Table, a row an item: item and the columns of ``labels()``; for each class a column ``p(class)``.
-        Where truths are numbers, item and the columns of ``truth()``.
+        pyarrow Table, a row an item:
+
+        - ``item``: its id
+        - the columns of ``labels()``; of ``truth()``, where truths are numbers
+        - ``p(CLASS)``: probability of each class
 
     Examples:
         >>> posterior = crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="vb", seed=0)
@@ -145,11 +157,23 @@ def truth(posterior: Fit, level: float = 0.95) -> pd.DataFrame:
         level: probability of the interval.
 
     Returns:
-        DataFrame by item. Numbers: estimate, the posterior mean; sd; low, high; labels, how many of the item. Else
-        estimate, sd, interval. Classes without an order: the label of ``labels()``; the standard
-        deviation of "the truth is this label"; the fewest classes that hold ``level``, most probable first. Ordinal
-        classes: the median grade; the standard deviation in steps between neighbouring grades; the lowest and the
-        highest grade of a central interval.
+        DataFrame by item. Of numbers:
+
+        - ``estimate``, ``sd``: posterior mean and standard deviation
+        - ``low``, ``high``: central interval
+        - ``labels``: labels of the item
+
+        Of grades, classes that have an order:
+
+        - ``estimate``: the median grade
+        - ``sd``: standard deviation, in steps between neighbouring grades
+        - ``interval``: lowest and highest grade of a central interval
+
+        Of other classes:
+
+        - ``estimate``: the label of ``labels()``
+        - ``sd``: standard deviation of "the truth is this label"
+        - ``interval``: the fewest classes that hold ``level``, most probable first
 
     Examples:
         >>> posterior = crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="vb", seed=0)
@@ -187,8 +211,10 @@ def fair_averages(posterior: Fit, level: float = 0.95) -> pd.DataFrame:
         level: probability of the intervals, which are those of items' places at the estimates of all else.
 
     Returns:
-        DataFrame by item: estimate, low and high, in grades where these are numbers, else counted from 0; grade,
-        the class nearest to the estimate.
+        DataFrame by item:
+
+        - ``estimate``, ``low``, ``high``: in grades where these are numbers, else counted from 0
+        - ``grade``: the class nearest to the estimate
 
     Raises:
         MethodError: when the method has no raters' severities, or the level is out of range.

@@ -101,7 +101,7 @@ def labels_without(posterior: Fit, annotators: Iterable[Any]) -> Annotations:
 
 
 def refitted(posterior: Fit, left: Annotations) -> Fit:
-    """The same method fitted to other labels of the same items, with its correction."""
+    """A fit of the method to other labels of these items, with its correction."""
     return averaged(members_after(posterior, lambda fit: refit(fit, left)), posterior.correction)
 
 
@@ -214,7 +214,7 @@ def classify(posterior: Fit, features: Any) -> pd.DataFrame:
 
 
 def draw_labels(posterior: Fit, n: int = 1, seed: int = 0, kind: str = "posterior") -> pd.DataFrame:
-    """Replicated labels of the same items by the same annotators.
+    """Draws labels that the annotators might have given to the items, to compare with those that they gave.
 
     Args:
         n: how many data sets.
@@ -222,8 +222,11 @@ def draw_labels(posterior: Fit, n: int = 1, seed: int = 0, kind: str = "posterio
         kind: "posterior" draws parameters and truths from the posterior; "prior" from the model.
 
     Returns:
-        DataFrame with draw, item, annotator and label; within a draw, rows are in the order of ``data.frame()``.
-        Rankings have no ties: labels are ranks among the objects that the annotator ranked.
+        DataFrame, a row a label; within a draw, in the order of ``data.frame()``:
+
+        - ``draw``: number of the data set, from 0
+        - ``item``, ``annotator``: as in the data
+        - ``label``: what is drawn; of rankings, the rank among the objects that the annotator ranked, without ties
 
     Raises:
         MethodError: for another kind, an n that is no whole number from 1 on, a seed out of range, or a model
