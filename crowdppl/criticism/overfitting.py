@@ -10,6 +10,7 @@ import numpy as np
 from crowdppl.data.split import whole_units
 from crowdppl.inference.coin_tables import CoinTables
 from crowdppl.inference.result import Fit
+from crowdppl.results.intervals import named_site
 
 MAX_QUICK_LABELS = 20_000
 """Labels up to which overfitting is looked for beside a fit."""
@@ -43,7 +44,7 @@ def predicted_without_itself(posterior: Fit) -> Predictions | None:
     sites, table = posterior.result.sites.values(), posterior.result.confusions
     if isinstance(table, CoinTables) or {site.family for site in sites} != {"point"}:
         return None
-    if not any(x.mean.shape == table.shape and np.allclose(x.mean, table, atol=1e-6) for x in sites):
+    if named_site(posterior, "confusion") is None:
         return None
     item, annotator, label = data.label_codes()
     share = posterior.result.probabilities[item]

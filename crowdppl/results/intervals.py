@@ -33,7 +33,7 @@ def confusion(fit: Fit, level: float) -> Estimate:
 def prevalence(fit: Fit, level: float) -> Estimate:
     """Share of each class with its interval, (K,); exact where it is a conjugate site."""
     check_level(level)
-    site = _named_site(fit, "prevalence")
+    site = _conjugate_site(fit, "prevalence")
     if fit.result.draws is None:
         return from_point(fit.result.prevalence)
     return from_draws(fit.result.draws().prevalence, level) if site is None else of_site(site, level)
@@ -47,7 +47,7 @@ def among_classes(fit: Fit, level: float) -> Estimate:
 def _of_tables(fit: Fit, of: Callable[[np.ndarray], np.ndarray], level: float) -> Estimate:
     """A function of the confusion, from (..., K, L), with its interval; exact where it is a conjugate site."""
     check_level(level)
-    site, table = _named_site(fit, "confusion"), of(fit.result.table)
+    site, table = _conjugate_site(fit, "confusion"), of(fit.result.table)
     if fit.result.draws is None:
         return from_point(table)
     if site is not None and site.mean.shape == table.shape:
@@ -55,15 +55,21 @@ def _of_tables(fit: Fit, of: Callable[[np.ndarray], np.ndarray], level: float) -
     return _exact_mean(fit.result, from_draws(of(np.asarray(fit.result.table_draws)), level), table)
 
 
-def _named_site(fit: Fit, what: str) -> SiteResult | None:
-    """The conjugate site that is the confusion or the prevalence, as the model's card says; None without.
+def named_site(fit: Fit, what: str) -> SiteResult | None:
+    """The site that is the confusion or the prevalence, as the model's card says; None without.
 
     A network tells more of the classes of items than the site does.
     """
     card = card_of(fit.model)
-    site = None if card is None else fit.result.sites.get(getattr(card, what))
-    speaks = what == "prevalence" and networks_of(fit.model)
-    return None if site is None or site.conjugate is None or speaks else site
+    if card is None or (what == "prevalence" and networks_of(fit.model)):
+        return None
+    return fit.result.sites.get(getattr(card, what))
+
+
+def _conjugate_site(fit: Fit, what: str) -> SiteResult | None:
+    """The named site, where its posterior is of a family of conjugate priors."""
+    site = named_site(fit, what)
+    return None if site is None or site.conjugate is None else site
 
 
 def of_site(site: SiteResult, level: float) -> Estimate:
@@ -104,7 +110,7 @@ def accuracy(fit: Fit, level: float) -> Estimate:
 
 def large_rows(fit: Fit) -> np.ndarray | None:
     """Parameters (A, K, K or L) of a large table whose rows are a Dirichlet by vb; None of others."""
-    site, table = _named_site(fit, "confusion"), fit.result.confusions
+    site, table = _conjugate_site(fit, "confusion"), fit.result.confusions
     if fit.result.draws is None or site is None or isinstance(table, CoinTables) or table.size <= LARGE_TABLE:
         return None
     return site.spread
@@ -112,7 +118,7 @@ def large_rows(fit: Fit) -> np.ndarray | None:
 
 def _share_moments(fit: Fit) -> np.ndarray | None:
     """Means (K, K) of products of two classes' shares, where these are known or a Dirichlet; None of others."""
-    card, mean, site = card_of(fit.model), fit.result.prevalence, _named_site(fit, "prevalence")
+    card, mean, site = card_of(fit.model), fit.result.prevalence, _conjugate_site(fit, "prevalence")
     if site is not None:
         total = site.spread.sum()
         return np.asarray((np.diag(mean) + total * np.outer(mean, mean)) / (total + 1))
