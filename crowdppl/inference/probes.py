@@ -29,6 +29,7 @@ _answers: WeakKeyDictionary[type, dict[Hashable, bool]] = WeakKeyDictionary()
 
 def passes(probe: Probe, model: Model, block: Block, sites: Mapping[str, Site]) -> bool:
     """Whether a model passes a probe; tried once for a class of the same settings on data of the same form."""
+    model = getattr(model, "model_before_update", model)  # its priors alone are others
     settings, kept = contents(model), _answers.setdefault(type(model), {})
     if len(settings) > MOST_SETTINGS or not all(isinstance(x, PLAIN) for x in settings):
         return probe(model, block, sites)

@@ -186,7 +186,7 @@ class PosteriorAsPrior:
         self.card = getattr(model, "card", None)
         self.plates = plates_of(model)
         self.standing = networks_of(model)
-        self._model, self._sites = model, sites
+        self.model_before_update, self._sites = model, sites
         if hasattr(model, "derived_covariates"):
             self.derived_covariates = model.derived_covariates
 
@@ -203,7 +203,7 @@ class PosteriorAsPrior:
     def model(self, data: Block) -> Any:
         """Runs the model under the new priors."""
         with _Priors(self._sites):
-            return self._model.model(data)
+            return self.model_before_update.model(data)
 
 
 class _Priors(Messenger):
