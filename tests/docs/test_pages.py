@@ -26,6 +26,17 @@ def test_generated_pages_are_current() -> None:
     assert found == drawn == set(pages.names())
 
 
+def test_a_method_that_no_group_lists_stands_among_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    listed = {title: tuple(x for x in group if x != "glad") for title, group in pages.GROUPS.items()}
+    every = set(pages.names())
+    monkeypatch.setattr(pages, "GROUPS", listed)
+    pages.groups.cache_clear()
+    try:
+        assert pages.groups()["Others"] == ("glad",) and set(pages.names()) == every
+    finally:
+        pages.groups.cache_clear()
+
+
 @pytest.mark.slow
 def test_every_method_has_an_engine() -> None:
     for row in pages.support().values():
