@@ -309,7 +309,7 @@ FLOOR = -80.0
 
 
 @dataclass(frozen=True)
-class Evaluation:
+class DensityResult:
     """What one pass over one block of items returns; C is absent without chains.
 
     Attributes:
@@ -391,7 +391,7 @@ class Density:
         how: Summing | None = None,
         extra: Extra | None = None,
         sparse: bool = False,
-    ) -> Evaluation:
+    ) -> DensityResult:
         """Evaluates the objective and its derivatives.
 
         Args:
@@ -428,7 +428,7 @@ class Density:
             got = {n: torch.zeros_like(x) if g is None else g for (n, x), g in pairs}
         own, shares = {n: got[n] for n in leaves}, {n: got[f"probe {n}"] for n in probes}
         shares |= {n: leaf.marginal(shares[leaf.parent]) for n, leaf in below.items()}
-        return Evaluation(
+        return DensityResult(
             objective.detach(),
             per_item.detach(),
             {n: self.families[n].slope(leaves[n].detach(), g) if n in self.families else g for n, g in own.items()},

@@ -24,7 +24,7 @@ def draws_of(
     for name in (n for n in sites if n in problem.sites):
         site = problem.sites[name]
         x = site.of_items(_draw(site, sites[name], n, stream), order, lead=1)
-        out[name] = site.widen(x, problem.plates)
+        out[name] = site.with_plate_dims(x, problem.plates)
     return out
 
 
@@ -87,5 +87,5 @@ def crossed(problem: Problem, mean: Mapping[str, Tensor], stream: torch.Generato
             lines, at = ends[0].expand_as(lines).clone(), 3 * moved.index(name)
             lines[at + 1], lines[at + 2] = ends[1], ends.mean(0)
             lines = site.leaf(lines)
-        out[name] = site.widen(lines, problem.plates)
+        out[name] = site.with_plate_dims(lines, problem.plates)
     return out

@@ -170,7 +170,7 @@ class Family(ABC):
         return self.over(prior, lambda c, x: self.log_prior(c, x) - self.log_normaliser(c), leaf)
 
 
-class Dirichlet(Family):
+class DirichletFamily(Family):
     """Dirichlets: the statistic is log theta, the parameter the concentration (..., K)."""
 
     name, key, counts = "dirichlet", "concentration", True
@@ -275,7 +275,7 @@ class Dirichlet(Family):
         return from_dirichlet(parameter, level)
 
 
-class Gamma(Family):
+class GammaFamily(Family):
     """Gammas: the statistics of x are log x and x, the parameter (..., 2) concentration and minus the rate."""
 
     name, key, handed = "gamma", "concentration_and_minus_rate", True
@@ -382,7 +382,7 @@ def _scaled(leaf: Tensor, factor: Tensor) -> Tensor:
     return torch.stack([leaf[..., 0] + factor.log(), leaf[..., 1] * factor], -1)
 
 
-class NormalGamma(Family):
+class NormalGammaFamily(Family):
     """Normal-Gammas of coefficients w and precision t: the statistics are log t, t, t w and t w w'.
 
     The parameter (..., 2 + D + D^2) is a, ``-(b + m'P m / 2)``, ``P m`` and ``-P / 2``: concentration a, rate b,
@@ -495,7 +495,9 @@ class NormalGamma(Family):
         return Estimate(*(np.concatenate(pair, -1) for pair in zip(*parts, strict=True)))
 
 
-FAMILIES: Mapping[str, Family] = {family.name: family for family in (Dirichlet(), Gamma(), NormalGamma())}
+FAMILIES: Mapping[str, Family] = {
+    family.name: family for family in (DirichletFamily(), GammaFamily(), NormalGammaFamily())
+}
 """By the name that results hold."""
 
 

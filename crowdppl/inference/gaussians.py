@@ -58,7 +58,7 @@ class Gaussians:
         for name, site in self.sites.items():
             x = self.loc[name]
             if self.noise:
-                x = site.widen(x + self.log_scale[name].exp() * self.noise[name], self.plates)
+                x = site.with_plate_dims(x + self.log_scale[name].exp() * self.noise[name], self.plates)
             out[name] = x
         return out
 

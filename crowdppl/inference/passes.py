@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from crowdppl.data.blocks import Block
-from crowdppl.inference.density import Density, Evaluation, Extra, TraceSites
+from crowdppl.inference.density import Density, DensityResult, Extra, TraceSites
 from crowdppl.inference.sites import Site, one_hot_terms
 from crowdppl.primitives.sums import Summing
 
@@ -72,7 +72,7 @@ class FullPass:
                 default the log-prior of one-hot sites, once.
         """
         onehot = [n for n, s in self.sites.items() if s.kind == "onehot"]
-        first: Evaluation | None = None
+        first: DensityResult | None = None
         objective: Tensor | None = None
         sums = dict[str, Tensor]()
         per_item, slopes, shares = list[Tensor](), dict[str, list[Tensor]](), dict[str, list[Tensor]]()
@@ -87,7 +87,7 @@ class FullPass:
             copies = few[0].copies if few and marginals else None  # by which marginals would be multiplied
             one = self.density(
                 block if few is None else few[0] if copies is None else replace(few[0], copies=None),
-                self.cut(values, block),
+                self.in_block(values, block),
                 gradient=gradient,
                 marginals=marginals,
                 tilt=few[2] if few else tilts,
@@ -114,13 +114,13 @@ class FullPass:
             {n: torch.cat(x, -1) for n, x in shares.items()},
         )
 
-    def cut(self, values: Mapping[str, Tensor], block: Block) -> dict[str, Tensor]:
+    def in_block(self, values: Mapping[str, Tensor], block: Block) -> dict[str, Tensor]:
         """The values that one block of items sees: local sites cut to its items."""
         if len(self.blocks) == 1:
             return dict(values)
         start, stop = block.offset, block.offset + block.n_items
         local = {n: s for n, s in self.sites.items() if s.local}
-        return {n: local[n].cut(x, start, stop) if n in local else x for n, x in values.items()}
+        return {n: local[n].at_positions(x, start, stop) if n in local else x for n, x in values.items()}
 
 
 def _tilted_alike(

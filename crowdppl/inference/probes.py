@@ -118,7 +118,7 @@ def _draw(model: Model, block: Block, sites: Mapping[str, Site], seed: int) -> d
 
 def _wide(site: Site, values: list[Tensor], plates: int) -> Tensor:
     """One value a chain, as an engine gives them to a model."""
-    return site.widen(torch.stack(values), plates)
+    return site.with_plate_dims(torch.stack(values), plates)
 
 
 def _misreading(

@@ -29,14 +29,14 @@ from crowdppl.inference.probes import Probe, passes, reads_chains, tells_items_b
 from crowdppl.inference.replay import FIRST, Function, Replayed
 from crowdppl.inference.result import SiteResult
 from crowdppl.inference.sites import (
-    Reading,
+    ModelStructure,
     Reads,
     Site,
-    read_model,
     reads_of,
     sites_by_shape,
+    structure_of,
 )
-from crowdppl.inference.starts import named_soft_truth, soft_truth, spectral_truth, typical_values, votes
+from crowdppl.inference.starts import first_values, named_soft_truth, soft_truth, spectral_truth, votes
 from crowdppl.inference.typical_labels import TypicalLabels, typical_items
 from crowdppl.networks.outputs import cached_outputs, networks_of
 from crowdppl.primitives.distributions import SparseCategorical
@@ -86,7 +86,7 @@ class Problem:
         blocks: the data, on the device and in the precision of the fit.
         options: of the fit.
         whole: one block of all items, for models that keep something of each item.
-        sites, truth, integral, origin, states, table, stateless: what the model was found to be, as of ``Reading``.
+        sites, truth, integral, origin, states, table, stateless: what the model is, as of ``ModelStructure``.
         plates: nesting depth of the model's plates.
         conjugate: names of the conjugate sites.
         given: values of sites, or truth shares (N, K) by position, to start from.
@@ -124,7 +124,7 @@ class Problem:
         Raises:
             MethodError: when the model does not run, or has sites that no engine can treat.
         """
-        found = _reading(model, blocks, data)
+        found = _structure_on(model, blocks, data)
         conjugate = frozenset(n for n, s in found.sites.items() if s.kind == "conjugate")
         return Problem(model, blocks, options, whole, *found, plates_of(model), conjugate)
 
@@ -162,8 +162,8 @@ class Problem:
         blocks = [b for b in self.blocks if b.n_items]
         if self.truth is None or any(b.named_classes is None for b in blocks):
             return False
-        values = {n: self.sites[n].leaf(x) for n, x in self.typical(self.options.generator(2)).items()}
-        found = self.density().sites(blocks[0], self.full_pass().cut(values, blocks[0]))
+        values = {n: self.sites[n].leaf(x) for n, x in self.first_values(self.options.generator(2)).items()}
+        found = self.density().sites(blocks[0], self.full_pass().in_block(values, blocks[0]))
         return isinstance(found[self.truth].fn, SparseCategorical)
 
     @cached_property
@@ -242,7 +242,7 @@ class Problem:
             return block.distinct_answers
         return block.distinct if block.distinct and self._passes(tells_items_by_labels, block) else None
 
-    def typical(self, generator: torch.Generator) -> dict[str, Tensor]:
+    def first_values(self, generator: torch.Generator) -> dict[str, Tensor]:
         """A first value for each site: the model's own start where it has one, else the prior mean."""
         start = getattr(self.model, "init", None)
         local = any(s.local for s in self.sites.values())
@@ -250,7 +250,7 @@ class Problem:
         block = self.whole() if all_items else next(b for b in self.blocks if b.n_items)
         given = {**({} if start is None else dict(start(block))), **self.given}
         given = {n: x.double() for n, x in given.items() if n in self.sites}
-        return typical_values(self.model, block, list(self.sites), given, generator)
+        return first_values(self.model, block, list(self.sites), given, generator)
 
     @cached_property
     def signatures(self) -> Signatures:
@@ -288,7 +288,7 @@ class Problem:
             return spectral_truth(self.blocks)
         return soft_truth(votes(self.blocks), self.options.generator(3, number))
 
-    def start_tilt(self, number: int) -> dict[str, Tensor]:
+    def start_potentials(self, number: int) -> dict[str, Tensor]:
         """Log-potentials of the truth at start number n, for a pass; of votes, without what it would sum out."""
         if number == 0 and self.truth not in self.given and self.sums_others:
             return {str(self.truth): named_soft_truth(self.blocks).log()}
@@ -302,24 +302,24 @@ class Known(NamedTuple):
     model: Callable[[], Any]
     how: Hashable
     contents: list[Any]
-    reading: Reading
+    structure: ModelStructure
 
 
-_readings: WeakKeyDictionary[Annotations, dict[int, Known]] = WeakKeyDictionary()
+_structures: WeakKeyDictionary[Annotations, dict[int, Known]] = WeakKeyDictionary()
 """The models that were read on data that are still there, by id."""
 
 
-def _reading(model: Model, blocks: Sequence[Block], data: Annotations | None) -> Reading:
+def _structure_on(model: Model, blocks: Sequence[Block], data: Annotations | None) -> ModelStructure:
     """What a model is found to be; found once where a fit and what is asked of it build its problem in turn."""
     block, known = next(b for b in blocks if b.n_items), any(b.says_of_truths for b in blocks)
     if data is None or networks_of(model) or not type(model).__weakrefoffset__:
-        return read_model(model, block, known)
-    how, kept, mine = (known, block.device, block.dtype), _readings.get(data, {}), contents(model)
+        return structure_of(model, block, known)
+    how, kept, mine = (known, block.device, block.dtype), _structures.get(data, {}), contents(model)
     last = kept.get(id(model))
     if last is None or last.model() is not model or last.how != how or not same_contents(last.contents, mine):
-        last = Known(ref(model), how, mine, read_model(model, block, known))
-        _readings[data] = {k: x for k, x in kept.items() if x.model() is not None} | {id(model): last}
-    return last.reading
+        last = Known(ref(model), how, mine, structure_of(model, block, known))
+        _structures[data] = {k: x for k, x in kept.items() if x.model() is not None} | {id(model): last}
+    return last.structure
 
 
 def build_problem(

@@ -260,7 +260,7 @@ class Site:
         shape = self.shape(n_items)
         return shape if self.family is None else self.family.leaf_shape(shape)
 
-    def widen(self, x: Tensor, plates: int, lead: int = 1) -> Tensor:
+    def with_plate_dims(self, x: Tensor, plates: int, lead: int = 1) -> Tensor:
         """Values (lead, batch, event) as (lead, [1, ...] batch, event), for a model of ``plates`` nested plates."""
         return x.reshape(*x.shape[:lead], *(1,) * (plates - len(self.batch_shape)), *x.shape[lead:])
 
@@ -279,13 +279,13 @@ class Site:
         places = torch.as_tensor(at, dtype=torch.int64, device=x.device)
         return x.index_select(lead + self.batch_shape.index(-1), places)
 
-    def cut(self, value: Tensor, start: int, stop: int) -> Tensor:
+    def at_positions(self, value: Tensor, start: int, stop: int) -> Tensor:
         """The part of a local site's value that belongs to the items at positions ``start`` to ``stop``."""
         dim = value.dim() - 1 - len(self.event_shape)
         return value if value.shape[dim] == 1 else value.narrow(dim, start, stop - start)
 
 
-class Reading(NamedTuple):
+class ModelStructure(NamedTuple):
     """What a model is found to be.
 
     Attributes:
@@ -308,7 +308,7 @@ class Reading(NamedTuple):
     stateless: bool
 
 
-def read_model(model: Model, block: Block, known: bool) -> Reading:
+def structure_of(model: Model, block: Block, known: bool) -> ModelStructure:
     """Runs a model on a few items at a draw from its prior, under Pyro's checks, and sorts its sites.
 
     Where gold or evidence say something of some truth (``known``), the model must follow it. MethodError when the
@@ -339,7 +339,7 @@ def read_model(model: Model, block: Block, known: bool) -> Reading:
         _refuse_unknowing(model, small, found, integral, origin)
     tables = [x.fn.log_p for x in found.values() if isinstance(x.fn, CategoricalLabels)]
     table = sum(x.numel() for x in tables if isinstance(x, Tensor))
-    return Reading(sites, truth, integral, origin, states, table, same_contents(before, contents(model)))
+    return ModelStructure(sites, truth, integral, origin, states, table, same_contents(before, contents(model)))
 
 
 def _checked_sites(model: Model, small: Block) -> TraceSites:

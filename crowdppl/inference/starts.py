@@ -58,7 +58,7 @@ def named_soft_truth(blocks: Sequence[Block]) -> Tensor:
 
 
 @dataclass(eq=False)
-class Typical(Messenger):
+class PriorMeans(Messenger):
     """Replaces every latent that is not given by its prior mean, or the middle of its space."""
 
     generator: torch.Generator
@@ -100,12 +100,12 @@ def _mean(fn: Any) -> Tensor | None:
     return mean
 
 
-def typical_values(
+def first_values(
     model: Model, block: Block, names: Sequence[str], given: Mapping[str, Tensor], generator: torch.Generator
 ) -> dict[str, Tensor]:
     """A value for each named site: what is given, else the prior mean; one-hot sites are told apart at random."""
     program = poutine.condition(model.model, data=dict(given))
-    with Typical(generator):
+    with PriorMeans(generator):
         sites = traced(program, block, {}, plates_of(model), until=names)
     return {n: sites[n].value.detach() for n in names}
 

@@ -64,14 +64,14 @@ class Start:
     """What a start is made of, before the parameters of conjugate sites are found.
 
     Attributes:
-        state: with one-hot and Gaussian sites at typical values; where an earlier fit is continued, all at its end.
-        typical: a typical value of each site.
+        state: with one-hot and Gaussian sites at first values; where an earlier fit is continued, all at its end.
+        values: a first value of each site.
         tilt: log truth shares of the start, by the name of the truth.
         continued: whether an earlier fit is.
     """
 
     state: State
-    typical: Tensors
+    values: Tensors
     tilt: Tensors
     continued: bool
 
@@ -79,7 +79,7 @@ class Start:
 def start_of(
     problem: Problem, number: int = 0, shares: int | None = None, *, points: bool, modes: bool = False
 ) -> Start:
-    """A start by its number: typical values and truth shares; the first continues an earlier fit, if there is one.
+    """A start by its number: first values and truth shares; the first continues an earlier fit, if there is one.
 
     Args:
         problem: model, data and sites.
@@ -89,17 +89,17 @@ def start_of(
         modes: whether conjugate sites are points, too; else only an earlier mean field is continued.
     """
     options = problem.options
-    typical = problem.typical(options.generator(2, number))
-    logits = {s.name: typical[s.name].clamp(min=1e-6).log() for s in problem.of_kind("onehot")}
+    values = problem.first_values(options.generator(2, number))
+    logits = {s.name: values[s.name].clamp(min=1e-6).log() for s in problem.of_kind("onehot")}
     sites = {s.name: s for kind in ("free", "hyper") for s in problem.of_kind(kind)}
-    loc = {n: s.transform.inv(typical[n].double()).detach().clone().contiguous() for n, s in sites.items()}
+    loc = {n: s.transform.inv(values[n].double()).detach().clone().contiguous() for n, s in sites.items()}
     log_scale, noise = Tensors(), Tensors()
     if sites and not points:
         log_scale, noise = base_draws(sites, loc, problem.signatures, options.seed + number)
     state = State({}, logits, loc, log_scale, noise)
     if number == 0 and problem.earlier is not None and _fits(problem.earlier, problem, modes):
-        return Start(_continued(problem, problem.earlier, state), typical, {}, True)
-    return Start(state, typical, problem.start_tilt(number if shares is None else shares), False)
+        return Start(_continued(problem, problem.earlier, state), values, {}, True)
+    return Start(state, values, problem.start_potentials(number if shares is None else shares), False)
 
 
 def first_state(problem: Problem, number: int = 0, shares: int | None = None, *, points: bool) -> State:
@@ -120,7 +120,7 @@ def prior_and_counts(problem: Problem, start: Start) -> tuple[Tensors, Tensors]:
     gaussians, in_labels = gaussians_of(problem, state), bool(problem.of_kind("free"))
     conjugate = state.parameters
     if not start.continued:
-        conjugate = {s.name: s.leaf(start.typical[s.name]) for s in problem.of_kind("conjugate")}
+        conjugate = {s.name: s.leaf(start.values[s.name]) for s in problem.of_kind("conjugate")}
     leaves = {**conjugate, **{n: x.softmax(-1) for n, x in state.logits.items()}}
     drawn = gaussians.values()
     full_pass = problem.full_pass(gaussians.chains if in_labels else None)

@@ -21,7 +21,7 @@ from crowdppl.inference.draws import draws_of
 from crowdppl.inference.problem import Problem
 from crowdppl.inference.result import NumberTruth, SiteResult, TableDraws, TruthSpread
 from crowdppl.inference.sites import Site
-from crowdppl.inference.starts import Typical
+from crowdppl.inference.starts import PriorMeans
 from crowdppl.inference.typical_labels import TypicalLabels
 from crowdppl.networks.outputs import networks_of
 from crowdppl.primitives.distributions import bits
@@ -46,7 +46,7 @@ def new_item_quantiles(
         yield {}
         return
     stream = torch.Generator(device=block.device).manual_seed(0)
-    with Typical(stream):
+    with PriorMeans(stream):
         found = density.sites(block, given)
     plain = {n: found[n].value.detach() for n in names}
     plain = {n: density.families[n].leaf(x) if n in density.families else x for n, x in plain.items()}
@@ -136,7 +136,7 @@ def _truth_sums(problem: Problem, values: Draws, chains: int) -> Sequence[Tensor
     assert problem.truth is not None
     fold, found = problem.full_pass(chains), list[tuple[Tensor, ...]]()
     for block in (b for b in problem.blocks if b.n_items):
-        one = fold.density(block, fold.cut(values, block), marginals=(problem.truth,), sparse=True)
+        one = fold.density(block, fold.in_block(values, block), marginals=(problem.truth,), sparse=True)
         found.append(one.sites[problem.truth].fn.sums(one.marginals[problem.truth].double()))
     return found[0] if len(found) == 1 else [torch.cat(x, -1) for x in zip(*found, strict=True)]
 
@@ -276,7 +276,7 @@ def _of_own_truths(problem: Problem, values: Mapping[str, Tensor], chains: int |
     """The tables that the model states, and the mean over items of the truths' prior."""
     fold, share, table = problem.full_pass(chains), torch.zeros(()), torch.zeros(())
     for block in problem.blocks:
-        sites = fold.density.sites(block, fold.cut(values, block))
+        sites = fold.density.sites(block, fold.in_block(values, block))
         labels = next(x.fn for x in sites.values() if isinstance(x.fn, OwnTruthLabels))
         table, share = labels.table.double(), share + labels.prior.double().softmax(-1).sum(-2)
     return _chained(table.exp(), 3, chains), _chained(share / problem.n_items, 1, chains)

@@ -103,7 +103,7 @@ class Target:
         """The log density at each of C vectors at once, (C, n) to (C,)."""
         free, sites, plates = self.by_site(u), self.problem.sites, self.problem.plates
         x = {n: sites[n].transform(v) for n, v in free.items()}
-        leaf = {n: sites[n].leaf(sites[n].widen(v, plates)) for n, v in x.items()}
+        leaf = {n: sites[n].leaf(sites[n].with_plate_dims(v, plates)) for n, v in x.items()}
         value = self.problem.full_pass(len(u))(leaf, extra=lambda first: self._prior(first, len(u))).objective
         return self._with_jacobians(value, free, x, len(u))
 
@@ -119,7 +119,7 @@ class Target:
         leaf = {n: sites[n].leaf(v) for n, v in x.items()}
         value = torch.zeros((), dtype=torch.float64, device=self.problem.blocks[0].device)
         for number, block in enumerate(block for block in self.problem.blocks if block.n_items):
-            exact, own = replace(block, dtype=torch.float64), full_pass.cut(leaf, block)
+            exact, own = replace(block, dtype=torch.float64), full_pass.in_block(leaf, block)
             value = value + full_pass.density.objective(exact, own, self._prior(number == 0))
         return self._with_jacobians(value, free, x)
 
@@ -127,7 +127,8 @@ class Target:
         """Draws by site as engines hold them, (C, D, [1, ...] batch, event), from vectors (C, D, n)."""
         sites, plates = self.problem.sites, self.problem.plates
         return {
-            n: sites[n].leaf(sites[n].widen(sites[n].transform(x), plates, 2)) for n, x in self.by_site(u).items()
+            n: sites[n].leaf(sites[n].with_plate_dims(sites[n].transform(x), plates, 2))
+            for n, x in self.by_site(u).items()
         }
 
     def _with_jacobians(self, value: Tensor, free: Tensors, x: Tensors, chains: int | None = None) -> Tensor:

@@ -11,7 +11,7 @@ from torch import Tensor
 import crowdppl
 from crowdppl.inference import problem, replay
 from crowdppl.inference.replay import FIRST, Function, Replayed, recorded
-from crowdppl.inference.sites import read_model
+from crowdppl.inference.sites import structure_of
 from tests.crowd import posed
 
 HERE = {"x": torch.tensor([0.3, 0.7, 1.1], dtype=torch.float64)}
@@ -141,9 +141,9 @@ def test_a_model_is_read_once_on_the_same_data_unless_it_changes(
 
     def noted(*given: Any) -> Any:
         reads.append(given)
-        return read_model(*given)
+        return structure_of(*given)
 
-    monkeypatch.setattr("crowdppl.inference.problem.read_model", noted)
+    monkeypatch.setattr("crowdppl.inference.problem.structure_of", noted)
     model, data = Mine(), crowdppl.anaesthetists()
     for number in range(3):
         object.__setattr__(model, "changed", number * changes)

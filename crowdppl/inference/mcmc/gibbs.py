@@ -146,10 +146,10 @@ def conditionals(problem: Problem, state: GibbsState) -> Tensors:
 
 
 def _first_values(problem: Problem, stream: torch.Generator) -> tuple[Tensors, Tensors, Tensors]:
-    """Typical values: statistics of conjugate sites, one-hot sites, and unconstrained prior parameters."""
+    """First values: statistics of conjugate sites, one-hot sites, and unconstrained prior parameters."""
     chains, sites = problem.options.chains, problem.sites
-    typical = problem.typical(stream).items()
-    wide = {n: sites[n].widen(x.expand(chains, *x.shape), problem.plates).contiguous() for n, x in typical}
+    first = problem.first_values(stream).items()
+    wide = {n: sites[n].with_plate_dims(x.expand(chains, *x.shape), problem.plates).contiguous() for n, x in first}
     leaves = {s.name: s.leaf(wide[s.name]) for s in problem.of_kind("conjugate")}
     onehot = {s.name: draw_onehot(wide[s.name].log(), stream) for s in problem.of_kind("onehot")}
     at = {}

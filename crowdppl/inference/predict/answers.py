@@ -87,7 +87,9 @@ def chain_steps(
             fold = problem.full_pass(chains and len(range(chains)[start : start + portion]))
             parts = list[Tensor]()
             for block in (b for b in problem.blocks if b.n_items):
-                found = fold.density(block, fold.cut(some, block), marginals=(truth, pairs_of(truth))).marginals
+                found = fold.density(
+                    block, fold.in_block(some, block), marginals=(truth, pairs_of(truth))
+                ).marginals
                 if pairs_of(truth) not in found:
                     return None
                 at = order[block.offset : block.offset + block.n_items]
@@ -174,7 +176,7 @@ class NumberAnswers(Asked):
             problem = problem_of(posterior, self.data, options_of(posterior, device="cpu", dtype=None))
             fold, values, integral = problem.full_pass(), _centre(problem, posterior), str(problem.integral)
             for block in problem.blocks:
-                found = fold.density(block, fold.cut(values, block), marginals=(integral,))
+                found = fold.density(block, fold.in_block(values, block), marginals=(integral,))
                 labels = next(x.fn for x in found.sites.values() if isinstance(x.fn, NumberLabels))
                 self.precision = labels.information().detach().double().numpy()[annotators]
                 mean, square = found.marginals[integral].double()

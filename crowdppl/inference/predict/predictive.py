@@ -15,7 +15,7 @@ from crowdppl.data.blocks import Block, gold_tensor, row_codes, seen_by_all
 from crowdppl.data.covariates import CovariateColumns
 from crowdppl.data.ragged import RaggedIndex
 from crowdppl.errors import MethodError
-from crowdppl.inference.density import Evaluation
+from crowdppl.inference.density import DensityResult
 from crowdppl.inference.draws import draws_of
 from crowdppl.inference.engines import ENGINES, SelectVolume, fit_model
 from crowdppl.inference.options import Options
@@ -275,7 +275,7 @@ def _chains(draws: Mapping[str, Tensor]) -> int | None:
 
 def _at_items(
     problem: Problem, block: Block, draws: Mapping[str, Tensor], position: Tensor, marginals: tuple[str, ...] = ()
-) -> Evaluation:
+) -> DensityResult:
     """A pass over bags; local sites have the value of the bag's item."""
     values = {}
     for name, x in draws.items():

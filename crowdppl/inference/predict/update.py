@@ -28,7 +28,7 @@ from crowdppl.inference.options import SESSION, FitOptions, Options, options_fro
 from crowdppl.inference.predict.priors import PosteriorAsPrior, at_prior_mean, with_newcomers
 from crowdppl.inference.problem import Problem, build_problem, without_validation
 from crowdppl.inference.result import ClassProbabilities, Fit, NumberTruth, Record, SiteResult, Sites, UpdateState
-from crowdppl.inference.starts import typical_values
+from crowdppl.inference.starts import first_values
 from crowdppl.inference.state import State
 from crowdppl.inference.tables import as_draws, number_truth, truth_at, truth_over
 from crowdppl.inference.vb.coordinate_ascent import VB
@@ -177,8 +177,8 @@ class _ReturningItems:
         local = [n for n in problem.sites if n not in names]
         if local:
             stream = self.options.generator(2, 0)
-            typical = typical_values(problem.model, block, local, {}, stream)
-            values |= {n: problem.sites[n].leaf(x) for n, x in typical.items()}
+            first = first_values(problem.model, block, local, {}, stream)
+            values |= {n: problem.sites[n].leaf(x) for n, x in first.items()}
         prior = density(block, values, marginals=(truth,)).marginals[truth].double().clamp(min=1e-30).log()
         evidence = torch.as_tensor(shares).clamp(min=1e-30).log().t().to(prior) - prior
         found = density(block, values, gradient=names, tilt={truth: evidence})
@@ -253,8 +253,8 @@ def _with_local_sites(
     """Values of all sites, and their chains, after sites of single items were fitted and all others kept fixed."""
     options = problem.options
     local = {n: s for n, s in problem.sites.items() if s.local}
-    typical = problem.typical(options.generator(2, 0))
-    loc = {n: s.transform.inv(typical[n].double()).contiguous() for n, s in local.items()}
+    first = problem.first_values(options.generator(2, 0))
+    loc = {n: s.transform.inv(first[n].double()).contiguous() for n, s in local.items()}
     log_scale, noise = dict[str, Tensor](), dict[str, Tensor]()
     if any(posterior.result.sites[n].family != "point" for n in local):
         particles = quadrature_draws(problem)
@@ -304,7 +304,7 @@ def _replicate(problem: Problem, data: Annotations, values: dict[str, Tensor], n
     # Labels that are linked, such as ranks, depend on no truth.
     integral = [problem.integral] if problem.integral and shaped and not problem.reads.linked else []
     for index, block in enumerate(problem.blocks):
-        local = full_pass.cut(shaped, block)
+        local = full_pass.in_block(shaped, block)
         given = {n: problem.sites[n].value(x) for n, x in local.items()}
         if shaped:
             how = Summing("draw", problem.options.generator(11, number, index))

@@ -131,7 +131,7 @@ def _starting_at(problem: Problem, number: int) -> Iterator[str]:
     if not problem.given and number == 0:
         yield name
         return
-    start = Start.of(problem, number)
+    start = GuideStart.of(problem, number)
     with starting(start):
         yield name
     lacking = sorted((problem.given.keys() & problem.sites.keys()) - start.sites)
@@ -243,7 +243,7 @@ def _draw(problem: Problem, guide: Any, whole: Block, n_draws: int = DRAWS) -> d
         values = [x[:1] for x in values]
     draws = {}
     for (name, site), x in zip(problem.sites.items(), values, strict=True):
-        draws[name] = site.leaf(site.widen(x.detach().double(), problem.plates)[None])
+        draws[name] = site.leaf(site.with_plate_dims(x.detach().double(), problem.plates)[None])
     return draws
 
 
@@ -306,7 +306,7 @@ def mean_field(
 
 
 @dataclass
-class Start:
+class GuideStart:
     """Where derived guides start, instead of at the votes.
 
     Attributes:
@@ -320,17 +320,17 @@ class Start:
     sites: set[str] = field(default_factory=set)
 
     @staticmethod
-    def of(problem: Problem, number: int = 0) -> Start:
+    def of(problem: Problem, number: int = 0) -> GuideStart:
         """A start by its number."""
         state = first_state(problem, number, points=True)
-        return Start(state, gaussians_of(problem, state).values())
+        return GuideStart(state, gaussians_of(problem, state).values())
 
 
-_start: ContextVar[Start | None] = ContextVar("start", default=None)
+_start: ContextVar[GuideStart | None] = ContextVar("start", default=None)
 
 
 @contextmanager
-def starting(start: Start) -> Iterator[None]:
+def starting(start: GuideStart) -> Iterator[None]:
     """Parameters that ``mean_field`` makes inside the block start here."""
     token = _start.set(start)
     try:
@@ -346,20 +346,20 @@ class _Values:
     model: Model
     whole: Block
 
-    def start(self, name: str) -> Start:
+    def start(self, name: str) -> GuideStart:
         """The start, noting that a site starts from it."""
         start = _start.get() or self._from_votes
         start.sites.add(name)
         return start
 
     @cached_property
-    def _from_votes(self) -> Start:
+    def _from_votes(self) -> GuideStart:
         """Networks that learn by gradients are evaluated once, so that votes tilt the truth of an item."""
         # Pyro makes parameters without gradients; counts are gradients
         with block(), torch.enable_grad(), without_validation(str(self.whole.device)):
             whole = self.whole.to(self.whole.device, torch.float64)
             whole = cached_outputs(self.model, [whole])[0] if whole.trains_networks else whole
-            return Start.of(Problem.of(self.model, [whole], Options(), lambda: whole))
+            return GuideStart.of(Problem.of(self.model, [whole], Options(), lambda: whole))
 
     def share(self, name: str) -> Tensor:
         """Expected value of a one-hot site."""

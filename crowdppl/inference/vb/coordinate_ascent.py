@@ -50,7 +50,7 @@ class MapUpdate:
             if not start.continued:
                 site.conjugate.require_mode(name, prior, counts[name])
             # Where a fit is continued, too: under a flat prior, EM would leave rows without labels where they were.
-            parameters[name] = self.update(site.conjugate, site.leaf(start.typical[name]), prior, counts[name])
+            parameters[name] = self.update(site.conjugate, site.leaf(start.values[name]), prior, counts[name])
         return replace(start.state, parameters=parameters)
 
     def leaf(self, family: Family, parameter: Tensor) -> Tensor:
@@ -226,7 +226,7 @@ class Evaluated:
                 total = total + expected(found[name].fn.log_prob(values[name]), density.chains)
         local = [n for n in values if sites[n].local]
         for number, block in enumerate(self.full_pass.blocks if local else ()):
-            of_block = self.full_pass.cut({**self.leaves(), **values}, block)
+            of_block = self.full_pass.in_block({**self.leaves(), **values}, block)
             found = found if number == 0 else density.priors(block, of_block)
             for name in local:
                 total = total + expected(found[name].fn.log_prob(of_block[name]), density.chains)

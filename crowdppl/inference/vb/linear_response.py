@@ -250,7 +250,7 @@ class _Curvature:
             moved = x.expand(vectors, *x.shape)
             if name in y:
                 moved = moved + y[name] * step.reshape(-1, *(1,) * x.dim())
-            values[name] = self.problem.sites[name].widen(moved, self.problem.plates)
+            values[name] = self.problem.sites[name].with_plate_dims(moved, self.problem.plates)
         full_pass = replace(self.problem.full_pass(vectors), blocks=self._blocks)
         counts = full_pass(values, gradient=list(y), extra=lambda _: None).gradient
         out = {}

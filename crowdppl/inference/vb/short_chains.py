@@ -85,7 +85,7 @@ def _start(problem: Problem, state: State, generator: torch.Generator) -> gibbs.
     """Chains at draws of vb's distributions."""
 
     def wide(name: str, x: Tensor) -> Tensor:
-        return problem.sites[name].widen(x.expand(CHAINS, *x.shape), problem.plates).contiguous()
+        return problem.sites[name].with_plate_dims(x.expand(CHAINS, *x.shape), problem.plates).contiguous()
 
     leaves = {n: problem.sites[n].conjugate.draw(wide(n, x), generator) for n, x in state.parameters.items()}
     onehot = {n: gibbs.draw_onehot(wide(n, x), generator) for n, x in state.logits.items()}
