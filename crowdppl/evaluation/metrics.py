@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -16,7 +16,7 @@ from crowdppl.data.gold import ITS_PROBABILITIES, class_codes, probability_array
 from crowdppl.data.ids import by_item, native
 from crowdppl.errors import CrowdpplWarning, DataError
 from crowdppl.evaluation.annotator_metrics import compared_with_gold
-from crowdppl.evaluation.number_metrics import NumberEvaluation, Scores, evaluate_numbers, warn_of_gold
+from crowdppl.evaluation.number_metrics import NumberEvaluation, evaluate_numbers, warn_of_gold
 from crowdppl.inference.result import Fit, NumberTruth
 from crowdppl.results.choices import best
 from crowdppl.results.grouping import in_sequences, most_probable, tags_of
@@ -28,6 +28,7 @@ BINS = 15
 """Bins of confidence of the calibration error."""
 DECIMALS = 14
 """Numbers that agree to so many decimals share their rank: rounding must not rank items."""
+WEIGHTS_AT_ONCE = 2**22
 
 
 def label_shares(probabilities: np.ndarray) -> np.ndarray:
@@ -36,36 +37,9 @@ def label_shares(probabilities: np.ndarray) -> np.ndarray:
     return np.asarray(top / top.sum(1, keepdims=True))
 
 
-def right(probabilities: np.ndarray, truth: np.ndarray) -> np.ndarray:
-    """Share of each item's label that is its true class, (N,): 1, 0, or 1/m for a tie of m that holds the truth."""
-    return np.asarray(label_shares(probabilities)[np.arange(len(truth)), truth])
-
-
-def accuracy(probabilities: np.ndarray, truth: np.ndarray) -> float:
-    """Share of right labels, ties split in expectation."""
-    return float(right(probabilities, truth).mean())
-
-
-def surprise(probabilities: np.ndarray, truth: np.ndarray) -> np.ndarray:
-    """-log p(truth) of each item in nats, (N,)."""
-    return np.asarray(-np.log(np.clip(probabilities[np.arange(len(truth)), truth], MIN_PROBABILITY, None)))
-
-
-def log_score(probabilities: np.ndarray, truth: np.ndarray) -> float:
-    """Mean of -log p(truth) in nats."""
-    return float(surprise(probabilities, truth).mean())
-
-
-def squared_error(probabilities: np.ndarray, truth: np.ndarray) -> np.ndarray:
-    """Sum over classes of (p - 1[class is the truth]) squared of each item, (N,)."""
-    error = probabilities.copy()
-    error[np.arange(len(truth)), truth] -= 1
-    return np.asarray((error**2).sum(1))
-
-
-def brier_score(probabilities: np.ndarray, truth: np.ndarray) -> float:
-    """Mean over items of the squared error summed over classes (Brier, 1950)."""
-    return float(squared_error(probabilities, truth).mean())
+def confidence_ranks(probabilities: np.ndarray) -> np.ndarray:
+    """The rank of each item's highest probability from 0, equal ones sharing it, (N,)."""
+    return np.unique(np.round(probabilities.max(1), DECIMALS), return_inverse=True)[1]
 
 
 def bin_of(confidence: np.ndarray, bins: int = BINS) -> np.ndarray:
@@ -73,130 +47,279 @@ def bin_of(confidence: np.ndarray, bins: int = BINS) -> np.ndarray:
     return np.clip(np.ceil(confidence * bins - 1e-9).astype(np.int64) - 1, 0, bins - 1)
 
 
-def calibration_error(probabilities: np.ndarray, truth: np.ndarray, bins: int = BINS) -> float:
-    """Expected calibration error over equal bins of the highest probability (Guo et al., 2017, equation 3)."""
-    confidence = probabilities.max(1)
-    gap = np.bincount(bin_of(confidence, bins), confidence - right(probabilities, truth), minlength=bins)
-    return float(np.abs(gap).sum() / len(truth))
-
-
-def reliability_bins(probabilities: np.ndarray, truth: np.ndarray, bins: int = BINS) -> pd.DataFrame:
-    """The bins of the calibration error, a row each: low (open) and high, n, and mean confidence and accuracy."""
-    confidence = probabilities.max(1)
-    home = bin_of(confidence, bins)
-    n = np.bincount(home, minlength=bins)
-    sums = [np.bincount(home, x, minlength=bins) for x in (confidence, right(probabilities, truth))]
-    means = [np.where(n > 0, total / np.maximum(n, 1), np.nan) for total in sums]
-    ends = np.arange(bins + 1) / bins
-    columns = {"low": ends[:-1], "high": ends[1:], "n": n, "confidence": means[0], "accuracy": means[1]}
-    return pd.DataFrame(columns, index=pd.RangeIndex(bins, name="bin"))
-
-
-@dataclass(frozen=True)
-class ClassCounts:
-    """Margins of the expected confusion matrix of truth and label; leading dimensions are several sets of items.
+@dataclass(frozen=True, eq=False)
+class Scored:
+    """Items with known truths, by rising confidence, and what their scores are made of.
 
     Attributes:
-        right: items of each class that are labelled so, (..., K).
-        truth: items of each class, (..., K).
-        label: items labelled as each class, (..., K).
+        probabilities: (N, K).
+        truth: codes, (N,).
     """
 
-    right: np.ndarray
+    probabilities: np.ndarray
     truth: np.ndarray
-    label: np.ndarray
 
     @classmethod
-    def of(cls, probabilities: np.ndarray, truth: np.ndarray) -> ClassCounts:
-        """Counts one set of items."""
-        k = probabilities.shape[1]
-        hits = np.bincount(truth, right(probabilities, truth), minlength=k)
-        return cls(hits, np.bincount(truth, minlength=k), label_shares(probabilities).sum(0))
+    def of(cls, probabilities: np.ndarray, truth: np.ndarray) -> Scored:
+        """Sorts items by confidence."""
+        order = np.argsort(confidence_ranks(probabilities), kind="stable")
+        return cls(probabilities[order], truth[order])
 
-    def scores(self) -> dict[str, np.ndarray]:
-        """All three scores by name."""
-        return {"balanced_accuracy": self.balanced_accuracy(), "macro_f1": self.macro_f1(), "mcc": self.mcc()}
+    @cached_property
+    def confidence(self) -> np.ndarray:
+        """The highest probability of each item, (N,)."""
+        return np.asarray(self.probabilities.max(1))
 
-    def balanced_accuracy(self) -> np.ndarray:
-        """Mean recall over the classes that are some item's truth, (...)."""
-        return _mean_ratio(self.right, self.truth)
+    @cached_property
+    def right(self) -> np.ndarray:
+        """Share of each item's label that is its true class, (N,): 1, 0, or 1/m for a tie of m that holds it."""
+        return np.asarray(label_shares(self.probabilities)[np.arange(len(self.truth)), self.truth])
 
-    def macro_f1(self) -> np.ndarray:
-        """Mean of F1 = 2 right / (truth + label) over the classes that are a truth or a label, (...)."""
-        return _mean_ratio(2 * self.right, self.truth + self.label)
+    @cached_property
+    def surprise(self) -> np.ndarray:
+        """-log p(truth) of each item in nats, (N,)."""
+        p = self.probabilities[np.arange(len(self.truth)), self.truth]
+        return np.asarray(-np.log(np.clip(p, MIN_PROBABILITY, None)))
 
-    def mcc(self) -> np.ndarray:
-        """Matthews' correlation of truth and label (Gorodkin, 2004, equation 8), (...); NaN if one is constant."""
-        n = self.truth.sum(-1)
-        shared = self.right.sum(-1) * n - (self.truth * self.label).sum(-1)
-        spread = [n**2 - (x**2).sum(-1) for x in (self.truth, self.label)]
-        varied = np.minimum(*spread) > 1e-12 * n**2
-        return np.where(varied, shared / np.sqrt(np.where(varied, spread[0] * spread[1], 1)), np.nan)
+    @cached_property
+    def squared_error(self) -> np.ndarray:
+        """Sum over classes of (p - 1[class is the truth]) squared of each item, (N,)."""
+        error = self.probabilities.copy()
+        error[np.arange(len(self.truth)), self.truth] -= 1
+        return np.asarray((error**2).sum(1))
+
+    @cached_property
+    def gaps(self) -> Any:
+        """Confidence less accuracy of each item in the column of its bin, sparse (N, bins)."""
+        return self._in_columns(self.confidence - self.right, bin_of(self.confidence), BINS)
+
+    @cached_property
+    def margins(self) -> tuple[Any, Any, Any]:
+        """Of each item what is right, its truth and its label, in the columns of their classes, sparse (N, K)."""
+        from scipy.sparse import csr_array  # slow to import
+
+        n, k = self.probabilities.shape
+        right, truth = (self._in_columns(x, self.truth, k) for x in (self.right, np.ones(n)))
+        return right, truth, csr_array(label_shares(self.probabilities))
+
+    def _in_columns(self, values: np.ndarray, column: np.ndarray, width: int) -> Any:
+        from scipy.sparse import csr_array  # slow to import
+
+        n = len(values)
+        return csr_array((values, (np.arange(n), column)), shape=(n, width))
+
+    @cached_property
+    def ties(self) -> np.ndarray:
+        """The first item of each confidence, (G,)."""
+        return np.flatnonzero(np.diff(confidence_ranks(self.probabilities), prepend=-1))
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """Scored items, each as often as it was drawn; several draws at once.
+
+    Attributes:
+        scored: the items.
+        times: whole numbers, (draws, N); one where each item counts once.
+    """
+
+    scored: Scored
+    times: np.ndarray
+
+    @classmethod
+    def of(cls, probabilities: np.ndarray, truth: np.ndarray) -> Sample:
+        """Each item once: one draw."""
+        return cls(Scored.of(probabilities, truth), np.ones((1, len(truth))))
+
+    @cached_property
+    def n(self) -> np.ndarray:
+        """Items drawn, (draws,)."""
+        return np.asarray(self.times.sum(1))
+
+    def mean(self, values: np.ndarray) -> np.ndarray:
+        """Mean of (N,) values of the scored items, (draws,)."""
+        return np.asarray(self.times @ values / self.n)
+
+    def sums(self, columns: Any) -> np.ndarray:
+        """Sums of sparse columns (N, width), (draws, width)."""
+        return np.asarray(columns.T @ self.times.T).T
+
+    @cached_property
+    def margins(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """By class, the items of it that are labelled so, those of it and those labelled so, (draws, K) each."""
+        right, truth, label = map(self.sums, self.scored.margins)
+        return right, truth, label
+
+    @cached_property
+    def ranked(self) -> tuple[np.ndarray, np.ndarray]:
+        """Items at each confidence, which rises, and how many of them are wrong in expectation, (draws, G) each."""
+        wrong = self.times * (1 - self.scored.right)
+        items, errors = (np.add.reduceat(x, self.scored.ties, axis=1) for x in (self.times, wrong))
+        return items, errors
+
+
+class Metric(NamedTuple):
+    """A score: its function, whose docstring says what it is, the unit that it is of ("item", "annotator" or
+    "sequence"), and its direction: 1 where more is better, -1 where less is, 0 where neither is."""
+
+    of: Callable[[Any], np.ndarray]
+    unit: str
+    direction: int
+
+
+METRICS: dict[str, Metric] = {}
+Score = TypeVar("Score", bound=Callable[[Any], np.ndarray])
+
+
+def metric(direction: int, unit: str = "item") -> Callable[[Score], Score]:
+    """Registers a score under its name: a function of a ``Sample`` to (draws,), NaN where it does not exist.
+
+    Scores of annotators are functions of (draws, A, 3), those of sequences of (draws, 3), as in ``Evidence``.
+    """
+
+    def register(of: Score) -> Score:
+        METRICS[of.__name__] = Metric(of, unit, direction)
+        return of
+
+    return register
+
+
+def scores_of(unit: str, sample: Any) -> dict[str, np.ndarray]:
+    """All scores of a unit by name, (draws,) each."""
+    return {name: score.of(sample) for name, score in METRICS.items() if score.unit == unit}
+
+
+@metric(1)
+def accuracy(sample: Sample) -> np.ndarray:
+    """Share of items whose label is the truth."""
+    return sample.mean(sample.scored.right)
+
+
+@metric(-1)
+def log_score(sample: Sample) -> np.ndarray:
+    """Mean of -log p(truth) in nats, of probabilities clipped at 1e-10; 0 is perfect, log K is uninformed."""
+    return sample.mean(sample.scored.surprise)
+
+
+@metric(-1)
+def brier(sample: Sample) -> np.ndarray:
+    """Squared error of the K probabilities, summed, its mean over items (Brier, 1950); 0 is perfect, 2 the worst."""
+    return sample.mean(sample.scored.squared_error)
+
+
+@metric(-1)
+def ece(sample: Sample) -> np.ndarray:
+    """Difference of confidence and accuracy, averaged over 15 equal bins of confidence; 0 is perfect.
+
+    The expected calibration error (Guo et al., 2017, equation 3). A small sample alone makes it larger.
+    """
+    return np.asarray(np.abs(sample.sums(sample.scored.gaps)).sum(1) / sample.n)
+
+
+@metric(1)
+def balanced_accuracy(sample: Sample) -> np.ndarray:
+    """Accuracy within each class that gold has, averaged over these classes."""
+    right, truth, _ = sample.margins
+    return _mean_ratio(right, truth)
+
+
+@metric(1)
+def macro_f1(sample: Sample) -> np.ndarray:
+    """Mean of F1, the harmonic mean of precision and recall, over classes that are a truth or a label."""
+    right, truth, label = sample.margins
+    return _mean_ratio(2 * right, truth + label)
+
+
+@metric(1)
+def mcc(sample: Sample) -> np.ndarray:
+    """Matthews' correlation of label and truth: 1 is perfect, 0 is chance.
+
+    For any number of classes (Gorodkin, 2004, equation 8). NaN where all truths, or all labels, are of one class.
+    """
+    right, truth, label = sample.margins
+    n = sample.n
+    shared = right.sum(-1) * n - (truth * label).sum(-1)
+    spread = [n**2 - (x**2).sum(-1) for x in (truth, label)]
+    return _ratio(shared, np.sqrt(np.abs(spread[0] * spread[1])), np.minimum(*spread) > 1e-12 * n**2)
+
+
+@metric(1)
+def error_auroc(sample: Sample) -> np.ndarray:
+    """Probability that an error is less confident than a right label; .5 is chance.
+
+    Confidence is the highest probability; equally confident counts 1/2. NaN where all labels are right, or wrong.
+    """
+    items, wrong = sample.ranked
+    fine = items - wrong
+    surer = fine.sum(-1, keepdims=True) - np.cumsum(fine, -1) + fine / 2
+    return _ratio((wrong * surer).sum(-1), wrong.sum(-1) * fine.sum(-1))
+
+
+@metric(-1)
+def aurc(sample: Sample) -> np.ndarray:
+    """Share of errors among the n most confident items, averaged over n = 1 ... N; 0 is perfect.
+
+    The area under the risk-coverage curve (Geifman, Uziel & El-Yaniv 2019). Items of equal confidence come in
+    random order, in expectation: where n items with e errors are followed by m equally confident ones with w
+    errors, the sum over t = 1 ... m of (e + t w / m) / (n + t) has a closed form in harmonic numbers.
+    """
+    items, wrong = (x[..., ::-1] for x in sample.ranked)
+    items = items.astype(np.int64)
+    upto = np.cumsum(items, -1)
+    before = upto - items
+    share = wrong / np.maximum(items, 1)
+    harmonic = np.concatenate([[0.0], np.cumsum(1 / np.arange(1, upto[..., -1].max() + 1))])
+    excess = np.cumsum(wrong, -1) - wrong - share * before
+    area = wrong + excess * (harmonic[upto] - harmonic[before])
+    return np.asarray(area.sum(-1) / upto[..., -1])
+
+
+@metric(1, "annotator")
+def annotator_spearman(compared: np.ndarray) -> np.ndarray:
+    """Rank correlation of the annotators' estimated accuracies with their accuracies on gold.
+
+    Over annotators with at least 5 labels on items of gold. NaN for a bare table, and for fewer than two of them.
+    """
+    return rank_correlation(compared[..., 0], compared[..., 1])
+
+
+@metric(0, "annotator")
+def annotator_coverage(compared: np.ndarray) -> np.ndarray:
+    """Share of annotators whose interval of accuracy, widened by the noise of gold, holds their accuracy on gold.
+
+    Of those with at least 5 labels on items of gold. A share below the level means that the posterior is too sure
+    of annotators. NaN for a bare table, and where the engine gives points.
+    """
+    return np.asarray(compared[..., 2].mean(-1))
+
+
+@metric(1, "sequence")
+def span_precision(spans: np.ndarray) -> np.ndarray:
+    """Share of the found spans that are right; NaN where none is found."""
+    return _ratio(spans[..., 0], spans[..., 1])
+
+
+@metric(1, "sequence")
+def span_recall(spans: np.ndarray) -> np.ndarray:
+    """Share of the true spans that are found; NaN where there is none."""
+    return _ratio(spans[..., 0], spans[..., 2])
+
+
+@metric(1, "sequence")
+def span_f1(spans: np.ndarray) -> np.ndarray:
+    """2 right / (found + true) of spans."""
+    return _ratio(2 * spans[..., 0], spans[..., 1] + spans[..., 2])
+
+
+def _ratio(part: np.ndarray, whole: np.ndarray, there: np.ndarray | None = None) -> np.ndarray:
+    """NaN where the whole is nothing, or elsewhere than ``there``."""
+    there = whole > 0 if there is None else there
+    return np.where(there, part / np.where(there, whole, 1), np.nan)
 
 
 def _mean_ratio(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
     """Mean over classes of part / whole, without empty ones."""
-    there = whole > 0
-    return np.asarray((part / np.where(there, whole, 1)).sum(-1) / there.sum(-1))
-
-
-@dataclass(frozen=True)
-class RankedErrors:
-    """Items by rising confidence, equal ones together; leading dimensions are several sets of items.
-
-    Attributes:
-        items: items at each confidence, whole numbers, (..., G).
-        wrong: how many of them are wrong, in expectation where classes are tied, (..., G).
-    """
-
-    items: np.ndarray
-    wrong: np.ndarray
-
-    @classmethod
-    def of(cls, probabilities: np.ndarray, truth: np.ndarray) -> RankedErrors:
-        """Ranks one set of items."""
-        home = confidence_ranks(probabilities)
-        return cls(np.bincount(home), np.bincount(home, 1 - right(probabilities, truth)))
-
-    def scores(self) -> dict[str, np.ndarray]:
-        """Both scores by name."""
-        return {"error_auroc": self.auroc(), "aurc": self.aurc()}
-
-    def auroc(self) -> np.ndarray:
-        """Probability that an error is less confident than a right label, ties being half; NaN without, (...)."""
-        fine = self.items - self.wrong
-        surer = fine.sum(-1, keepdims=True) - np.cumsum(fine, -1) + fine / 2
-        pairs = self.wrong.sum(-1) * fine.sum(-1)
-        return np.where(pairs > 0, (self.wrong * surer).sum(-1) / np.where(pairs > 0, pairs, 1), np.nan)
-
-    def aurc(self) -> np.ndarray:
-        """Mean over n = 1 ... N of the share of errors among the n most confident items, (...); lower is better.
-
-        Geifman, Uziel & El-Yaniv (2019). Items of equal confidence come in random order, in expectation: where n
-        items with e errors are followed by m equally confident ones with w errors, the sum over t = 1 ... m of
-        (e + t w / m) / (n + t) has a closed form in harmonic numbers.
-        """
-        items, wrong = self.items[..., ::-1].astype(np.int64), self.wrong[..., ::-1]
-        upto = np.cumsum(items, -1)
-        before = upto - items
-        share = wrong / np.maximum(items, 1)
-        harmonic = np.concatenate([[0.0], np.cumsum(1 / np.arange(1, upto[..., -1].max() + 1))])
-        excess = np.cumsum(wrong, -1) - wrong - share * before
-        area = wrong + excess * (harmonic[upto] - harmonic[before])
-        return np.asarray(area.sum(-1) / upto[..., -1])
-
-
-def confidence_ranks(probabilities: np.ndarray) -> np.ndarray:
-    """The rank of each item's highest probability from 0, equal ones sharing it, (N,)."""
-    return np.unique(np.round(probabilities.max(1), DECIMALS), return_inverse=True)[1]
-
-
-def risk_coverage(probabilities: np.ndarray, truth: np.ndarray) -> pd.DataFrame:
-    """By falling confidence: the coverage, a share of items at least so confident, and their risk of errors."""
-    ranked, levels = RankedErrors.of(probabilities, truth), np.unique(np.round(probabilities.max(1), DECIMALS))
-    kept = np.cumsum(ranked.items[::-1])
-    columns = {"coverage": kept / len(truth), "risk": np.cumsum(ranked.wrong[::-1]) / kept}
-    return pd.DataFrame(columns, index=pd.Index(levels[::-1], name="confidence"))
+    return np.asarray(np.nanmean(_ratio(part, whole), -1))
 
 
 def rank_correlation(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -204,8 +327,26 @@ def rank_correlation(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     from scipy.stats import rankdata  # slow to import
 
     x, y = (rankdata(np.round(z, DECIMALS), axis=-1) - (a.shape[-1] + 1) / 2 for z in (a, b))
-    scale = (x**2).sum(-1) * (y**2).sum(-1)
-    return np.where(scale > 0, (x * y).sum(-1) / np.sqrt(np.where(scale > 0, scale, 1)), np.nan)
+    return _ratio((x * y).sum(-1), np.sqrt((x**2).sum(-1) * (y**2).sum(-1)))
+
+
+def reliability_bins(probabilities: np.ndarray, truth: np.ndarray, bins: int = BINS) -> pd.DataFrame:
+    """The bins of the calibration error, a row each: low (open) and high, n, and mean confidence and accuracy."""
+    scored = Scored(probabilities, truth)
+    home = bin_of(scored.confidence, bins)
+    n = np.bincount(home, minlength=bins)
+    confidence, right = (_ratio(np.bincount(home, x, bins), n) for x in (scored.confidence, scored.right))
+    ends = np.arange(bins + 1) / bins
+    columns = {"low": ends[:-1], "high": ends[1:], "n": n, "confidence": confidence, "accuracy": right}
+    return pd.DataFrame(columns, index=pd.RangeIndex(bins, name="bin"))
+
+
+def risk_coverage(probabilities: np.ndarray, truth: np.ndarray) -> pd.DataFrame:
+    """By falling confidence: the coverage, a share of items at least so confident, and their risk of errors."""
+    levels = np.unique(np.round(probabilities.max(1), DECIMALS))
+    items, wrong = (np.cumsum(x[0, ::-1]) for x in Sample.of(probabilities, truth).ranked)
+    columns = {"coverage": items / len(truth), "risk": wrong / items}
+    return pd.DataFrame(columns, index=pd.Index(levels[::-1], name="confidence"))
 
 
 def span_counts(posterior: Fit, row: np.ndarray, truth: np.ndarray) -> np.ndarray | None:
@@ -227,48 +368,6 @@ def span_counts(posterior: Fit, row: np.ndarray, truth: np.ndarray) -> np.ndarra
     return np.asarray(np.stack(counts, 1)[np.bincount(sequence, gold < 0) == 0])
 
 
-def span_scores(counts: np.ndarray) -> dict[str, np.ndarray]:
-    """Precision, recall and F1 by name, (...), from counts of right, found and true spans, (..., 3)."""
-    right, found, true = np.moveaxis(counts, -1, 0)
-    parts = {"precision": (right, found), "recall": (right, true), "f1": (2 * right, found + true)}
-    return {
-        f"span_{name}": np.where(n > 0, part / np.where(n > 0, n, 1), np.nan) for name, (part, n) in parts.items()
-    }
-
-
-WEIGHTS_AT_ONCE = 2**22
-
-
-def resampled_scores(
-    probabilities: np.ndarray, truth: np.ndarray, weights: Iterable[np.ndarray]
-) -> dict[str, np.ndarray]:
-    """Every score of labels, (resamples,), where items count as often as whole numbers (some, N) at a time say.
-
-    Scores are functions of weighted sums over items, which come by rising confidence.
-    """
-    from scipy.sparse import csr_array  # slow to import
-
-    (n, k), confidence, hit = probabilities.shape, probabilities.max(1), right(probabilities, truth)
-
-    def by_column(values: np.ndarray, at: np.ndarray, width: int) -> Any:
-        return csr_array((values, (np.arange(n), at)), shape=(n, width))
-
-    starts = np.flatnonzero(np.diff(confidence_ranks(probabilities), prepend=-1))
-    means = np.stack([hit, surprise(probabilities, truth), squared_error(probabilities, truth)], 1)
-    gap = by_column(confidence - hit, bin_of(confidence), BINS)
-    classes = by_column(hit, truth, k), by_column(np.ones(n), truth, k), csr_array(label_shares(probabilities))
-    parts = []
-    for w in weights:
-        total = w.sum(1)
-        accuracies, surprises, errors = np.asarray(means.T @ w.T) / total
-        counts = ClassCounts(*(np.asarray(part.T @ w.T).T for part in classes))
-        ranked = RankedErrors(*(np.add.reduceat(x, starts, axis=1) for x in (w, w * (1 - hit))))
-        ece = np.abs(np.asarray(gap.T @ w.T)).sum(0) / total
-        first = {"accuracy": accuracies, "log_score": surprises, "brier": errors, "ece": ece}
-        parts.append(first | counts.scores() | ranked.scores())
-    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-
-
 def errors_of_noise(probabilities: np.ndarray, resamples: int, seed: int = 0) -> np.ndarray:
     """Calibration errors that as many items have by chance where probabilities are right, (resamples,).
 
@@ -287,26 +386,21 @@ def errors_of_noise(probabilities: np.ndarray, resamples: int, seed: int = 0) ->
     return np.concatenate(out)
 
 
-def _draws(n: int, resamples: int, seed: int) -> Iterator[np.ndarray]:
-    """n numbers below n for each resample, (some resamples, n) at a time."""
-    stream, size = np.random.default_rng(seed), max(1, WEIGHTS_AT_ONCE // n)
-    for done in range(0, resamples, size):
-        yield stream.integers(n, size=(min(size, resamples - done), n))
-
-
 def _counts(draws: np.ndarray) -> np.ndarray:
     """How often each of n numbers was drawn in each resample: (some, n) to (some, n)."""
     cell = draws + draws.shape[1] * np.arange(len(draws))[:, None]
-    return np.bincount(cell.ravel(), minlength=cell.size).reshape(cell.shape)
+    return np.bincount(cell.ravel(), minlength=cell.size).reshape(cell.shape).astype(np.float64)
 
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
     """What was scored, for resampling, with an interval's level and the seed of the resamples.
 
-    Attributes: probabilities (N, K) and truth codes (N,) of items; annotators (A, 3), estimated accuracy, accuracy
-    on gold, and whether the interval holds it; spans (Q, 3) of sequences, right, found and true, None for other
-    labels.
+    Attributes:
+        probabilities, truth: of items, (N, K) and codes (N,).
+        annotators: estimated accuracy, accuracy on gold, and whether the interval holds it, (A, 3).
+        spans: of sequences, right, found and true ones, (Q, 3); None for other labels.
+        resamples, level, seed: of ``intervals``.
     """
 
     probabilities: np.ndarray
@@ -317,24 +411,37 @@ class Evidence:
     level: float
     seed: int
 
+    def scores(self) -> dict[str, float]:
+        """The scores by name; those of spans are missing where labels have none."""
+        found = scores_of("item", Sample.of(self.probabilities, self.truth))
+        some = self.annotators if len(self.annotators) else np.full((1, 3), np.nan)
+        found |= scores_of("annotator", some[None])
+        if self.spans is not None:
+            found |= scores_of("sequence", self.spans.sum(0)[None])
+        return {name: float(score[0]) for name, score in found.items()}
+
     def draws(self) -> dict[str, np.ndarray]:
         """Scores on resamples, (resamples,) each, of what is scored, sorted so that a seed means the same."""
         p, truth = self.probabilities, self.truth
         order = np.lexsort((*p.T, truth, confidence_ranks(p)))
-        weights = (_counts(rows) for rows in _draws(len(order), self.resamples, self.seed))
-        found = resampled_scores(p[order], truth[order], weights)
+        scored = Scored(p[order], truth[order])
+        parts = [scores_of("item", Sample(scored, _counts(rows))) for rows in self._drawn(len(order))]
         if len(self.annotators):
             ordered = self.annotators[np.lexsort(self.annotators.T)]
-            drawn = [ordered[rows] for rows in _draws(len(ordered), self.resamples, self.seed)]
-            found["annotator_spearman"] = np.concatenate([rank_correlation(x[..., 0], x[..., 1]) for x in drawn])
-            found["annotator_coverage"] = np.concatenate([x[..., 2].mean(1) for x in drawn])
+            parts += [scores_of("annotator", ordered[rows]) for rows in self._drawn(len(ordered))]
         if self.spans is not None and len(self.spans):
             ordered = self.spans[np.lexsort(self.spans.T)]
-            total = [ordered[rows].sum(1) for rows in _draws(len(ordered), self.resamples, self.seed)]
-            found |= span_scores(np.concatenate(total))
-        return found
+            parts += [scores_of("sequence", ordered[rows].sum(1)) for rows in self._drawn(len(ordered))]
+        names = dict.fromkeys(name for part in parts for name in part)
+        return {name: np.concatenate([part[name] for part in parts if name in part]) for name in names}
 
-    def intervals(self, values: dict[str, float]) -> pd.DataFrame:
+    def _drawn(self, n: int) -> Iterator[np.ndarray]:
+        """n numbers below n for each resample, (some resamples, n) at a time."""
+        stream, size = np.random.default_rng(self.seed), max(1, WEIGHTS_AT_ONCE // n)
+        for done in range(0, self.resamples, size):
+            yield stream.integers(n, size=(min(size, self.resamples - done), n))
+
+    def intervals(self, values: Mapping[str, float]) -> pd.DataFrame:
         """Percentile intervals of scores that have these values: DataFrame by score with value, low and high."""
         rows, draws = {}, self.draws()
         units = {"accuracy": len(self.truth), "annotator_coverage": len(self.annotators)}
@@ -359,54 +466,51 @@ TOLERANCE = 1e-4
 """How far the sum of an item's probabilities may be from 1."""
 
 
-@dataclass(frozen=True)
-class Evaluation(Scores):
-    """Scores of a posterior; ``dict(evaluation)`` and ``evaluation["accuracy"]`` work.
+@dataclass(frozen=True, repr=False)
+class Evaluation:
+    """Scores of a posterior; ``evaluation.accuracy``, ``evaluation["accuracy"]`` and ``dict(evaluation)`` work.
 
     The label of an item is its most probable class. Where m classes tie for it, the item counts 1/m for each of
     them in every score of labels. A score that does not exist is NaN.
 
+    Where labels are BIO tags of sequences, their spans are scored, too: a span, ``posterior.spans()``, is right
+    where its first item, last item and type are those of a true one. Only sequences count of which gold has all
+    items.
+
     Attributes:
-        n, unscored: items that were scored; items with a known truth that are not in the posterior.
-        accuracy: share of items whose label is the truth.
-        log_score: mean of -log p(truth) in nats; 0 is perfect, log K is uninformed. Probabilities are clipped at
-            1e-10.
-        brier: mean over items of the summed squared error of the K probabilities; 0 is perfect, 2 the worst.
-        ece: expected calibration error: the difference of confidence and accuracy, averaged over 15 equal bins of
-            confidence; 0 is perfect, and a small sample alone makes it larger.
-        balanced_accuracy: accuracy within each class that gold has, averaged over these classes.
-        macro_f1: mean of F1, the harmonic mean of precision and recall, over classes that are a truth or a label.
-        mcc: Matthews' correlation of label and truth (for any number of classes): 1 is perfect, 0 is chance. NaN
-            where all truths, or all labels, are of one class.
-        error_auroc: probability that an error is less confident than a right label (confidence is the highest
-            probability); equally confident counts 1/2, so 0.5 is chance. NaN where all labels are right, or wrong.
-        aurc: area under the risk-coverage curve: the share of errors among the n most confident items, averaged
-            over n = 1 ... N. 0 is perfect.
-        annotator_spearman: rank correlation of the annotators' estimated accuracies with their accuracies on
-            gold, over annotators with at least 5 labels on items of gold. NaN for a bare table, and for fewer than
-            two such annotators.
-        annotator_coverage: share of these annotators whose interval of accuracy, widened by the binomial noise of
-            gold, holds their accuracy on gold. A share below the level means that the posterior is too sure of
-            annotators. NaN also where the engine gives points.
-        annotators: the annotators that these two compare (``annotators_on_gold``); None for a table.
+        n: items that were scored.
+        unscored: items with a known truth that are not in the posterior.
+        scores: by name; ``crowdppl.evaluation.metrics`` has a function of each name that says what it is.
+        annotators: the annotators whose accuracies are compared (``annotators_on_gold``); None for a table.
         evidence: what ``intervals`` resamples.
     """
 
     n: int
     unscored: int
-    accuracy: float
-    log_score: float
-    brier: float
-    ece: float
-    balanced_accuracy: float
-    macro_f1: float
-    mcc: float
-    error_auroc: float
-    aurc: float
-    annotator_spearman: float
-    annotator_coverage: float
-    annotators: pd.DataFrame | None = field(repr=False, compare=False)
-    evidence: Evidence = field(repr=False, compare=False)
+    scores: Mapping[str, float]
+    annotators: pd.DataFrame | None = field(compare=False)
+    evidence: Evidence = field(compare=False)
+
+    def keys(self) -> list[str]:
+        """Names of the numbers of items and of the scores."""
+        return ["n", "unscored", *self.scores]
+
+    def __getitem__(self, name: str) -> float:
+        """A score by its name."""
+        return self.scores[name] if name in self.scores else {"n": self.n, "unscored": self.unscored}[name]
+
+    def __getattr__(self, name: str) -> float:
+        """A score as an attribute."""
+        scores = vars(self).get("scores", {})  # empty while a copy is made
+        if name not in scores:
+            raise AttributeError(f"there is no score {name!r}; there are {', '.join(scores)}")
+        return float(scores[name])
+
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *self.scores]
+
+    def __repr__(self) -> str:
+        return f"Evaluation({', '.join(f'{name}={self[name]!r}' for name in self.keys())})"
 
     @property
     def bins(self) -> pd.DataFrame:
@@ -421,12 +525,12 @@ class Evaluation(Scores):
     def intervals(self) -> pd.DataFrame:
         """Bootstrap intervals of the scores, computed at the first call.
 
-        Items are drawn with replacement, and annotators for the two scores of annotators; low and high are
-        percentiles. Resamples in which a score does not exist are left out. Of labels that are all right, or
-        all wrong, resamples are so, too: accuracy then has the exact binomial interval (of independent items,
-        not those of a sequence), and so has annotator_coverage; other scores have one without width: too
-        little was seen. The calibration error includes noise, and a resample has it twice; so its interval is
-        mirrored at the value, cut off at 0 and stretched to hold the value, and to reach 0 where right
+        Items are drawn with replacement, annotators for the two scores of annotators, and sequences for those of
+        spans; low and high are percentiles. Resamples in which a score does not exist are left out. Of labels that
+        are all right, or all wrong, resamples are so, too: accuracy then has the exact binomial interval (of
+        independent items, not those of a sequence), and so has annotator_coverage; other scores have one without
+        width: too little was seen. The calibration error includes noise, and a resample has it twice; so its
+        interval is mirrored at the value, cut off at 0 and stretched to hold the value, and to reach 0 where right
         probabilities might have such an error by chance.
 
         Returns:
@@ -436,25 +540,7 @@ class Evaluation(Scores):
 
     @cached_property
     def _intervals(self) -> pd.DataFrame:
-        return self.evidence.intervals({name: x for name, x in dict(self).items() if name not in ("n", "unscored")})
-
-
-@dataclass(frozen=True)
-class SpanEvaluation(Evaluation):
-    """Scores of labels that are BIO tags of sequences, and of the spans of these labels.
-
-    A span, ``posterior.spans()``, is right where its first item, last item and type are those of a true one. Only
-    sequences count of which gold has all items; ``intervals`` draws sequences with replacement.
-
-    Attributes:
-        span_precision: share of the found spans that are right; NaN where none is found.
-        span_recall: share of the true spans that are found; NaN where there is none.
-        span_f1: 2 right / (found + true).
-    """
-
-    span_precision: float
-    span_recall: float
-    span_f1: float
+        return self.evidence.intervals(self.scores)
 
 
 def evaluate(
@@ -476,8 +562,8 @@ def evaluate(
             numbers, of the items' intervals.
 
     Returns:
-        The scores; a ``SpanEvaluation`` where labels are BIO tags of sequences, a ``NumberEvaluation`` where truths
-        are numbers, of which that of ranks is a ``RankingEvaluation``.
+        The scores; a ``NumberEvaluation`` where truths are numbers, of which that of ranks is a
+        ``RankingEvaluation``.
 
     Raises:
         DataError: when there is no item to score, an id has two truths or two rows, a truth is no class, or the
@@ -498,30 +584,12 @@ def evaluate(
         return evaluate_numbers(posterior, gold, bootstrap, level, seed)
     p, code, row, unscored = matched(posterior, gold)
     annotators = None if isinstance(posterior, pd.DataFrame) else compared_with_gold(posterior, row, code, level)
-    classes, ranked = ClassCounts.of(p, code), RankedErrors.of(p, code)
     compared = np.empty((0, 3))
     if annotators is not None:
         compared = annotators[["accuracy", "gold_accuracy", "held"]].to_numpy(np.float64)
-    some = len(compared) > 0
-    scores = {name: float(score) for name, score in (classes.scores() | ranked.scores()).items()}
     spans = None if isinstance(posterior, pd.DataFrame) else span_counts(posterior, row, code)
-    found = Evaluation(
-        n=len(p),
-        unscored=unscored,
-        accuracy=accuracy(p, code),
-        log_score=log_score(p, code),
-        brier=brier_score(p, code),
-        ece=calibration_error(p, code),
-        **scores,
-        annotator_spearman=float(rank_correlation(*compared.T[:2])) if some else np.nan,
-        annotator_coverage=float(compared[:, 2].mean()) if some else np.nan,
-        annotators=annotators,
-        evidence=Evidence(p, code, compared, spans, bootstrap, level, seed),
-    )
-    if spans is None:
-        return found
-    more: dict[str, Any] = {name: float(score) for name, score in span_scores(spans.sum(0)).items()}
-    return SpanEvaluation(**vars(found), **more)
+    evidence = Evidence(p, code, compared, spans, bootstrap, level, seed)
+    return Evaluation(len(p), unscored, evidence.scores(), annotators, evidence)
 
 
 def matched(

@@ -13,8 +13,8 @@ from crowdppl.core.intervals import check_level
 from crowdppl.core.validation import whole_number
 from crowdppl.evaluation.metrics import (
     BINS,
-    RankedErrors,
-    calibration_error,
+    Sample,
+    aurc,
     matched,
     reliability_bins,
     risk_coverage,
@@ -67,7 +67,7 @@ def plot_reliability(
     start = max(0.0, min(1 / p.shape[1], used["low"].min()))  # no label is less probable
     axes.set(xlim=(start - 0.02 * (1 - start), 1 + 0.02 * (1 - start)), ylim=(0, 1.02))
     axes.set(xlabel="probability of the label", ylabel="share of labels that are right")
-    error = calibration_error(p, truth, bins)
+    error = (n * np.abs(confidence - accuracy)).sum() / n.sum()
     axes.set_title(f"{len(p):,} items, calibration error {error:.3f}", fontsize="medium")
     legend_below(axes, 4)
     return axes
@@ -114,8 +114,8 @@ def plot_risk_coverage(
         'risk: share of wrong labels among them'
     """
     p, truth, _, _ = matched(posterior, gold)
-    ranked = RankedErrors.of(p, truth)
-    risk = risk_curve(ranked)
+    sample = Sample.of(p, truth)
+    risk = risk_curve(sample)
     n = np.arange(1, len(risk) + 1)
     coverage, (low, high) = n / len(n), wilson(risk, n)
     axes = axes_or_new(ax, 6.0, 4.8)
@@ -129,15 +129,15 @@ def plot_risk_coverage(
     axes.set(xlim=(0, 1), ylim=(0, min(1.0, 1.1 * max(float(high[settled].max()), float(risk[settled].max())))))
     axes.set_xlabel("coverage: share of items kept, the surest first")
     axes.set_ylabel("risk: share of wrong labels among them")
-    axes.set_title(f"{len(n):,} items, area under the curve {float(ranked.aurc()):.4f}", fontsize="medium")
+    axes.set_title(f"{len(n):,} items, area under the curve {aurc(sample)[0]:.4f}", fontsize="medium")
     legend_below(axes, 4)
     return axes
 
 
-def risk_curve(ranked: RankedErrors) -> np.ndarray:
+def risk_curve(sample: Sample) -> np.ndarray:
     """Expected share of errors among the n surest items, for n = 1 ... N, (N,)."""
-    items, wrong = ranked.items[::-1].astype(np.int64), ranked.wrong[::-1]
-    each = np.repeat(wrong / items, items)
+    items, wrong = (x[0, ::-1] for x in sample.ranked)
+    each = np.repeat(wrong / items, items.astype(np.int64))
     return np.asarray(np.cumsum(each) / np.arange(1, len(each) + 1))
 
 

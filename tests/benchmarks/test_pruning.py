@@ -7,7 +7,7 @@ import pandas as pd
 
 from crowdppl.criticism.spammers import covariance_spammers
 from crowdppl.criticism.suspicious import suspicious_annotators
-from crowdppl.evaluation.metrics import matched, right
+from crowdppl.evaluation.metrics import Scored, matched
 from crowdppl.fitting import fit
 from crowdppl.posterior import Posterior
 from tests.benchmarks.results import Recorder
@@ -75,7 +75,7 @@ EXPLAINED = (
 def hit(posterior: Posterior, gold: pd.Series) -> np.ndarray:
     """How far each item with a known truth is called by it; ties are split."""
     p, truth, _, _ = matched(posterior, gold)
-    return right(p, truth)
+    return Scored(p, truth).right
 
 
 def pruned(posterior: Posterior, who: pd.Index) -> Posterior:

@@ -10,7 +10,7 @@ from crowdppl.core.doubt import Doubt
 from crowdppl.criticism.doubts import doubts
 from crowdppl.criticism.joint_errors import pair_agreement
 from crowdppl.criticism.sparse_data import narrowness, parameters
-from crowdppl.evaluation.metrics import log_score
+from crowdppl.evaluation.metrics import evaluate
 from crowdppl.fitting import fit
 from crowdppl.inference.result import OnDemand, SiteResult, TableDraws
 from crowdppl.posterior import Posterior
@@ -84,7 +84,7 @@ def test_coins_are_advised_first_where_classes_are_many() -> None:
     ]
     data = annotations(labels, 40)
     own, coin = (fit(name, data, inference="vb") for name in ("bayesian_dawid_skene", "one_coin"))
-    scores = [log_score(p.probabilities().to_numpy(), truth) for p in (own, coin)]
+    scores = [evaluate(p, dict(enumerate(truth))).log_score for p in (own, coin)]
     assert scores[0] > scores[1] + 0.3
     assert (own.probabilities().max(axis=1) > 0.99).mean() > 0.95
     doubt = thin(own)
@@ -104,9 +104,8 @@ def drawn(seed: int, n_items: int = 130, n_classes: int = 4, **prior: float) -> 
 
 def worse(posterior: Posterior, crowd: Simulation) -> float:
     """By how many nats an item a fit scores worse than a majority vote."""
-    truth = crowd.data.classes.get_indexer(crowd.truth)
     votes = fit("majority_vote", crowd.data, inference="em")
-    own, plain = (log_score(p.probabilities().to_numpy(), truth) for p in (posterior, votes))
+    own, plain = (evaluate(p, crowd.truth).log_score for p in (posterior, votes))
     return own - plain
 
 

@@ -1,5 +1,6 @@
 """Scores against known truths, each computed by hand."""
 
+import pickle
 import warnings
 from math import log
 from pathlib import Path
@@ -13,13 +14,17 @@ from scipy.stats import binomtest
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import CrowdpplWarning, DataError
 from crowdppl.evaluation.metrics import (
-    brier_score,
-    calibration_error,
+    METRICS,
+    Sample,
+    Scored,
+    brier,
+    ece,
     errors_of_noise,
     evaluate,
     log_score,
+    metric,
     reliability_bins,
-    resampled_scores,
+    scores_of,
 )
 from crowdppl.inference.result import OnDemand, TableDraws
 from crowdppl.posterior import Posterior
@@ -50,20 +55,43 @@ def test_a_bin_holds_its_upper_end() -> None:
     # .2 is the upper end of the third of 15 bins whatever the rounding of .2 * 15; .201 lies in the fourth.
     p = np.array([[0.2] * 5, [0.201, 0.19975, 0.19975, 0.19975, 0.19975]])
     wrong_and_right = np.array([1, 0])
-    assert calibration_error(p, wrong_and_right) == pytest.approx((abs(0.2 - 0.2) + (1 - 0.201)) / 2)
+    assert ece(Sample.of(p, wrong_and_right)) == pytest.approx((abs(0.2 - 0.2) + (1 - 0.201)) / 2)
 
 
 def test_perfect_worthless_and_certainly_wrong() -> None:
-    truth = np.array([0, 1, 2])
-    assert brier_score(np.eye(3), truth) == log_score(np.eye(3), truth) == calibration_error(np.eye(3), truth) == 0
-    even = np.full((3, 3), 1 / 3)
-    assert log_score(even, truth) == pytest.approx(log(3))
-    assert brier_score(even, truth) == pytest.approx(2 / 3)
-    assert calibration_error(even, truth) == pytest.approx(0)
-    wrong = np.eye(3)[[1, 2, 0]]
-    assert log_score(wrong, truth) == pytest.approx(-log(1e-10))
-    assert brier_score(wrong, truth) == pytest.approx(2)
-    assert calibration_error(wrong, truth) == pytest.approx(1)
+    def found(p: np.ndarray) -> list[float]:
+        return [float(score(Sample.of(p, np.array([0, 1, 2])))[0]) for score in (log_score, brier, ece)]
+
+    assert found(np.eye(3)) == [0, 0, 0]
+    assert found(np.full((3, 3), 1 / 3)) == pytest.approx([log(3), 2 / 3, 0])
+    assert found(np.eye(3)[[1, 2, 0]]) == pytest.approx([-log(1e-10), 2, 1])
+
+
+@pytest.mark.filterwarnings("error")
+def test_better_probabilities_have_better_scores_in_the_direction_of_each() -> None:
+    p, gold = some(300)
+    good, bad = evaluate(p, gold), evaluate(p[[1, 2, 0]].set_axis(range(3), axis=1), gold)
+    for name, score in METRICS.items():
+        if score.unit == "item":
+            assert score.direction * good[name] > score.direction * bad[name], name
+        assert score.of.__doc__
+
+
+def test_a_further_metric_is_one_function(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("crowdppl.evaluation.metrics.METRICS", METRICS.copy())
+
+    @metric(1)
+    def truth_probability(sample: Sample) -> np.ndarray:
+        """Mean probability of the truth."""
+        return sample.mean(np.exp(-sample.scored.surprise))
+
+    p, gold = some(50)
+    found = evaluate(p, gold, bootstrap=20)
+    assert (
+        found.truth_probability == found["truth_probability"] == pytest.approx(p.to_numpy()[range(50), gold].mean())
+    )
+    value, low, high = found.intervals().loc["truth_probability"]
+    assert low < value < high
 
 
 @pytest.mark.parametrize(
@@ -96,6 +124,9 @@ def test_an_evaluation_reads_like_a_mapping() -> None:
     assert "evidence" not in str(found)
     with pytest.raises(KeyError):
         found["f1"]
+    with pytest.raises(AttributeError, match="macro_f1"):
+        _ = found.f1
+    assert repr(pickle.loads(pickle.dumps(found))) == repr(found)
 
 
 def some(n: int, k: int = 3, seed: int = 0) -> tuple[pd.DataFrame, pd.Series]:
@@ -108,13 +139,13 @@ def some(n: int, k: int = 3, seed: int = 0) -> tuple[pd.DataFrame, pd.Series]:
 
 def test_weights_of_one_change_nothing_and_others_are_copies() -> None:
     p, gold = some(80)
-    order = np.argsort(p.max(axis=1), kind="stable")
-    p, truth = p.loc[order].to_numpy(), gold[order].to_numpy()
+    scored = Scored.of(p.to_numpy(), gold.to_numpy())
     stream = np.random.default_rng(1)
     weights = np.vstack([np.ones(80, np.int64), stream.multinomial(80, np.full(80, 1 / 80), size=20)])
-    found = pd.DataFrame(resampled_scores(p, truth, [weights[:9], weights[9:]]))
+    found = pd.DataFrame(scores_of("item", Sample(scored, weights)))
     for row, times in enumerate(weights):
-        copies = evaluate(pd.DataFrame(np.repeat(p, times, axis=0)), pd.Series(np.repeat(truth, times)))
+        p, truth = (np.repeat(x, times, axis=0) for x in (scored.probabilities, scored.truth))
+        copies = evaluate(pd.DataFrame(p), pd.Series(truth))
         expected = {name: value for name, value in dict(copies).items() if name in found}
         assert dict(found.loc[row]) == pytest.approx(expected, abs=1e-12)
     assert list(found) == list(SCORES[:-2])
@@ -183,7 +214,7 @@ def test_errors_of_noise_are_those_of_truths_drawn_from_the_probabilities() -> N
     p = some(40)[0].to_numpy().round(1)
     p /= p.sum(1, keepdims=True)  # some tie
     stream = np.random.default_rng(0)
-    drawn = [calibration_error(p, (stream.random((40, 1)) > p.cumsum(1)[:, :-1]).sum(1)) for _ in range(3000)]
+    drawn = [ece(Sample.of(p, (stream.random((40, 1)) > p.cumsum(1)[:, :-1]).sum(1)))[0] for _ in range(3000)]
     found = errors_of_noise(p, 3000, seed=1)
     np.testing.assert_allclose(np.quantile(found, [0.1, 0.5, 0.9]), np.quantile(drawn, [0.1, 0.5, 0.9]), atol=0.007)
     np.testing.assert_array_equal(errors_of_noise(p[::-1], 50), errors_of_noise(p, 50))

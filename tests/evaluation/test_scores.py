@@ -12,17 +12,7 @@ from sklearn.metrics import balanced_accuracy_score, f1_score, matthews_corrcoef
 
 from crowdppl.core.intervals import Estimate
 from crowdppl.evaluation.annotator_metrics import annotators_on_gold
-from crowdppl.evaluation.metrics import (
-    ClassCounts,
-    RankedErrors,
-    accuracy,
-    brier_score,
-    calibration_error,
-    log_score,
-    rank_correlation,
-    right,
-    risk_coverage,
-)
+from crowdppl.evaluation.metrics import Sample, Scored, rank_correlation, risk_coverage, scores_of
 
 
 def drawn(n: int, k: int, seed: int, tied: bool = False) -> tuple[np.ndarray, np.ndarray]:
@@ -33,29 +23,18 @@ def drawn(n: int, k: int, seed: int, tied: bool = False) -> tuple[np.ndarray, np
 
 
 def every_score(p: np.ndarray, truth: np.ndarray) -> dict[str, float]:
-    counts, ranked = ClassCounts.of(p, truth), RankedErrors.of(p, truth)
-    return {
-        "accuracy": accuracy(p, truth),
-        "log_score": log_score(p, truth),
-        "brier": brier_score(p, truth),
-        "ece": calibration_error(p, truth),
-        "balanced_accuracy": float(counts.balanced_accuracy()),
-        "macro_f1": float(counts.macro_f1()),
-        "mcc": float(counts.mcc()),
-        "error_auroc": float(ranked.auroc()),
-        "aurc": float(ranked.aurc()),
-    }
+    return {name: float(score[0]) for name, score in scores_of("item", Sample.of(p, truth)).items()}
 
 
 def test_scores_of_classes_split_ties() -> None:
     # Two of class 0, one of them tied between both; one of class 1.
     p = np.array([[0.9, 0.1], [0.5, 0.5], [0.2, 0.8]])
-    counts = ClassCounts.of(p, np.array([0, 0, 1]))
-    assert counts.right.tolist() == [1.5, 1]
-    assert counts.label.tolist() == [1.5, 1.5]
-    assert counts.balanced_accuracy() == pytest.approx((1.5 / 2 + 1) / 2)
-    assert counts.macro_f1() == pytest.approx((2 * 1.5 / 3.5 + 2 * 1 / 2.5) / 2)
-    assert counts.mcc() == pytest.approx((2.5 * 3 - (3 + 1.5)) / sqrt((9 - 4.5) * (9 - 5)))
+    sample = Sample.of(p, np.array([0, 0, 1]))
+    assert [x[0].tolist() for x in sample.margins] == [[1.5, 1], [2, 1], [1.5, 1.5]]
+    found = every_score(p, np.array([0, 0, 1]))
+    assert found["balanced_accuracy"] == pytest.approx((1.5 / 2 + 1) / 2)
+    assert found["macro_f1"] == pytest.approx((2 * 1.5 / 3.5 + 2 * 1 / 2.5) / 2)
+    assert found["mcc"] == pytest.approx((2.5 * 3 - (3 + 1.5)) / sqrt((9 - 4.5) * (9 - 5)))
 
 
 @pytest.mark.parametrize(("k", "seed"), [(2, 0), (3, 1), (6, 2)])
@@ -65,41 +44,41 @@ def test_untied_scores_are_those_of_scikit_learn(k: int, seed: int) -> None:
         truth[truth == 5] = 0
         p[:, 4] /= 10
         p /= p.sum(1, keepdims=True)
-    label, counts = p.argmax(1), ClassCounts.of(p, truth)
-    assert counts.balanced_accuracy() == pytest.approx(
+    label, found = p.argmax(1), every_score(p, truth)
+    assert found["balanced_accuracy"] == pytest.approx(
         np.mean([(label == truth)[truth == c].mean() for c in np.unique(truth)])
     )
     if k < 6:  # scikit-learn warns of labels that are no truth
-        assert counts.balanced_accuracy() == pytest.approx(balanced_accuracy_score(truth, label))
-    assert counts.macro_f1() == pytest.approx(f1_score(truth, label, average="macro"))
-    assert counts.mcc() == pytest.approx(matthews_corrcoef(truth, label))
-    assert RankedErrors.of(p, truth).auroc() == pytest.approx(roc_auc_score(label != truth, 1 - p.max(1)))
+        assert found["balanced_accuracy"] == pytest.approx(balanced_accuracy_score(truth, label))
+    assert found["macro_f1"] == pytest.approx(f1_score(truth, label, average="macro"))
+    assert found["mcc"] == pytest.approx(matthews_corrcoef(truth, label))
+    assert every_score(p, truth)["error_auroc"] == pytest.approx(roc_auc_score(label != truth, 1 - p.max(1)))
 
 
 def test_detection_of_errors_by_hand() -> None:
     # Right at .9 and .7, wrong at .8 and .7: of four pairs the error is less sure in two, as sure in one.
     p = np.array([[0.9, 0.1], [0.7, 0.3], [0.8, 0.2], [0.3, 0.7]])
     truth = np.array([0, 0, 1, 0])
-    assert RankedErrors.of(p, truth).auroc() == pytest.approx((1 + 0 + 1 + 1 / 2) / 4)
+    assert every_score(p, truth)["error_auroc"] == pytest.approx((1 + 0 + 1 + 1 / 2) / 4)
     # Rounding ranks nothing.
     p[1] = [0.1 + 0.2 + 0.4, 0.3]
     assert p[1, 0] != p[3, 1]
-    assert RankedErrors.of(p, truth).auroc() == pytest.approx(2.5 / 4)
+    assert every_score(p, truth)["error_auroc"] == pytest.approx(2.5 / 4)
 
 
 def test_a_tied_item_is_an_error_in_part() -> None:
     p, truth = drawn(200, 4, 3, tied=True)
-    hit, doubt = right(p, truth), 1 - p.max(1)
+    hit, doubt = Scored(p, truth).right, 1 - p.max(1)
     assert np.unique(hit).tolist() == [0, 0.5, 1]
     expected = roc_auc_score(np.repeat([0, 1], 200), np.tile(doubt, 2), sample_weight=np.r_[hit, 1 - hit])
-    assert RankedErrors.of(p, truth).auroc() == pytest.approx(expected)
+    assert every_score(p, truth)["error_auroc"] == pytest.approx(expected)
 
 
 def test_risk_and_coverage_by_hand() -> None:
     # By falling confidence: right, wrong, right; so the risks are 0, 1/2, 1/3.
     p = np.array([[0.6, 0.4], [0.9, 0.1], [0.8, 0.2]])
     truth = np.array([0, 0, 1])
-    assert RankedErrors.of(p, truth).aurc() == pytest.approx((0 + 1 / 2 + 1 / 3) / 3)
+    assert every_score(p, truth)["aurc"] == pytest.approx((0 + 1 / 2 + 1 / 3) / 3)
     table = risk_coverage(p, truth)
     assert table.index.tolist() == [0.9, 0.8, 0.6]
     assert table["coverage"].tolist() == pytest.approx([1 / 3, 2 / 3, 1])
@@ -115,7 +94,7 @@ def test_equally_sure_items_come_in_random_order() -> None:
     for order in permutations(range(1, 5)):
         kept = [wrong[i] for i in (0, *order, 5, 6)]
         areas.append(sum(sum(kept[:n]) / Fraction(n) for n in range(1, 8)) / 7)
-    assert RankedErrors.of(p, truth).aurc() == pytest.approx(float(sum(areas) / len(areas)), abs=1e-12)
+    assert every_score(p, truth)["aurc"] == pytest.approx(float(sum(areas) / len(areas)), abs=1e-12)
 
 
 @pytest.mark.filterwarnings("error")

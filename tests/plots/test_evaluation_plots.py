@@ -9,7 +9,7 @@ from scipy.stats import binomtest, norm
 
 from crowdppl.errors import DataError, MethodError
 from crowdppl.evaluation.compare import Comparison
-from crowdppl.evaluation.metrics import RankedErrors, evaluate
+from crowdppl.evaluation.metrics import Sample, evaluate
 from crowdppl.plots.evaluation import plot_reliability, plot_risk_coverage, risk_curve, wilson
 from tests.handmade import coloured, posterior, texts
 
@@ -62,8 +62,7 @@ def test_intervals_of_shares_are_those_of_scipy(hits: int, n: int) -> None:
 def test_the_risk_curve_by_hand() -> None:
     # Surest: one right. Then two equally sure, one of them wrong: half an error each. Then one wrong.
     p = np.array([[0.9, 0.1], [0.8, 0.2], [0.2, 0.8], [0.6, 0.4]])
-    ranked = RankedErrors.of(p, np.array([0, 0, 0, 1]))
-    np.testing.assert_allclose(risk_curve(ranked), [0, 0.25, 1 / 3, 0.5])
+    np.testing.assert_allclose(risk_curve(Sample.of(p, np.array([0, 0, 0, 1]))), [0, 0.25, 1 / 3, 0.5])
 
 
 def test_the_mean_of_the_risk_curve_is_the_area_that_is_scored() -> None:
