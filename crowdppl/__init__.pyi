@@ -32,12 +32,12 @@ from .datasets import digits as digits
 from .evaluation.compare import Comparison as Comparison
 from .evaluation.compare import compare as compare
 from .evaluation.compare import compare_to_default as compare_to_default
+from .evaluation.evaluate import Evaluation as Evaluation
+from .evaluation.evaluate import evaluate as evaluate
 from .evaluation.heldout import ClassifierScore as ClassifierScore
 from .evaluation.heldout import HeldoutScore as HeldoutScore
 from .evaluation.heldout import classifier_score as classifier_score
 from .evaluation.heldout import heldout_score as heldout_score
-from .evaluation.metrics import Evaluation as Evaluation
-from .evaluation.metrics import evaluate as evaluate
 from .fitting import fit as fit
 from .inference.svi.svi import mean_field as mean_field
 from .networks.training import default_recipe as default_recipe

@@ -239,10 +239,10 @@ def evaluate(
     Prints each score with its 95 % bootstrap interval.
     """
     from crowdppl.data.files import read_gold
-    from crowdppl.evaluation import metrics
+    from crowdppl.evaluation.evaluate import evaluate
     from crowdppl.posterior import load
 
-    found = metrics.evaluate(load(result), read_gold(truth, **given), bootstrap=max(1, bootstrap))
+    found = evaluate(load(result), read_gold(truth, **given), bootstrap=max(1, bootstrap))
     ends = found.intervals()[["low", "high"]].dropna().T.to_dict("list") if bootstrap else {}
     for key, value in dict(found).items():
         interval = "{:.4f} to {:.4f}".format(*ends[key]) if key in ends else ""

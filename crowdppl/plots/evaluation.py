@@ -11,14 +11,8 @@ import pandas as pd
 
 from crowdppl.core.intervals import check_level
 from crowdppl.core.validation import whole_number
-from crowdppl.evaluation.metrics import (
-    BINS,
-    Sample,
-    aurc,
-    matched,
-    reliability_bins,
-    risk_coverage,
-)
+from crowdppl.evaluation.evaluate import matched
+from crowdppl.evaluation.metrics import BINS, Sample, aurc, reliability_bins, risk_coverage
 from crowdppl.inference.result import Fit
 from crowdppl.plots.axes import ACCENT, LIGHT, MIDDLE, axes_or_new, legend_below, short, write_beside
 

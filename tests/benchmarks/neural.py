@@ -9,7 +9,7 @@ import numpy as np
 
 import crowdppl
 from crowdppl.errors import CrowdpplError
-from crowdppl.evaluation.metrics import evaluate
+from crowdppl.evaluation.evaluate import evaluate
 from tests.benchmarks.featured import Featured, read_featured
 from tests.benchmarks.tables import markdown
 

@@ -11,7 +11,8 @@ import pandas as pd
 from crowdppl import registry
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import MethodError
-from crowdppl.evaluation.metrics import METRICS, Evaluation, evaluate
+from crowdppl.evaluation.evaluate import Evaluation, evaluate
+from crowdppl.evaluation.metrics import METRICS
 from crowdppl.fitting import fit
 from crowdppl.posterior import Posterior
 from tests.benchmarks.results import Recorder

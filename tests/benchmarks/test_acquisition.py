@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from crowdppl.data.annotations import Annotations
-from crowdppl.evaluation.metrics import evaluate
+from crowdppl.evaluation.evaluate import evaluate
 from crowdppl.fitting import fit
 from crowdppl.inference.predict.answers import AnswerTables
 from crowdppl.posterior import Posterior

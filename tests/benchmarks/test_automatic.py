@@ -9,7 +9,7 @@ import pandas as pd
 
 from crowdppl.data.annotations import Annotations
 from crowdppl.evaluation.calibration import calibrated
-from crowdppl.evaluation.metrics import evaluate
+from crowdppl.evaluation.evaluate import evaluate
 from crowdppl.fitting import fit
 from crowdppl.fitting import members as automatic_members
 from crowdppl.inference.result import Correction, Fit

@@ -8,7 +8,7 @@ import pandas as pd
 from scipy.optimize import minimize_scalar
 
 from crowdppl.data.annotations import Annotations
-from crowdppl.evaluation.metrics import evaluate
+from crowdppl.evaluation.evaluate import evaluate
 from crowdppl.results.correction import softened
 from crowdppl.results.decisions import label_sets
 from tests.benchmarks.results import Recorder

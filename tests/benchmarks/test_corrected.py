@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 import crowdppl
-from crowdppl.evaluation.metrics import evaluate
+from crowdppl.evaluation.evaluate import evaluate
 from tests.benchmarks.featured import Featured, read_featured
 from tests.benchmarks.neural import ROWS, Row
 from tests.benchmarks.results import Recorder

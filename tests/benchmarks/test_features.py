@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from crowdppl.evaluation.metrics import evaluate
+from crowdppl.evaluation.evaluate import evaluate
 from tests.benchmarks import neural
 from tests.benchmarks.featured import read_featured
 from tests.benchmarks.results import Recorder

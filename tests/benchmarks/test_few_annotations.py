@@ -12,7 +12,7 @@ import pytest
 
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.split import keep
-from crowdppl.evaluation.metrics import evaluate
+from crowdppl.evaluation.evaluate import evaluate
 from crowdppl.fitting import fit
 from crowdppl.posterior import Posterior
 from tests.benchmarks import results

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from crowdppl.data.annotations import Annotations
-from crowdppl.evaluation.metrics import evaluate
+from crowdppl.evaluation.evaluate import evaluate
 from crowdppl.fitting import fit
 from tests.benchmarks import peers
 from tests.benchmarks.results import NUMBERS_AND_GRADES, Recorder

@@ -7,7 +7,8 @@ import pandas as pd
 
 from crowdppl.criticism.spammers import covariance_spammers
 from crowdppl.criticism.suspicious import suspicious_annotators
-from crowdppl.evaluation.metrics import Scored, matched
+from crowdppl.evaluation.evaluate import matched
+from crowdppl.evaluation.metrics import Scored
 from crowdppl.fitting import fit
 from crowdppl.posterior import Posterior
 from tests.benchmarks.results import Recorder

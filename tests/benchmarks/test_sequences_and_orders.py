@@ -8,7 +8,7 @@ import pandas as pd
 from scipy.stats import kendalltau
 
 from crowdppl.data.annotations import Annotations
-from crowdppl.evaluation.metrics import evaluate
+from crowdppl.evaluation.evaluate import evaluate
 from crowdppl.fitting import fit
 from tests.benchmarks.results import SEQUENCES_AND_ORDERS, Recorder
 from tests.benchmarks.tables import markdown

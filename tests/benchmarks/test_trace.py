@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from crowdppl.datasets import digits, mnist
-from crowdppl.evaluation.metrics import evaluate
+from crowdppl.evaluation.evaluate import evaluate
 from crowdppl.fitting import fit
 from crowdppl.simulation.annotators import annotator_kind
 from crowdppl.simulation.crowd import SimulatedCrowd

@@ -14,7 +14,7 @@ import pandas as pd
 
 from crowdppl.data.annotations import Annotations
 from crowdppl.datasets import DIGITS_CROWD
-from crowdppl.evaluation.metrics import Evaluation, evaluate
+from crowdppl.evaluation.evaluate import Evaluation, evaluate
 from crowdppl.fitting import fit
 from crowdppl.simulation.crowd import simulate_annotators
 from tests.benchmarks.results import Recorder

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from crowdppl.datasets import DIGITS_CROWD
-from crowdppl.evaluation.metrics import evaluate
+from crowdppl.evaluation.evaluate import evaluate
 from crowdppl.fitting import fit
 from crowdppl.simulation.crowd import SimulatedCrowd, simulate_annotators
 from tests.benchmarks.results import Recorder

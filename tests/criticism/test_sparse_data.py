@@ -10,7 +10,7 @@ from crowdppl.core.doubt import Doubt
 from crowdppl.criticism.doubts import doubts
 from crowdppl.criticism.joint_errors import pair_agreement
 from crowdppl.criticism.sparse_data import narrowness, parameters
-from crowdppl.evaluation.metrics import evaluate
+from crowdppl.evaluation.evaluate import evaluate
 from crowdppl.fitting import fit
 from crowdppl.inference.result import OnDemand, SiteResult, TableDraws
 from crowdppl.posterior import Posterior

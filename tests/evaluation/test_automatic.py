@@ -12,7 +12,7 @@ from crowdppl import Annotations
 from crowdppl import fitting as automatic
 from crowdppl.errors import MethodError
 from crowdppl.evaluation import calibration
-from crowdppl.evaluation.metrics import evaluate
+from crowdppl.evaluation.evaluate import evaluate
 from crowdppl.inference.predict.held_out import left_out
 from crowdppl.inference.result import CalibrationMap, Correction, Fit
 from crowdppl.posterior import Posterior

@@ -7,7 +7,7 @@ import pytest
 
 import crowdppl
 from crowdppl.errors import DataError, GoldLeakWarning
-from crowdppl.evaluation.metrics import evaluate
+from crowdppl.evaluation.evaluate import evaluate
 from crowdppl.simulation.crowd import Simulation
 
 

@@ -13,14 +13,13 @@ from scipy.stats import binomtest
 
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import CrowdpplWarning, DataError
+from crowdppl.evaluation.evaluate import errors_of_noise, evaluate
 from crowdppl.evaluation.metrics import (
     METRICS,
     Sample,
     Scored,
     brier,
     ece,
-    errors_of_noise,
-    evaluate,
     log_score,
     metric,
     reliability_bins,

@@ -19,7 +19,7 @@ from crowdppl import outlier_scores
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.blocks import build_blocks
 from crowdppl.errors import DoubtWarning, MethodError
-from crowdppl.evaluation.metrics import evaluate
+from crowdppl.evaluation.evaluate import evaluate
 from crowdppl.inference.density import Density
 from crowdppl.inference.predict.answers import MARGINAL_DRAWS
 from crowdppl.primitives import Block

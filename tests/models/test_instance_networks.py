@@ -13,7 +13,7 @@ from torch.nn.functional import normalize
 
 import crowdppl
 from crowdppl.data.annotations import Annotations
-from crowdppl.evaluation.metrics import evaluate
+from crowdppl.evaluation.evaluate import evaluate
 from crowdppl.networks.classifier import outputs
 from tests.inference.neural.test_trained import LABELS, objective, prepared, rows, shares, tiny
 from tests.networks.test_networks import clouds

@@ -6,7 +6,7 @@ import torch
 
 import crowdppl
 from crowdppl.evaluation.compare import compare
-from crowdppl.evaluation.metrics import evaluate
+from crowdppl.evaluation.evaluate import evaluate
 from crowdppl.primitives.sums import Summing, summing
 from tests.crowd import crowd, posed
 

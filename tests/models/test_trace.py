@@ -8,7 +8,7 @@ import pytest
 
 import crowdppl
 from crowdppl.errors import DoubtWarning
-from crowdppl.evaluation.metrics import evaluate
+from crowdppl.evaluation.evaluate import evaluate
 from crowdppl.posterior import Posterior
 from crowdppl.simulation.crowd import SimulatedCrowd
 from tests.benchmarks.test_trace import confusion_error, is_dominant

@@ -16,7 +16,7 @@ from torch import nn
 import crowdppl
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import DoubtWarning, ResultError
-from crowdppl.evaluation.metrics import evaluate
+from crowdppl.evaluation.evaluate import evaluate
 from crowdppl.inference.tables import probe_block
 from crowdppl.inference.typical_labels import TypicalLabels
 from crowdppl.networks.classifier import feature_tensor, log_shares

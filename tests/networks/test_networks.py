@@ -15,7 +15,7 @@ from torch import nn
 import crowdppl
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import DataError, MethodError, ResultError
-from crowdppl.evaluation.metrics import evaluate
+from crowdppl.evaluation.evaluate import evaluate
 from crowdppl.inference.neural.regularisers import class_shares
 from crowdppl.networks.classifier import Network, Standardise, feature_tensor, log_shares
 from crowdppl.networks.training import default_training, training_of

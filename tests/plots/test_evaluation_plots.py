@@ -9,7 +9,8 @@ from scipy.stats import binomtest, norm
 
 from crowdppl.errors import DataError, MethodError
 from crowdppl.evaluation.compare import Comparison
-from crowdppl.evaluation.metrics import Sample, evaluate
+from crowdppl.evaluation.evaluate import evaluate
+from crowdppl.evaluation.metrics import Sample
 from crowdppl.plots.evaluation import plot_reliability, plot_risk_coverage, risk_curve, wilson
 from tests.handmade import coloured, posterior, texts
 

@@ -13,7 +13,7 @@ import crowdppl
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.blocks import Block
 from crowdppl.errors import MethodError
-from crowdppl.evaluation.metrics import evaluate
+from crowdppl.evaluation.evaluate import evaluate
 from crowdppl.inference.neural.regularisers import RegularisedLoss, regularisation
 from crowdppl.inference.options import Options
 from crowdppl.inference.problem import build_problem

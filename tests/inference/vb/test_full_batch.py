@@ -11,7 +11,7 @@ from torch import nn
 import crowdppl
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import MethodError
-from crowdppl.evaluation.metrics import evaluate
+from crowdppl.evaluation.evaluate import evaluate
 from crowdppl.networks.classifier import feature_tensor, log_shares
 from crowdppl.posterior import Posterior
 from tests.networks.test_networks import clouds
