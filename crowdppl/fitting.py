@@ -73,8 +73,10 @@ def fit(
             small data), draws (500) and warmup (250) of gibbs and nuts, batch_size, progress, callback.
 
     Returns:
-        The posterior; on CPU, the same seed and number of threads (``torch.set_num_threads``) give the same result
-        bit for bit. Ctrl-C during the iterations returns the fit so far, marked as interrupted and not converged.
+        The posterior; on CPU, the same seed and number of threads give the same result bit for bit. Below 100,000
+        labels, and with networks below two million weights, a fit uses one thread; else one for each 50,000 labels
+        or million weights, up to ``torch.get_num_threads()``, which is restored. Ctrl-C during the iterations
+        returns the fit so far, marked as interrupted and not converged.
 
     Raises:
         MethodError: for an unknown method, setting, option or engine, or an engine that cannot fit the method.

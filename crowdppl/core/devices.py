@@ -1,11 +1,11 @@
-"""Torch's device, precision and random streams, Pyro's state after Ctrl-C, and the memory that is left."""
+"""Torch's device, precision, threads and random streams, Pyro's state after Ctrl-C, and the memory that is left."""
 
 from __future__ import annotations
 
 import math
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import RLock
@@ -35,6 +35,8 @@ COPIES, TRUTHS = 12, 2
 time: of Dawid-Skene by em, 14 were measured."""
 BYTES = 8
 """Of a number."""
+LABELS, WEIGHTS = 50_000, 1_000_000
+"""Of a pass, and of networks, for which a thread is worth while."""
 
 
 @contextmanager
@@ -105,6 +107,23 @@ def default_dtype(dtype: torch.dtype) -> Iterator[None]:
             yield
         finally:
             torch.set_default_dtype(before)
+
+
+@contextmanager
+def few_threads(n_labels: int, networks: Iterable[nn.Module] = ()) -> Iterator[None]:
+    """Lets torch use as many threads as so much work deserves, at most the caller's; restores their number.
+
+    Waiting threads spin: beside busy processes, two threads take ten times the processor time of one. Their number
+    depends on data and model alone, so that results do not depend on how busy a machine is.
+    """
+    weights = sum(x.numel() for network in networks for x in network.parameters())
+    with TURN:
+        before = torch.get_num_threads()
+        torch.set_num_threads(min(before, max(1, n_labels // LABELS, weights // WEIGHTS)))
+        try:
+            yield
+        finally:
+            torch.set_num_threads(before)
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from crowdppl.inference.predict.answers import label_tables
 from crowdppl.inference.predict.held_out import left_out
 from crowdppl.inference.predict.predictive import refit
 from crowdppl.inference.predict.update import options_of, problem_of
-from crowdppl.inference.problem import without_validation
+from crowdppl.inference.problem import model_runs
 from crowdppl.inference.result import Correction, Fit, uninterrupted
 from crowdppl.primitives.model import Model
 from crowdppl.results.correction import (
@@ -168,7 +168,7 @@ def heldout_logs(
 
 def _enough_draws(member: Fit, data: Annotations) -> int:
     """Draws over which a member's predictions are averaged."""
-    with without_validation("cpu"):
+    with model_runs(member.model, member.data):
         states = problem_of(member, member.data, options_of(member, device="cpu")).states
     most = min(WORK // max(data.n_labels, 1), PLACES // (data.n_items * states))
     return min(MAX_DRAWS, max(MIN_DRAWS, most))

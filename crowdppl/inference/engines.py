@@ -23,7 +23,7 @@ from crowdppl.inference.engine import Engine
 from crowdppl.inference.mcmc import gibbs, nuts
 from crowdppl.inference.neural.learner import with_early_stopping
 from crowdppl.inference.options import FitOptions, Options
-from crowdppl.inference.problem import Earlier, Problem, build_problem, without_validation
+from crowdppl.inference.problem import Earlier, Problem, build_problem, model_runs
 from crowdppl.inference.result import Fit
 from crowdppl.inference.svi import svi
 from crowdppl.inference.tables import JOINED
@@ -83,14 +83,14 @@ def fit_model(
         ready = set_up(model, data)
         if options.checkpoint is not None:
             _check_checkpoint(ready, options)
-        with without_validation(options.device):
+        with model_runs(ready, data, options.device):
             problem = build(ready)
             engine = choose_engine(problem, fits) if inference == "auto" else inference
             refuse_engine(ready, engine, options)
         volumes: dict[str, float] = {}
         if trained_networks(ready):
             ready, volumes = _with_training(model, problem, data, ENGINES[engine], select_volume)
-        with _networks_on(ready, options.device), without_validation(options.device):
+        with _networks_on(ready, options.device), model_runs(ready, data, options.device):
             problem = problem if ready is problem.model else build(ready)
             problem = replace(problem, earlier=earlier)
             if problem.truth is None and problem.integral is None:
@@ -172,7 +172,7 @@ def _with_training(
     ready, options = problem.model, problem.options
     volumes: dict[str, float] = {}
     build: Any = replace
-    with without_validation(options.device):
+    with model_runs(ready, problem, options.device):
         trials = trial_cache(problem, options, engine.name)
     training = getattr(ready, "training", {})
     if engine.epochs is None:
@@ -182,7 +182,7 @@ def _with_training(
             raise MethodError(f"training: volume='auto' is for crowdppl.fit; give a number, such as {VOLUMES[0]}")
         volume, volumes = select_volume(model, ready, data, engine.name, options, trials)
         ready = build(ready, training={**training, "volume": volume})
-    with _networks_on(ready, options.device), without_validation(options.device):
+    with _networks_on(ready, options.device), model_runs(ready, data, options.device):
         return with_early_stopping(ready, data, engine.epochs, options, trials), volumes
 
 
@@ -251,7 +251,7 @@ def engine_support(model: Model, data: Annotations, engine: str) -> str:
     try:
         model = set_up(model, data)
         refuse_engine(model, engine, options)
-        with without_validation("cpu"):
+        with model_runs(model, data):
             return ENGINES[engine].capability(build_problem(model, data, options))
     except MethodError as error:
         return f"refused: {error}"

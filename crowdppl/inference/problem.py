@@ -14,7 +14,7 @@ import pyro
 import torch
 from torch import Tensor
 
-from crowdppl.core.devices import default_dtype
+from crowdppl.core.devices import default_dtype, few_threads
 from crowdppl.core.validation import kind_of
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.blocks import Block
@@ -54,13 +54,16 @@ MEDIUM = 20_000_000
 
 
 @contextmanager
-def without_validation(device: str, validate: bool = False) -> Iterator[None]:
-    """Runs models in float64 and on a device, without Pyro's checks or with; restores the user's settings after.
+def model_runs(
+    model: Model, data: Annotations | Block | Problem, device: str = "cpu", validate: bool = False
+) -> Iterator[None]:
+    """Runs a model on data: in float64, on a device, by few threads, without Pyro's checks unless ``validate``.
 
-    Other threads wait: Pyro's handlers are shared by the process.
+    The user's settings are restored afterwards. Other threads wait: Pyro's handlers are shared by the process.
     """
     there = nullcontext() if device == "cpu" else torch.device(device)
-    with default_dtype(torch.float64), pyro.validation_enabled(validate), there:
+    few = few_threads(data.n_labels, networks_of(model).values())
+    with default_dtype(torch.float64), few, pyro.validation_enabled(validate), there:
         yield
 
 
@@ -370,7 +373,7 @@ def model_sites(model: Model, data: Annotations) -> dict[str, Site]:
     if networks_of(model):
         row: Any = None if data.features is None else data.features[:1]
         block = replace(block, features=feature_tensor(replace(data, features=row)))
-    with without_validation("cpu"):
+    with model_runs(model, data):
         return sites_by_shape(model, cached_outputs(model, [block])[0])
 
 

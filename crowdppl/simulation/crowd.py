@@ -22,7 +22,7 @@ from crowdppl.data.features import placed_features
 from crowdppl.data.ids import Codebook, as_index, listed, native, sorting
 from crowdppl.errors import DataError, MethodError
 from crowdppl.inference.density import TraceSite, TraceSites, trace_sites
-from crowdppl.inference.problem import without_validation
+from crowdppl.inference.problem import model_runs
 from crowdppl.networks.outputs import cached_outputs, networks_of
 from crowdppl.primitives.labels import Labels, NumberLabels
 from crowdppl.primitives.model import Model, draw_in_order, set_up, truth_of, with_derived
@@ -372,7 +372,7 @@ def _draw(model: Model, design: Annotations, seed: int) -> tuple[list[torch.Tens
         sites.update(found)
         return labels
 
-    with without_validation("cpu"), seeded(seed):
+    with model_runs(model, design), seeded(seed):
         labels = draw_in_order(model, design, _with_outputs(model, design), draw)
     return labels, sites
 

@@ -26,7 +26,7 @@ from crowdppl.errors import NumericalError
 from crowdppl.inference.density import Density, trace_sites
 from crowdppl.inference.families import family_of
 from crowdppl.inference.options import Options
-from crowdppl.inference.problem import build_problem, without_validation
+from crowdppl.inference.problem import build_problem, model_runs
 from crowdppl.inference.svi.svi import mean_field
 from crowdppl.inference.tables import tables_at
 from crowdppl.primitives.labels import NumberLabels
@@ -72,7 +72,7 @@ def runs_with_validation(trial: Trial) -> None:
     for data in map(trial.unlinked, (trial.data, trial.odd)):
         model = set_up(trial.model, data)
         for given in (data, data.as_block(), replace(data.as_block(), has_labels=False)):
-            with without_validation("cpu", validate=True):
+            with model_runs(model, data, validate=True):
                 pyro.set_rng_seed(1)
                 poutine.trace(model.model).get_trace(given).compute_log_prob()
                 if given.has_labels:  # labels are drawn at one drawn truth, not at all of them
@@ -165,7 +165,7 @@ def _enumerated(model: Model, data: Any) -> Any:
 
 def _sites(model: Model, block: Block, seed: int) -> dict[str, Any]:
     """Every site at a draw from the prior."""
-    with without_validation("cpu"), seeded(seed):
+    with model_runs(model, block), seeded(seed):
         return trace_sites(poutine.trace(model.model).get_trace(block))
 
 
@@ -202,7 +202,7 @@ def chains_are_runs(trial: Trial) -> None:
 
 def same_density(model: Model, block: Block) -> None:
     """``density_is_pyros`` of a model after ``setup``."""
-    with without_validation("cpu"):
+    with model_runs(model, block):
         at = latent_values(model, block, 2)
         density = Density(model.model, plates_of(model))
         found = density(block, at, gradient=list(at))
@@ -220,7 +220,7 @@ def same_density(model: Model, block: Block) -> None:
 def same_chains(model: Model, block: Block) -> None:
     """``chains_are_runs`` of a model after ``setup``."""
     plates = plates_of(model)
-    with without_validation("cpu"):
+    with model_runs(model, block):
         sizes = {block.n_classes, block.n_answers, block.n_annotators, block.n_items}
         sizes |= {n for x in latent_values(model, block, 1).values() for n in x.shape}
         chains = next(n for n in count(2) if n not in sizes)  # so that a dimension in a wrong place does not match
@@ -256,7 +256,7 @@ def named_sites_are_tables(trial: Trial) -> None:
     card = card_of(trial.model)
     for data in (trial.data, trial.odd) if card is not None else ():
         model = set_up(trial.model, data)
-        with without_validation("cpu"):
+        with model_runs(model, data):
             problem = build_problem(model, data, Options())
             values = latent_values(model, problem.whole(), 4)
             table, share = tables_at(problem, {n: problem.sites[n].leaf(x) for n, x in values.items()}, None)
@@ -284,7 +284,7 @@ def answers_sum_to_one(trial: Trial) -> None:
     second = torch.cat([torch.zeros(1, dtype=torch.bool), block.item[1:] == block.item[:-1]])
     pairs = torch.zeros(block.n_items, dtype=torch.bool).index_fill(0, block.item[second], True)
     totals = torch.zeros(block.n_items, dtype=torch.float64)
-    with without_validation("cpu"):
+    with model_runs(model, block):
         values = latent_values(model, block.answered(block.bags.cells), 4)
         density = Density(model.model, plates_of(model))
         for one, two in product(range(block.n_answers), repeat=2):
@@ -312,7 +312,7 @@ def orders_sum_to_one(trial: Trial) -> None:
     ]
     data = trial.read(pd.DataFrame(rows, columns=["item", "annotator", "label"]))
     model, block = set_up(trial.model, data), data.as_block()
-    with without_validation("cpu"):
+    with model_runs(model, block):
         values = latent_values(model, block, 4)
         log_p = Density(model.model, plates_of(model))(block, values).per_item.detach().double().numpy()
     problem = data.items[data.order].str.split(" | ", regex=False).str[0]
@@ -335,7 +335,7 @@ def densities_integrate_to_one(trial: Trial) -> None:
         rows += [(f"{a}, {n}", each, y) for n, x in enumerate(grid) for each, y in ((a, middle), (b, x))]
     data = trial.read(pd.DataFrame(rows, columns=["item", "annotator", "label"]))
     model, block = set_up(trial.model, trial.data), data.as_block()
-    with without_validation("cpu"):
+    with model_runs(model, block):
         values = latent_values(model, block, 4)
         log_p = Density(model.model, plates_of(model))(block, values).per_item.detach().double().numpy()
     chance = pd.Series(np.exp(log_p), index=data.items[data.order])

@@ -21,7 +21,7 @@ from crowdppl.errors import CrowdpplWarning, MethodError
 from crowdppl.inference.draws import draws_of
 from crowdppl.inference.engines import ENGINES, fit_model, refuse_engine
 from crowdppl.inference.options import FitOptions, Options, options_from
-from crowdppl.inference.problem import Problem, build_problem, without_validation
+from crowdppl.inference.problem import Problem, build_problem, model_runs
 from crowdppl.inference.tables import tables_at
 from crowdppl.plots.axes import DARK, LIGHT, MIDDLE, axes_or_new
 from crowdppl.primitives.model import Model, set_up
@@ -241,7 +241,7 @@ def _simulated(
 ) -> tuple[dict[str, np.ndarray], bool]:
     """Every quantity at the true value and at posterior draws, (1 + ranks,); whether the fit converged."""
     drawn = simulate(model, design, seed=options.seed)
-    with without_validation(options.device):
+    with model_runs(model, drawn.data, options.device):
         problem = build_problem(model, drawn.data, options)
         sample = ENGINES[inference].sample
         if sample is not None:  # without the rest of a fit: diagnostics would take longer than so few draws

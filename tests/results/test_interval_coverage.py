@@ -17,7 +17,7 @@ from crowdppl.core.intervals import Estimate
 from crowdppl.data.annotations import Annotations
 from crowdppl.inference.mcmc import gibbs
 from crowdppl.inference.options import Options
-from crowdppl.inference.problem import build_problem, without_validation
+from crowdppl.inference.problem import build_problem, model_runs
 from crowdppl.inference.result import Fit, OnDemand, TableDraws
 from crowdppl.inference.tables import MOST_DRAWS, affordable, thinned
 from crowdppl.results import intervals
@@ -33,7 +33,7 @@ CHAINS: dict[str, Any] = {"chains": 100, "warmup": 20, "draws": 2}
 
 def estimated(data: Annotations, seed: int) -> tuple[Estimate, Estimate]:
     """Accuracies (A,) and prevalences (K,) with intervals, by the functions behind the user's tables."""
-    with without_validation("cpu"):
+    with model_runs(STORY, data):
         problem = build_problem(STORY, data, Options(seed=seed, **CHAINS))
         found = gibbs.sample(problem)[0]
         kept = max(MOST_DRAWS, affordable(problem))

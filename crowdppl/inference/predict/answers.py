@@ -21,7 +21,7 @@ from crowdppl.inference.density import pairs_of
 from crowdppl.inference.draws import center_of, crossed, draws_of, mean_of
 from crowdppl.inference.predict.predictive import item_values, label_power, no_covariates_yet
 from crowdppl.inference.predict.update import options_of, problem_of
-from crowdppl.inference.problem import Problem, build_problem, without_validation
+from crowdppl.inference.problem import Problem, build_problem, model_runs
 from crowdppl.inference.result import ClassProbabilities, Fit, SiteResult
 from crowdppl.inference.sites import one_item_sites
 from crowdppl.inference.tables import affordable, are_linear, by_code, draw_tables, table_draws, tables_at
@@ -43,7 +43,7 @@ def item_marginal(posterior: Fit, name: str) -> np.ndarray:
 
     MethodError when the model sums no such site out, or it does not belong to items alone.
     """
-    with without_validation("cpu"):
+    with model_runs(posterior.model, posterior.data):
         problem = problem_of(posterior, posterior.data, options_of(posterior, device="cpu", dtype=None))
         values, chains = values_of(problem, posterior)
         found = problem.full_pass(chains)(values, marginals=(name,)).marginals
@@ -77,7 +77,7 @@ def chain_steps(
     """
     order, n_classes = posterior.data.order, posterior.data.n_classes
     out = list[Tensor]()
-    with without_validation("cpu"):
+    with model_runs(posterior.model, posterior.data):
         problem = problem_of(posterior, posterior.data, options_of(posterior, device="cpu", dtype=None))
         truth = str(problem.truth)
         values, chains = values_of(problem, posterior)
@@ -118,7 +118,7 @@ def redrawn(posterior: Fit) -> Fit:
 
     def problem() -> Problem:
         options = options_of(posterior)
-        with without_validation(options.device):
+        with model_runs(posterior.model, posterior.data, options.device):
             return problem_of(posterior, posterior.data, options)
 
     return replace(posterior, result=with_draws(problem, result, posterior.data.order))
@@ -127,7 +127,7 @@ def redrawn(posterior: Fit) -> Fit:
 def mean_field_tables(posterior: Fit, n: int) -> np.ndarray | CoinTables:
     """n draws of annotators' tables under vb's mean field, which costs no linear response: (n, A, K, L) float32."""
     options = options_of(posterior, device="cpu", dtype=None)
-    with without_validation("cpu"):
+    with model_runs(posterior.model, posterior.data):
         problem = problem_of(posterior, posterior.data, options)
         sites = posterior.result.mean_field().sites
         return draw_tables(problem, sites, posterior.data.order, n, options.generator(8)).tables
@@ -172,7 +172,7 @@ class NumberAnswers(Asked):
     def __init__(self, posterior: Fit, annotators: np.ndarray) -> None:
         super().__init__(posterior, annotators)
         variance, apart = [], []
-        with without_validation("cpu"):
+        with model_runs(posterior.model, posterior.data):
             problem = problem_of(posterior, self.data, options_of(posterior, device="cpu", dtype=None))
             fold, values, integral = problem.full_pass(), _centre(problem, posterior), str(problem.integral)
             for block in problem.blocks:
@@ -211,7 +211,7 @@ class AnswerTables(Asked):
     def __init__(self, posterior: Fit, annotators: np.ndarray) -> None:
         super().__init__(posterior, annotators)
         options = options_of(posterior, device="cpu", dtype=None)
-        with without_validation("cpu"):
+        with model_runs(posterior.model, self.data):
             self._problem = build_problem(posterior.model, self.data, options)
             alone = truth_alone(self._problem)
             if not alone and (power := label_power(self._problem)):
@@ -264,7 +264,7 @@ class AnswerTables(Asked):
         known = item_values(self._problem, self.data, item, known_truths=False)
         block = first.with_items(index, **known)
         out = np.zeros((n, self.data.n_classes, possible.size))
-        with without_validation("cpu"):
+        with model_runs(self._problem.model, self._problem):
             density = self._problem.density()
             for draw in range(max(map(len, self._draws.values()), default=1)):
                 found = density(block, self._values_of(draw, item), marginals=(truth,))
@@ -310,7 +310,7 @@ def confusion_at(posterior: Fit, at: Mapping[Hashable, float], draws: bool = Fal
     """
     if not (isinstance(at, Mapping) and all(isinstance(x, bool) or is_number(x) for x in at.values())):
         raise MethodError(f"at={shown(at)} must map label covariates to finite numbers, as in at={{'order': 100}}")
-    with without_validation("cpu"):
+    with model_runs(posterior.model, posterior.data):
         problem = problem_of(posterior, posterior.data, options_of(posterior, device="cpu", dtype=None))
         names = problem.reads.tables
         unread = [name for name in at if name not in names]
@@ -328,7 +328,7 @@ def label_tables(posterior: Fit, data: Annotations, rows: np.ndarray) -> np.ndar
     mean, covariates = posterior.result.confusions[annotator[rows], :, answer[rows]], data.label_covariates
     if covariates is None:
         return np.asarray(mean)
-    with without_validation("cpu"):
+    with model_runs(posterior.model, posterior.data):
         problem = problem_of(posterior, posterior.data, options_of(posterior, device="cpu", dtype=None))
         if not problem.reads.tables:
             return np.asarray(mean)

@@ -20,7 +20,7 @@ from crowdppl.inference.passes import Total
 from crowdppl.inference.predict.held_out import copies, pieces
 from crowdppl.inference.predict.predictive import GivenLabels, label_power
 from crowdppl.inference.predict.update import options_of
-from crowdppl.inference.problem import Problem, build_problem, without_validation
+from crowdppl.inference.problem import Problem, build_problem, model_runs
 from crowdppl.inference.result import Fit, SiteResult
 from crowdppl.inference.sites import Site
 from crowdppl.networks.outputs import networks_of
@@ -48,7 +48,7 @@ def log_left_out(posterior: Fit, unit: str) -> np.ndarray:
     Of points or mean fields: float64 (S,) in the order of ``data.frame()``, or (items with labels,) in codebook
     order. MethodError when the model or the posterior has no closed form.
     """
-    with without_validation("cpu"):
+    with model_runs(posterior.model, posterior.data):
         fit = _evaluate(posterior)
     if unit == "item":
         return _items(fit)

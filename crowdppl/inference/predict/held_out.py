@@ -26,7 +26,7 @@ from crowdppl.inference.predict.predictive import (
     state_shares,
 )
 from crowdppl.inference.predict.update import options_of
-from crowdppl.inference.problem import build_problem, without_validation
+from crowdppl.inference.problem import build_problem, model_runs
 from crowdppl.inference.result import Fit
 from crowdppl.primitives.model import with_missing
 
@@ -92,7 +92,7 @@ def left_out(
 
 def _linked(posterior: Fit) -> bool:
     """Whether labels of one item tell of those of others, given the sites that items share."""
-    with without_validation("cpu"):
+    with model_runs(posterior.model, posterior.data):
         return build_problem(posterior.model, posterior.data, options_of(posterior, device="cpu")).reads.linked
 
 
@@ -117,7 +117,7 @@ def _by_tables(
     more than its truth. ``gone`` are the rows of labels, (S,), ``mine`` codes of items, (n,), and ``at`` the place
     of each label's among them, (S,).
     """
-    with without_validation("cpu"):
+    with model_runs(posterior.model, posterior.data):
         options = options_of(posterior, dtype=torch.float64, device="cpu")
         problem = build_problem(posterior.model, posterior.data, options)
         power = cast(Power, label_power(problem))

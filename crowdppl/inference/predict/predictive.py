@@ -21,7 +21,7 @@ from crowdppl.inference.engines import ENGINES, SelectVolume, fit_model
 from crowdppl.inference.options import Options
 from crowdppl.inference.predict.priors import PosteriorAsPrior
 from crowdppl.inference.predict.update import earlier_evidence, options_of, problem_of
-from crowdppl.inference.problem import Earlier, Problem, build_problem, without_validation
+from crowdppl.inference.problem import Earlier, Problem, build_problem, model_runs
 from crowdppl.inference.result import Fit
 from crowdppl.inference.sites import one_item_sites
 from crowdppl.inference.tables import WIDTH
@@ -114,7 +114,7 @@ def _finds_anew(model: Model | None, fitted: Model) -> bool:
 
 def _warm_start(posterior: Fit, data: Annotations, options: Options) -> dict[str, Tensor]:
     """The old truth probabilities, kept away from 0, and the old prior parameters."""
-    with without_validation("cpu"):
+    with model_runs(posterior.model, data):
         problem = build_problem(posterior.model, data, replace(options, device="cpu"))
         truth, hyper = problem.truth, {s.name: s.shape(problem.n_items) for s in problem.of_kind("hyper")}
     old = {name: site.mean for name, site in posterior.result.sites.items() if name in hyper}
@@ -140,7 +140,9 @@ def predictive_each(posterior: Fit, portions: Iterable[LabelBags], n_draws: int)
     """The same for one portion of bags after another, at the same draws."""
     problem, draws = _at_draws(posterior, n_draws)
     for bags in portions:
-        with without_validation("cpu"):  # not around the yield: it would change the caller's settings
+        with model_runs(
+            posterior.model, posterior.data
+        ):  # not around the yield: it would change the caller's settings
             block, position, place = _block_of(posterior, problem, bags)
             logs = [
                 _evidence(problem, block, values, position) for values in _chunks(problem, draws, block.n_items)
@@ -169,17 +171,18 @@ def state_shares(posterior: Fit, bags: LabelBags, n_draws: int) -> Iterator[Stat
     None where labels do not follow from one state of their item and a table of annotators.
     """
     problem, draws = _at_draws(posterior, n_draws)
-    site = _state_site(problem)
+    with model_runs(posterior.model, posterior.data):
+        site = _state_site(problem)
     return None if site is None else _states(posterior, problem, draws, bags, *site)
 
 
 def _states(
     posterior: Fit, problem: Problem, draws: Mapping[str, Tensor], bags: LabelBags, state: str, labels: str
 ) -> Iterator[StateShares]:
-    with without_validation("cpu"):
+    with model_runs(posterior.model, posterior.data):
         block, position, place = _block_of(posterior, problem, bags)
     for values in _chunks(problem, draws, block.n_items):
-        with without_validation("cpu"):
+        with model_runs(posterior.model, posterior.data):
             found, chains = _at_items(problem, block, values, position, (state,)), _chains(values) or 1
             share, table = found.marginals[state].double(), found.sites[labels].fn.log_p.double().exp()
         share = share.reshape(len(share), -1, block.n_items).expand(-1, chains, -1)
@@ -206,7 +209,7 @@ def _state_site(problem: Problem) -> tuple[str, str] | None:
 def _at_draws(posterior: Fit, n_draws: int) -> tuple[Problem, dict[str, Tensor]]:
     """A fit's model and data, and draws of its sites."""
     options = options_of(posterior, dtype=torch.float64, device="cpu")
-    with without_validation("cpu"):
+    with model_runs(posterior.model, posterior.data):
         problem = problem_of(posterior, posterior.data, options)
         if power := label_power(problem):
             raise TemperedError(

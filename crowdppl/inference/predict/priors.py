@@ -16,7 +16,7 @@ from crowdppl.core.devices import seeded
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.blocks import Block
 from crowdppl.errors import MethodError
-from crowdppl.inference.problem import Problem, model_sites, without_validation
+from crowdppl.inference.problem import Problem, model_runs, model_sites
 from crowdppl.inference.result import Fit, OnDemand, SiteResult, Sites
 from crowdppl.inference.sites import Site
 from crowdppl.inference.starts import prior_mean
@@ -44,7 +44,7 @@ def with_newcomers(posterior: Fit, data: Annotations) -> Fit:
         known = model_sites(posterior.model, data)
     except MethodError as error:
         raise _refusal(posterior, growth, str(error)) from error
-    with without_validation("cpu"), seeded(0):
+    with model_runs(posterior.model, data), seeded(0):
         after, before = _priors(posterior.model, data, stored), _priors(posterior.model, old, stored)
 
     def grown(sites: Sites) -> Sites:

@@ -26,7 +26,7 @@ from crowdppl.inference.gaussians import base_draws
 from crowdppl.inference.loop import iterate
 from crowdppl.inference.options import SESSION, FitOptions, Options, options_from
 from crowdppl.inference.predict.priors import PosteriorAsPrior, at_prior_mean, with_newcomers
-from crowdppl.inference.problem import Problem, build_problem, without_validation
+from crowdppl.inference.problem import Problem, build_problem, model_runs
 from crowdppl.inference.result import ClassProbabilities, Fit, NumberTruth, Record, SiteResult, Sites, UpdateState
 from crowdppl.inference.starts import first_values
 from crowdppl.inference.state import State
@@ -85,7 +85,7 @@ def update(posterior: Fit, data: Annotations, **options: Any) -> Fit:
         raise MethodError(f"update takes no {name}=: {REMEDIES[name]}")
     chosen = options_from(cast(FitOptions, {**vars(options_of(posterior)), **options}))
     posterior = with_newcomers(posterior, data)
-    with without_validation(chosen.device):
+    with model_runs(posterior.model, data, chosen.device):
         memory = _update_state(posterior, data, chosen)
     evidence = torch.from_numpy(memory.said_of(data))
     model = PosteriorAsPrior(posterior.model, memory.sites)
@@ -224,7 +224,7 @@ def predict(posterior: Fit, data: Annotations, *, as_fitted: bool = False) -> np
         KeyboardInterrupt: at Ctrl-C while they are.
     """
     options, grown = options_of(posterior), with_newcomers(posterior, data)
-    with without_validation(options.device):
+    with model_runs(posterior.model, data, options.device):
         problem = build_problem(posterior.model, data, options)
         stored = grown.result.sites
         known = partial(at_prior_mean, problem, posterior.result.sites, stored)
@@ -287,7 +287,7 @@ def draw_labels(posterior: Fit, n: int, seed: int, kind: str) -> np.ndarray:
     """
     options = options_of(posterior, seed=seed, device="cpu")
     data = posterior.data
-    with without_validation("cpu"), seeded(seed):
+    with model_runs(posterior.model, data), seeded(seed):
         if kind == "prior":
             problem = build_problem(posterior.model, data, options)
             return np.stack([_replicate(problem, data, {}, d) for d in range(n)])

@@ -31,7 +31,7 @@ from crowdppl.inference.engine import ASCENT, LEARNING, Engine
 from crowdppl.inference.families import Family, family_of
 from crowdppl.inference.loop import Progress, Run, diagnostics_of_runs, iterate, run_each
 from crowdppl.inference.options import Options
-from crowdppl.inference.problem import Problem, without_validation
+from crowdppl.inference.problem import Problem, model_runs
 from crowdppl.inference.result import FitResult
 from crowdppl.inference.sites import plain_support
 from crowdppl.inference.state import State, first_state, gaussians_of
@@ -356,7 +356,7 @@ class _Values:
     def _from_votes(self) -> GuideStart:
         """Networks that learn by gradients are evaluated once, so that votes tilt the truth of an item."""
         # Pyro makes parameters without gradients; counts are gradients
-        with block(), torch.enable_grad(), without_validation(str(self.whole.device)):
+        with block(), torch.enable_grad(), model_runs(self.model, self.whole, str(self.whole.device)):
             whole = self.whole.to(self.whole.device, torch.float64)
             whole = cached_outputs(self.model, [whole])[0] if whole.trains_networks else whole
             return GuideStart.of(Problem.of(self.model, [whole], Options(), lambda: whole))

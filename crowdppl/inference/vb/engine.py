@@ -16,7 +16,7 @@ from crowdppl.inference.assembly import tables_of_draws, tables_of_values
 from crowdppl.inference.draws import crossed, draws_of, mean_of
 from crowdppl.inference.engine import ASCENT, LEARNING, Engine
 from crowdppl.inference.loop import diagnostics_of_runs
-from crowdppl.inference.problem import Problem, without_validation
+from crowdppl.inference.problem import Problem, model_runs
 from crowdppl.inference.result import (
     ClassProbabilities,
     FitResult,
@@ -142,7 +142,7 @@ def _later(problem: Callable[[], Problem], compute: Callable[[Problem], T], agai
         device = found.options.device
         with ExitStack() as stack:
             stack.enter_context(pyro_state_kept())
-            stack.enter_context(without_validation(device))
+            stack.enter_context(model_runs(found.model, found, device))
             for network in networks_of(found.model).values():
                 stack.enter_context(moved_to(network, device))
             return compute(found)

@@ -14,7 +14,7 @@ from crowdppl.errors import ConvergenceWarning, DataError, MethodError
 from crowdppl.inference.neural.learner import _left_out, _score
 from crowdppl.inference.options import Options
 from crowdppl.inference.predict.update import predict
-from crowdppl.inference.problem import build_problem, without_validation
+from crowdppl.inference.problem import build_problem, model_runs
 from crowdppl.inference.vb.coordinate_ascent import EM
 from crowdppl.inference.vb.fit import epochs
 from crowdppl.networks.training import training_of
@@ -43,7 +43,7 @@ def test_the_score_is_that_of_the_labels_left_out() -> None:
     data = plain.with_gold(truth.iloc[:10])
     model: Any = crowdppl.method("raykar", training={"epochs": 1, "warm_up": 0}).setup(data)
     out = label_folds(data, 10, 0) == 0
-    with without_validation("cpu"):
+    with model_runs(model, data):
         problem = build_problem(model, keep(data, ~out), Options())
         (density, values) = next(epochs(EM, problem))
         got = _score(problem, density, values, data.on("cpu", problem.blocks[0].dtype))
