@@ -18,8 +18,8 @@ from crowdppl.errors import ResultError
 from crowdppl.evaluation import calibration
 from crowdppl.inference.result import Fit
 from crowdppl.plots import annotators as annotator_plots
+from crowdppl.plots import chains, confusions, estimates, items
 from crowdppl.plots import evaluation as evaluation_plots
-from crowdppl.plots import posterior as posterior_plots
 from crowdppl.primitives.model import Model
 from crowdppl.results import (
     acquisition,
@@ -126,13 +126,13 @@ class Posterior(Fit):
 
     to_arviz = arviz.to_arviz
     save = archive.save
-    plot_confusion = posterior_plots.plot_confusion
-    plot_annotators = posterior_plots.plot_annotators
-    plot_items = posterior_plots.plot_items
-    plot_estimates = posterior_plots.plot_estimates
-    plot_trace = posterior_plots.plot_trace
-    plot_ranks = posterior_plots.plot_ranks
-    plot_item_map = posterior_plots.plot_item_map
+    plot_confusion = confusions.plot_confusion
+    plot_annotators = estimates.plot_annotators
+    plot_items = items.plot_items
+    plot_estimates = estimates.plot_estimates
+    plot_trace = chains.plot_trace
+    plot_ranks = chains.plot_ranks
+    plot_item_map = items.plot_item_map
     plot_agreement_network = annotator_plots.plot_agreement_network
     plot_reliability = evaluation_plots.plot_reliability
     plot_risk_coverage = evaluation_plots.plot_risk_coverage

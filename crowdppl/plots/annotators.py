@@ -26,10 +26,6 @@ if TYPE_CHECKING:
 
 MAX_NAMES, LETTERS = 30, 16
 """Annotators who are named: all, or of more those with most links; letters of a name."""
-WEAK = 0.05
-"""Of the springs between nodes without a link, which keep parts together; linked ones have 1."""
-RING = 1.5
-"""Radius of the ring of annotators without a link, around the unit circle of the others."""
 MARKERS = "os^DvPX<>"
 FILLS = (ACCENT, "0.65", "white")
 """Colours of groups, one after the other once the markers are used up."""
@@ -100,7 +96,7 @@ def node_places(group: np.ndarray, one: np.ndarray, other: np.ndarray, seed: int
     place = np.empty((len(group), 2))
     linked, ends = np.unique(np.concatenate([one, other]), return_inverse=True)
     if len(linked):
-        springs = np.full((len(linked), len(linked)), WEAK)
+        springs = np.full((len(linked), len(linked)), 0.05)  # weak ones keep parts without a link together
         springs[ends[: len(one)], ends[len(one) :]] = springs[ends[len(one) :], ends[: len(one)]] = 1
         np.fill_diagonal(springs, 0)
         start = dict(enumerate(np.random.default_rng(seed).uniform(-1, 1, (len(linked), 2))))
@@ -112,7 +108,7 @@ def node_places(group: np.ndarray, one: np.ndarray, other: np.ndarray, seed: int
     alone = np.setdiff1d(np.arange(len(group)), linked)
     alone = alone[np.argsort(-group[alone], kind="stable")]
     angle = np.pi / 2 - 2 * np.pi * np.arange(len(alone)) / max(len(alone), 1)
-    place[alone] = (RING if len(linked) else 1) * np.stack([np.cos(angle), np.sin(angle)], 1)
+    place[alone] = (1.5 if len(linked) else 1) * np.stack([np.cos(angle), np.sin(angle)], 1)
     return place
 
 
@@ -178,10 +174,6 @@ def _write_names(axes: Axes, place: np.ndarray, away: np.ndarray, names: list[st
 
 CENTRES = {"mode": "*", "mean": "P", "median": "X", "centre": "D"}
 """Marks of the centres of the population."""
-MAP_NAMES = 6
-"""Annotators whose names are written: those who differ most from the oracle worker."""
-AREA = 5.0
-"""Area of the mark of an annotator with one label in square points; with n labels it is root n times that."""
 
 
 def annotator_map(posterior: Fit) -> pd.DataFrame:
@@ -271,7 +263,7 @@ def plot_annotator_map(posterior: Fit, *, ax: Axes | None = None) -> Axes:
     share = principal_axes(_gates(posterior)[0])[2]
     axes = axes_or_new(ax, 6.0, 5.2)
     people = table[table["kind"] == "annotator"].sort_values("labels", ascending=False, kind="stable")
-    area = AREA * np.sqrt(np.maximum(people["labels"], 1))
+    area = 5 * np.sqrt(np.maximum(people["labels"], 1))  # square points
     style: dict[str, Any] = {"facecolor": LIGHT, "edgecolor": DARK, "linewidth": 0.7, "zorder": 2}
     axes.scatter(people["x"], people["y"], area, label=f"annotator ({len(people):,})", **style)
     for kind, x, y in table.loc[table["kind"] != "annotator", ["kind", "x", "y"]].to_numpy():
@@ -279,7 +271,7 @@ def plot_annotator_map(posterior: Fit, *, ax: Axes | None = None) -> Axes:
         mark: dict[str, Any] = {"facecolor": ACCENT if oracle else "white", "edgecolor": DARK, "zorder": 3}
         mark["label"] = f"{kind}, the oracle worker" if oracle else kind
         axes.scatter(x, y, 150 if oracle else 70, marker=CENTRES[kind], **mark)
-    far = people.nlargest(MAP_NAMES, "away").sort_values("x")
+    far = people.nlargest(6, "away").sort_values("x")
     for n, (name, x, y) in enumerate(far[["annotator", "x", "y"]].to_numpy()):  # in turn above and below
         near: dict[str, Any] = {"xytext": (5, -11 if n % 2 else 5), "textcoords": "offset points"}
         axes.annotate(short(name), (x, y), fontsize="small", **near)

@@ -75,14 +75,6 @@ def wilson(share: np.ndarray, n: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return middle - reach, middle + reach
 
 
-THRESHOLDS = (0.99, 0.95, 0.9, 0.8, 0.7, 0.6, 0.5)
-"""Probabilities that are marked on the curve."""
-APART = 0.07
-"""Share of items between two marks, so that their names do not overlap."""
-SETTLED = 0.05
-"""Share of items from which on the band decides how high the axis goes."""
-
-
 def plot_risk_coverage(
     posterior: Fit | pd.DataFrame, gold: pd.Series | Mapping[Any, Any], *, ax: Axes | None = None
 ) -> Axes:
@@ -119,7 +111,7 @@ def plot_risk_coverage(
     axes.plot(coverage, best, "--", color=MIDDLE, linewidth=1.2, label="errors last", zorder=2)
     axes.plot(coverage, risk, color=ACCENT, linewidth=1.5, label="surest first", zorder=3)
     _mark_thresholds(axes, risk_coverage(p, truth))
-    settled = n >= SETTLED * len(n)
+    settled = n >= 0.05 * len(n)  # before, the band is too wide to decide how high the axis goes
     axes.set(xlim=(0, 1), ylim=(0, min(1.0, 1.1 * max(float(high[settled].max()), float(risk[settled].max())))))
     axes.set_xlabel("coverage: share of items kept, the surest first")
     axes.set_ylabel("risk: share of wrong labels among them")
@@ -140,12 +132,12 @@ def _mark_thresholds(axes: Axes, table: pd.DataFrame) -> None:
     from matplotlib.patheffects import withStroke  # slow to import
 
     edge, last = [withStroke(linewidth=2, foreground="white")], 0.0
-    for least in THRESHOLDS:
+    for least in (0.99, 0.95, 0.9, 0.8, 0.7, 0.6, 0.5):
         kept = table[table.index >= least]
         if not len(kept):
             continue
         coverage, risk = kept.iloc[-1][["coverage", "risk"]]
-        if coverage < last + APART or coverage == 1:
+        if coverage < last + 0.07 or coverage == 1:  # names would overlap
             continue
         last = coverage
         axes.plot(coverage, risk, "D", color=ACCENT, markersize=4.5, zorder=4)

@@ -116,8 +116,6 @@ def a_few_labels(kind: str = "ordinal") -> Annotations:
 
 WIDTH, HEIGHT = 132.0, 92.0
 """Distances of neighbouring variables."""
-RADIUS = 27.0
-"""Half the height of a variable."""
 MARGIN, CAPTION = 14.0, 20.0
 """Between variables and the border of their plate; height of a plate's name."""
 THROUGH, CROSSED = 1e6, 1e4
@@ -236,7 +234,7 @@ def _placed(
         below = {name: [x[child] for child in graph.children(name)] for name in free}
         x |= spread({name: sum(at) / max(len(at), 1) for name, at in below.items()})
     wide = {name: max(32.0, 3.6 * len(name) + 12) for name in graph.parents}
-    return {name: Oval(x[name], rows[name] * height, wide[name], RADIUS) for name in graph.parents}
+    return {name: Oval(x[name], rows[name] * height, wide[name], 27.0) for name in graph.parents}
 
 
 def spread(wanted: Mapping[str, float]) -> dict[str, float]:

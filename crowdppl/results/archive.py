@@ -45,10 +45,6 @@ TABLES = {name: f"posterior.{name}.parquet" for name in ("labels", "items", "ann
 FILES = (TEXT, ARRAYS, *TABLES.values())
 AS_IT_IS: Mapping[str, Any] = {"compression": "none", "use_dictionary": False}
 """How tables are stored: in a file where each row takes a few bytes, a few bytes cannot claim many rows."""
-LEAST_ROW = 4
-"""Bytes of a row: one code, or the length of one text."""
-HEAD = 100
-"""Bytes at the beginning of the JSON that name the library."""
 
 
 @dataclass(frozen=True)
@@ -179,7 +175,8 @@ def _table(path: Path) -> pd.DataFrame:
     file = parquet.ParquetFile(path)
     groups = [file.metadata.row_group(n) for n in range(file.num_row_groups)]
     stored = {group.column(n).compression for group in groups for n in range(group.num_columns)}
-    if not stored <= {"UNCOMPRESSED"} or file.metadata.num_rows * LEAST_ROW > path.stat().st_size:
+    least = 4 * file.metadata.num_rows  # bytes: a row holds one code, or the length of one text
+    if not stored <= {"UNCOMPRESSED"} or least > path.stat().st_size:
         raise ResultError(f"{path} has more rows than so few bytes can hold; fetch it anew, or fit again")
     found = file.read()
     found.validate(full=True)
@@ -191,7 +188,7 @@ def spare_others(folder: Path) -> None:
     """Refuses to replace files that bear the names of a posterior's and are something else, by a ResultError."""
     text = folder / TEXT
     if text.is_file():  # a damaged or empty one may be replaced, too
-        start = text.read_bytes()[:HEAD]
+        start = text.read_bytes()[:100]  # where the library is named
         found = [text] if start and b'"crowdppl"' not in start else []
     else:
         found = [folder / name for name in FILES if (folder / name).exists()]

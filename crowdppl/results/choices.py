@@ -13,9 +13,6 @@ Ids = pd.Index | Sequence[Any]
 TIE = 1e-6
 """Probabilities closer than this, relative to the larger one, are a tie."""
 
-AT_ONCE = 1_000_000
-"""Probabilities of which copies are made together."""
-
 
 def best(probabilities: np.ndarray) -> np.ndarray:
     """Which classes share the highest probability of each item: bool (N, K)."""
@@ -50,7 +47,7 @@ def settle(candidates: np.ndarray, votes: np.ndarray, items: Ids, classes: Ids) 
 
 def entropy(probabilities: np.ndarray) -> np.ndarray:
     """Entropy of each item's truth in bits, (N,): from 0 to log2 K."""
-    parts = np.array_split(probabilities, probabilities.size // AT_ONCE + 1)
+    parts = np.array_split(probabilities, probabilities.size // 1_000_000 + 1)  # copies are small
     tiny = np.finfo(np.float64).tiny
     return np.concatenate([-(p * np.log2(np.clip(p, tiny, 1))).sum(1) for p in parts]) + 0.0
 

@@ -17,24 +17,15 @@ from crowdppl.inference.result import CalibrationMap, Correction, Fit
 
 MIN_GOLD = 10
 """Known truths from which on a map is fitted."""
-MIN_MAPPED = 1e-6
-"""Probabilities are clipped here before their logarithms are mapped."""
 MAP_SD = 0.5
 """Prior standard deviation of a map's log scale and of its shifts."""
 TEMPERATURES = np.exp(np.linspace(np.log(0.05), np.log(3.0), 25))
-TEMPERATURE_SD = 0.7
-"""Prior standard deviation of a temperature's logarithm."""
 PRIOR_STRENGTH, PRIOR_ACCURACY = 4.0, 0.9
 """Prior pseudo-counts of a channel's row, and the share of them that is on the diagonal, chance aside."""
-EM_STEPS = 50
 RATES = (0.0, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1.0)
 """Correlations of an item's labels among which held-out labels choose."""
 LEAST = 1e-300
 """Probabilities are clipped here before the discount: evidence beyond 690 nats counts as 690."""
-VISIBLE = 1e-6
-"""A probability that is worth a note where it should be smaller."""
-SPARSE = 2.0
-"""Annotators an item below which held-out labels cannot tell correlations."""
 
 
 def apply_map(truth_map: CalibrationMap, probabilities: np.ndarray) -> np.ndarray:
@@ -60,7 +51,8 @@ def fit_map(probabilities: np.ndarray, truth: np.ndarray) -> CalibrationMap:
     prior = PRIOR_STRENGTH * (PRIOR_ACCURACY * np.eye(k) + (1 - PRIOR_ACCURACY) / k)
     x = _logits(probabilities)
     found = [_channel(softmax(x / temperature), truth, prior) for temperature in TEMPERATURES]
-    scores = np.array([score for _, score in found]) - np.log(TEMPERATURES) ** 2 / (2 * TEMPERATURE_SD**2)
+    prior_sd = 0.7  # of a temperature's logarithm
+    scores = np.array([score for _, score in found]) - np.log(TEMPERATURES) ** 2 / (2 * prior_sd**2)
     return CalibrationMap(scale, shift, TEMPERATURES, softmax(scores), np.stack([channel for channel, _ in found]))
 
 
@@ -87,7 +79,7 @@ def _channel(p: np.ndarray, truth: np.ndarray, prior: np.ndarray) -> tuple[np.nd
     """A channel (K, K) by EM, and the log-probability of the truths, each left out of the channel."""
     hit = np.eye(p.shape[1])[truth]
     counts = prior
-    for _ in range(EM_STEPS):
+    for _ in range(50):
         channel = counts / counts.sum(1, keepdims=True)
         share = p * channel[:, truth].T
         share = share / share.sum(1, keepdims=True)  # (n, K): the class that labels pointed to, given the truth
@@ -104,7 +96,7 @@ def softmax(x: np.ndarray) -> np.ndarray:
 
 
 def _logits(probabilities: np.ndarray) -> np.ndarray:
-    x = np.log(np.clip(probabilities, MIN_MAPPED, None))
+    x = np.log(np.clip(probabilities, 1e-6, None))
     return np.asarray(x - x.mean(1, keepdims=True))
 
 
@@ -146,7 +138,7 @@ def softened(probabilities: np.ndarray, temperature: float | np.ndarray) -> np.n
 def truncated_evidence(probabilities: np.ndarray, labels: np.ndarray, rate: float) -> np.ndarray:
     """Items of which a class is clipped at 1e-300 and above 1e-6 after the discount, bool (N,)."""
     lost = probabilities.min(1) < LEAST
-    return np.asarray(lost & (design_effect(probabilities, labels, rate).min(1) > VISIBLE))
+    return np.asarray(lost & (design_effect(probabilities, labels, rate).min(1) > 1e-6))
 
 
 def labels_an_item(data: Annotations) -> np.ndarray:
@@ -170,7 +162,7 @@ def annotators_an_item(data: Annotations) -> float:
 
 def too_sparse(data: Annotations) -> bool:
     """Whether items have too few annotators to estimate the correlation of their labels."""
-    return annotators_an_item(data) < SPARSE
+    return annotators_an_item(data) < 2
 
 
 def sparse_note(data: Annotations, method: str) -> str:

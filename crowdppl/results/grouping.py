@@ -22,14 +22,11 @@ from crowdppl.primitives.model import card_of
 from crowdppl.results.choices import choose
 from crowdppl.results.truths import is_corrected
 
-Criterion = Literal["accuracy", "jaccard", "f1"]
 CRITERIA = ("accuracy", "jaccard", "f1")
 ROUNDING = 1e-12
-GROUPS = "groups of "
-"""How the names of plates of groups of items begin."""
 
 
-def sets(posterior: Fit, best: Criterion = "accuracy") -> pd.DataFrame:
+def sets(posterior: Fit, best: Literal["accuracy", "jaccard", "f1"] = "accuracy") -> pd.DataFrame:
     """For each item the set of its classes, where labels are sets (``kind="set"``).
 
     Expectations take the classes of an item for independent given its probabilities. An item's set is then its k
@@ -126,7 +123,9 @@ def clusters(posterior: Fit) -> pd.DataFrame:
             f"{posterior.method} finds no clusters; crowd_clustering, set_clusters, community, preference_groups do"
         )
     shares, plate = posterior.result.sites[name].mean, model_sites(posterior.model, posterior.data)[name].plates[-1]
-    ids = posterior.data.annotators if plate == "annotators" else _groups(posterior, plate.removeprefix(GROUPS))
+    ids = (
+        posterior.data.annotators if plate == "annotators" else _groups(posterior, plate.removeprefix("groups of "))
+    )
     columns = {"cluster": shares.argmax(-1), "probability": shares.max(-1)}
     return pd.DataFrame(columns, index=ids)
 

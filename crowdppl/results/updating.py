@@ -32,8 +32,6 @@ from crowdppl.results.correction import averaged, corrected, members, members_af
 from crowdppl.results.truths import number_table
 
 OLDER = "weights, discounts, map and notes are of the fit before the update"
-CHUNK = 500_000
-"""Labels of all rows that are scored at once."""
 
 
 def update(posterior: Fit, new_labels: Annotations | pd.DataFrame, **options: Any) -> Fit:
@@ -253,10 +251,6 @@ def draw_labels(posterior: Fit, n: int = 1, seed: int = 0, kind: str = "posterio
     return pd.DataFrame(columns)
 
 
-MIN_AREA = 0.75
-"""Expected area under the ROC curve below which outlier probabilities are doubted."""
-
-
 def outlier_scores(posterior: Fit) -> pd.Series[Any]:
     """How much each item looks like an outlier, for a method that allows for some.
 
@@ -293,7 +287,7 @@ def outlier_scores(posterior: Fit) -> pd.Series[Any]:
                 f"{error}; fit a method whose items may be outliers (help(crowdppl.outlier_scores) names one)"
             ) from error
         area = expected_area(share[:, 1])
-        if area < MIN_AREA:
+        if area < 0.75:
             text = (
                 f"an outlier scores above another item in only {area:.0%} of pairs, as the fit expects, and the "
                 "rate of outliers can be far off; more labels an item help, and so do features"
@@ -394,7 +388,7 @@ def _checked(posterior: Fit, data: Annotations) -> Annotations:
 
 def _chunks(item: np.ndarray, sizes: np.ndarray, n_classes: int) -> Iterator[slice]:
     """Chunks of pairs, sorted by item, with a bounded number of labels to score."""
-    work = np.cumsum((sizes[item] + 1) * n_classes) // CHUNK
+    work = np.cumsum((sizes[item] + 1) * n_classes) // 500_000
     edges = np.flatnonzero(np.diff(work, prepend=-1))
     return (slice(a, b) for a, b in zip(edges, np.append(edges, len(item))[1:], strict=True))
 

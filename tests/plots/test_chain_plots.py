@@ -10,7 +10,7 @@ from scipy.stats import hypergeom
 
 from crowdppl.errors import MethodError
 from crowdppl.inference.result import SiteResult
-from crowdppl.plots.posterior import plot_ranks, plot_trace, rank_counts
+from crowdppl.plots.chains import plot_ranks, plot_trace, rank_counts
 from crowdppl.posterior import Posterior
 from tests.handmade import coloured, posterior
 

@@ -7,7 +7,7 @@ import pytest
 from matplotlib.axes import Axes
 
 from crowdppl.errors import DataError
-from crowdppl.plots.posterior import AREA, CELLS, MAX_PROBABILITY, disagreement, plot_item_map
+from crowdppl.plots.items import AREA, CELLS, MAX_PROBABILITY, disagreement, plot_item_map
 from crowdppl.posterior import Posterior
 from tests.class_result import changed
 from tests.crowd import annotations
