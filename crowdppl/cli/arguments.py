@@ -134,6 +134,7 @@ READING: Mapping[str, tuple[Any, Any]] = {
         "--informative-abstentions", "Abstaining may depend on the class, and is evidence of it."
     ),
     "kind": _text("nominal, the default; ordinal if classes have an order; real, pair, sequence ...", "NAME"),
+    "unit": _text("Of angles: degrees, the default, or radians.", "NAME"),
     "repeats": (
         Annotated[str, Option(help="If an annotator labels an item again: keep, first, last or error.")],
         "keep",
@@ -161,7 +162,7 @@ SPELLED = {name: name.replace("_", "-") for name in (*READING, "inference", "cal
 """The option that is an argument of a function."""
 OF_LABELS = (
     *("format", "delimiter", "encoding", "wide", "annotators", "item", "annotator", "label"),
-    *("classes", "abstain", "kind", "repeats"),
+    *("classes", "abstain", "kind", "unit", "repeats"),
 )
 """Those that are about the labels alone."""
 

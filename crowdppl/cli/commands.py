@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 COVARIATES = ("features", "item_covariates", "annotator_covariates")
 COLUMNS = ("item", "annotator", "label", "gold_column")
-PASSED_ON = (*COLUMNS, "format", "delimiter", "encoding", "wide", "kind", "repeats")
+PASSED_ON = (*COLUMNS, "format", "delimiter", "encoding", "wide", "kind", "unit", "repeats")
 """Options that ``read_annotations`` takes under the same name."""
 SHOWN = 20
 """Rows of a table of agreement that are printed."""

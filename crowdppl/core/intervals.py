@@ -84,8 +84,9 @@ def from_moments(mean: np.ndarray, sd: np.ndarray, level: float, positive: bool 
     if not positive:
         low, high = (mean + sd * norm.ppf(q) for q in _tails(level))
         return Estimate(mean, sd, low, high)
-    shape = (mean / np.maximum(sd, 1e-12)) ** 2
-    low, high = (gamma.ppf(q, shape, scale=mean / shape) for q in _tails(level))
+    at, wide = np.where(sd > 0, mean, 1.0), np.where(sd > 0, sd, 1.0)
+    found = (gamma.ppf(q, (at / wide) ** 2, scale=wide**2 / at) for q in _tails(level))
+    low, high = (np.where(sd > 0, x, mean) for x in found)
     return Estimate(mean, sd, low, high)
 
 

@@ -85,7 +85,8 @@ def _some_items(design: Design, seed: int, most: int) -> Design:
 def shared_errors(design: Design) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """How errors of numbers correlate, by pair of annotators: keys (pairs,), correlations, p-values over all pairs.
 
-    An annotator's errors are those beside a line, for gains and biases that two annotators share are no copies.
+    An annotator's errors are those beside a line, for gains and biases that two annotators share are no copies; of
+    angles, those beside a bias.
     On an item, the product of two distances from the mean of the others, less the variance of this mean as the
     others' own scatter tells it, has the covariance of the two errors as its expectation, whatever the precisions
     are; its mean over items is taken for Student's t. Pairs meet on ``MIN_SHARED`` items with two others or more.
@@ -94,7 +95,8 @@ def shared_errors(design: Design) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
     error = errors_of(design, design.answer[None])[0]
     who, times = design.annotator, np.maximum(np.bincount(design.annotator), 1)
-    error, level = (x - (np.bincount(who, x) / times)[who] for x in (error, design.answer - error))
+    level = (design.answer - error) * design.space.ordered
+    error, level = (x - (np.bincount(who, x) / times)[who] for x in (error, level))
     squares = np.bincount(who, level**2)
     slope = np.divide(np.bincount(who, error * level), squares, out=np.zeros(len(squares)), where=squares > 0)
     error = error - slope[who] * level

@@ -35,6 +35,7 @@ from crowdppl.data.kinds.classes import NOMINAL, require_categories
 from crowdppl.data.kinds.kind import Kind, LabelSet
 from crowdppl.data.kinds.numbers import NUMBER
 from crowdppl.data.kinds.sequences import units_of
+from crowdppl.data.kinds.space import REAL_LINE, number_space
 from crowdppl.data.tables import Rows, coded_table, rows_of_dicts, rows_of_frame, rows_of_matrix, rows_of_wide
 from crowdppl.errors import CrowdpplWarning, DataError
 
@@ -56,10 +57,10 @@ class Options(TypedDict, total=False):
         abstentions: answers that are no class, such as "don't know".
         informative_abstentions: whether declining may depend on the class, so that an abstention is evidence of it.
             By default each annotator declines at a rate of their own, whatever the class.
-        kind: "nominal", or "ordinal" where the order of classes means something: that of ``classes``, else
-            that of labels as numbers; "real" where labels are numbers and no classes. Two columns name an item
-            together, and are item covariates, where it is "pair" (left and right are compared; the label is the id
-            of the winner, "left", "right" or "tie"), "similarity" (left and right are the same or not), or
+        kind: "nominal", or "ordinal" where the order of classes means something: that of ``classes``, else that of
+            labels as numbers; "real", "count" or "angle" where labels are numbers and no classes. Two columns name
+            an item together, and are item covariates, where it is "pair" (left and right are compared; the label is
+            the id of the winner, "left", "right" or "tie"), "similarity" (left and right are the same or not), or
             "sequence" (sequence and position). Of "set" each label is a set of classes: text such as "a;b", a list
             or a set of Python, empty for none; it is read as an answer, yes or no, about each class of the item.
             The classes of "similarity" are different, then same. Of "ranking" each label is a whole ranking of the
@@ -67,6 +68,8 @@ class Options(TypedDict, total=False):
             rank, 1 for the best, of one object (item: the object, or problem and object). Problems need no name
             where there is one. By default nominal, and labels that seem to be measurements, sets of classes or JSON
             are refused; ``kind`` or ``classes`` says that they are categories all the same.
+        unit: "degrees" (the default) or "radians" of angles (``kind="angle"``), in which known truths, estimates
+            and biases are, too. Angles of up to one turn either way are taken, and kept from 0 to below one turn.
         gold: series or mapping from item id to known class (or number), for some or all items.
         features: DataFrame by item id (of pairs also by object), or array (N, ...) or torch Dataset whose rows
             belong to ``items``; rows of a dataset are read when a network asks for them.
@@ -87,6 +90,7 @@ class Options(TypedDict, total=False):
     abstentions: Iterable[Any]
     informative_abstentions: bool
     kind: str | None
+    unit: str | None
     gold: Any
     features: Any
     items: Iterable[Any] | Codebook | None
@@ -130,7 +134,11 @@ def code_rows(rows: Rows, options: Options) -> Coded:
 def _kind(options: Options) -> Kind:
     """The kind of labels."""
     like = options.get("like")
-    return KINDS[options.get("kind") or NOMINAL.name] if like is None else like.alphabet.kind
+    kind = KINDS[options.get("kind") or NOMINAL.name] if like is None else like.alphabet.kind
+    unit = options.get("unit")
+    if like is not None and unit not in (None, kind.unit):
+        raise DataError(f"unit={unit!r}, and labels of like= are in {kind.unit or 'none'}; leave unit= out")
+    return kind.in_unit(unit)
 
 
 def parts_of_items(options: Options) -> tuple[str, ...]:
@@ -509,10 +517,10 @@ class Annotations:
             **(
                 {}
                 if (of := self.label_columns) is None or self.n_classes
-                else {"label": _spread(of[NUMBER].to_numpy())}
+                else {"label": number_space(self.space).summary(of[NUMBER].to_numpy())}
             ),
-            "labels_an_item": _spread(per_item),
-            "labels_an_annotator": _spread(counts.sum(1)),
+            "labels_an_item": REAL_LINE.summary(per_item),
+            "labels_an_annotator": REAL_LINE.summary(counts.sum(1)),
             "items_without_labels": int((per_item == 0).sum()),
             "repeats": count_repeats(self.blocks),
             "gold": int(self.is_known.sum()),
@@ -548,12 +556,6 @@ def _given_columns(options: Options) -> pd.DataFrame | None:
     """Columns that are handed over beside labels which are no table."""
     given = options.get("label_covariates")
     return given if isinstance(given, pd.DataFrame) else None
-
-
-def _spread(numbers: np.ndarray) -> dict[str, float]:
-    """The least, the median, the mean and the largest of some numbers, for a summary."""
-    middle = {"median": float(np.median(numbers)), "mean": round(float(numbers.mean()), 3)}
-    return {"min": numbers.min().item(), **middle, "max": numbers.max().item()}
 
 
 def labels_given(data: Annotations) -> np.ndarray:

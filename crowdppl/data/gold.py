@@ -10,6 +10,7 @@ import pandas as pd
 
 from crowdppl.data.ids import MISSING, Codebook, by_item, native
 from crowdppl.data.kinds.kind import LabelSet
+from crowdppl.data.kinds.space import RealLine, number_space
 from crowdppl.errors import DataError
 
 ITS_PROBABILITIES = "give the posterior, or posterior.probabilities(), a DataFrame of items x classes"
@@ -78,7 +79,7 @@ def known_truths(gold: Any, items: Codebook, alphabet: LabelSet) -> np.ndarray |
     item = items.require(known.index, "gold", "correct it, or add it to items= if it is an item without labels")
     if alphabet.kind.numeric:
         numbers = np.full(len(items), np.nan)
-        numbers[item] = _numbers(known)
+        numbers[item] = true_numbers(known, number_space(alphabet.kind.space))
         return numbers
     given = alphabet.classes.require(known, "gold", "correct it, or list all classes in classes=")
     codes = np.full(len(items), -1, np.int16 if alphabet.n_classes < 2**15 else np.int32)
@@ -86,11 +87,11 @@ def known_truths(gold: Any, items: Codebook, alphabet: LabelSet) -> np.ndarray |
     return codes
 
 
-def _numbers(known: pd.Series) -> np.ndarray:
-    """Known truths that are numbers; a DataError for one that is no finite number."""
+def true_numbers(known: pd.Series, space: RealLine) -> np.ndarray:
+    """Known truths that are numbers, (n,); a DataError for one that is not in their space."""
     found = pd.to_numeric(known, errors="coerce").to_numpy(np.float64, na_value=np.nan)
-    wrong = np.flatnonzero(~np.isfinite(found))
+    wrong = np.flatnonzero(~np.isfinite(found) | ~space.contains(found))
     if len(wrong):
         item, value = native(known.index[wrong[0]]), native(known.iloc[wrong[0]])
-        raise DataError(f"the truth {value!r} of item {item!r} is no finite number; correct it, or leave it out")
-    return found
+        raise DataError(f"the truth {value!r} of item {item!r} is not {space.words}; correct it, or leave it out")
+    return space.canonical(found)

@@ -11,11 +11,11 @@ import pandas as pd
 
 from crowdppl.core.intervals import of_share
 from crowdppl.core.validation import warn
-from crowdppl.data.gold import rows_of_truths
+from crowdppl.data.gold import rows_of_truths, true_numbers
 from crowdppl.data.ids import by_item
 from crowdppl.data.kinds.rankings import OF_RANKS, RANKINGS
 from crowdppl.data.kinds.space import RealLine, number_space
-from crowdppl.errors import CrowdpplWarning, DataError, GoldLeakWarning, MethodError
+from crowdppl.errors import CrowdpplWarning, GoldLeakWarning, MethodError
 from crowdppl.inference.result import Fit
 from crowdppl.results.truths import truth as truth_table
 
@@ -23,13 +23,11 @@ from crowdppl.results.truths import truth as truth_table
 def scores(space: RealLine, estimate: np.ndarray, truth: np.ndarray, held: np.ndarray) -> dict[str, np.ndarray]:
     """The scores of ``NumberEvaluation``, (...), of items on the last axis; ``held``: whether intervals hold."""
     error = space.error(estimate, truth)
-    apart = [space.error(x, space.mean(x)[..., None]) for x in (estimate, truth)]
-    scale = np.sqrt((apart[0] ** 2).sum(-1) * (apart[1] ** 2).sum(-1))
     return {
         "mae": np.abs(error).mean(-1),
         "rmse": np.sqrt((error**2).mean(-1)),
         "bias": error.mean(-1),
-        "correlation": np.where(scale > 0, (apart[0] * apart[1]).sum(-1) / np.where(scale > 0, scale, 1), np.nan),
+        "correlation": space.correlation(estimate, truth),
         "coverage": held.mean(-1),
     }
 
@@ -58,8 +56,8 @@ class NumberEvaluation(Scores):
         mae: mean absolute error of the estimates.
         rmse: root of the mean squared error.
         bias: mean error, estimate minus truth.
-        correlation: Pearson's, of estimate and truth as they differ from their means; NaN where either does not
-            vary.
+        correlation: Pearson's, of estimate and truth; NaN where either does not vary. Of angles, errors are the
+            shorter way round, and the correlation is that of Fisher & Lee (1983).
         coverage: share of the truths that lie in the items' intervals.
         scored: DataFrame by item with estimate, truth and held, whether its interval holds the truth.
         space: where truths lie.
@@ -131,10 +129,8 @@ def evaluate_numbers(posterior: Fit, gold: Any, bootstrap: int, level: float, se
     unscored = len(known) - len(there)
     if unscored:
         warn(f"{unscored} of {len(known)} items with a known truth are not in the posterior", CrowdpplWarning)
-    try:
-        truth = there.to_numpy(np.float64)
-    except (TypeError, ValueError) as error:
-        raise DataError(f"a known truth is no number ({error}); give the number of each item") from error
+    space = number_space(data.space)
+    truth = true_numbers(there, space)
     grades = pd.to_numeric(posterior.data.alphabet.classes.ids.to_series(), errors="coerce")
     if np.isin(truth, grades).all():
         raise MethodError(
@@ -143,7 +139,6 @@ def evaluate_numbers(posterior: Fit, gold: Any, bootstrap: int, level: float, se
         )
     warn_of_gold(posterior, row[row >= 0])
     found = table.iloc[row[row >= 0]]
-    space = number_space(data.space)
     low, high = found[["low", "high"]].to_numpy(np.float64).T
     held = space.holds(low, high, truth)
     scored = pd.DataFrame({"estimate": found["estimate"], "truth": truth, "held": held})

@@ -8,6 +8,7 @@ import numpy as np
 
 from crowdppl.core import validation
 from crowdppl.core.intervals import Estimate, check_level, from_draws, from_point
+from crowdppl.data.kinds.space import number_space
 from crowdppl.errors import MethodError
 from crowdppl.inference.result import Fit, NumberTruth
 from crowdppl.plots.axes import ACCENT, MAX_POINTS, MIDDLE, axes_or_new, name_rows, short_names
@@ -100,9 +101,13 @@ def plot_estimates(posterior: Fit, *, ax: Axes | None = None, level: float = 0.9
     table = ranking(posterior, level) if objects else truth(posterior, level)
     table = table.sort_values(value, kind="stable")
     middle, low, high = table[[value, "low", "high"]].to_numpy(float).T
+    if not objects:  # ends of an arc that crosses 0 lie on both sides of its middle
+        space = number_space(posterior.data.space)
+        low, high = (middle + space.error(end, middle) for end in (low, high))
     names = short_names(" ".join(map(str, x)) if isinstance(x, tuple) else x for x in table.index)
     axes, drawn, every = _draw_intervals(Estimate(middle, np.full(len(middle), np.nan), low, high), names, ax)
-    title = "score (mean log-skill)" if objects else "truth"
+    unit = posterior.data.alphabet.kind.unit
+    title = "score (mean log-skill)" if objects else "truth" + (f" in {unit}" if unit else "")
     axes.set_xlabel(f"{title}, line: {level:.0%} interval" if drawn else title)
     axes.set_ylabel(what if every else f"{len(names):,} {what}s")
     return axes

@@ -2,6 +2,7 @@
 
 from crowdppl.core.validation import Count, NotNegative, Positive, Share, Whole, check_settings
 from crowdppl.data.blocks import Block
+from crowdppl.data.kinds.angles import Circle
 from crowdppl.primitives import plates
 from crowdppl.primitives.chains import chain, succession, successions
 from crowdppl.primitives.comparisons import RankedLabels, annotate_each, preferences
@@ -34,13 +35,14 @@ from crowdppl.primitives.priors import (
 )
 from crowdppl.primitives.softmax import sharpened
 from crowdppl.primitives.statistics import natural
-from crowdppl.primitives.sums import log_gaussian, log_grid, logsumexp, neg_log
+from crowdppl.primitives.sums import log_circle, log_gamma, log_gaussian, log_grid, logsumexp, neg_log
 
 __all__ = [
     "Block",
     "Card",
     "Categorical",
     "ChosenDirichlet",
+    "Circle",
     "Coin",
     "Coins",
     "Count",
@@ -78,6 +80,8 @@ __all__ = [
     "item_covariates",
     "item_groups",
     "label_covariates",
+    "log_circle",
+    "log_gamma",
     "log_gaussian",
     "log_grid",
     "logsumexp",

@@ -153,7 +153,7 @@ class NumberLabels(Labels):
     """Labels that are numbers, or grades, whose item's truth is a number, too, and is integrated out.
 
     A subclass has ``log_prob(value)``, (..., n_items), in which the integral over the truth bears the name
-    ``truth`` (``neg_log(..., name="truth")``), and ``draw()``, which returns truths (n_items,) and labels (S,).
+    ``truth`` (``log_gamma(..., name="truth")``), and ``draw()``, which returns truths (n_items,) and labels (S,).
     Known truths, ``block.gold``, enter both, as in ``GaussianLabels``; where they do not, they are refused. With
     ``information()``, further labels can be suggested.
 

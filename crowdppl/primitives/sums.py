@@ -25,7 +25,8 @@ class Summing:
         generator: random stream of the draws.
         tape: what was drawn at each sum, in the order in which the sums were formed; written by "draw".
         probes: a zero tensor added to the terms of each named sum; its gradient is the share of each alternative
-            (of a real variable, its first two moments), or the draw. None until the sum is formed.
+            (of a real variable, its first two moments; of an angle, its mean cosine and sine), or the draw. None
+            until the sum is formed.
         formed: number of sums so far.
     """
 
@@ -41,6 +42,9 @@ LOWEST = -80.0
 
 MANY = 200
 """Alternatives above which a sum along memory is as fast as one over the leading dimension, but no draw is."""
+
+TINY = 1e-30
+"""What keeps the root of a sum of squares differentiable where all are 0."""
 
 _current: ContextVar[Summing] = ContextVar("summing", default=Summing())  # noqa: B039 - never written to
 
@@ -118,12 +122,50 @@ def neg_log(u: Tensor, name: str | None = None) -> Tensor:
         tensor(True)
     """
     how = _current.get()
-    moments = moments_probe(name, u, how)
+    return _neg_log(u, moments_probe(name, u, how), how)
+
+
+def _neg_log(u: Tensor, moments: Tensor | None, how: Summing) -> Tensor:
+    """The same with a probe for moments, where these are wanted."""
     if how.kind == "sum" and moments is None:
         return -u.log()
     out: Tensor = _Waiting.apply(u, moments, how, how.formed)  # type: ignore[no-untyped-call]
     how.formed += how.kind != "sum"
     return out
+
+
+def log_gamma(
+    constant: Tensor, shape: Tensor, rate: Tensor, name: str | None = None, known: Tensor | None = None
+) -> Tensor:
+    """Integrates a positive variable out of a model: log of the integral of ``exp(c - u x) x^(n - 1)`` over x > 0.
+
+    Such as the true count of an item with Poisson labels: given these, it is Gamma(n, u). Engines change the
+    backward pass as that of ``neg_log``; where c and u are linear in what ``natural`` returns, em, vb and gibbs are
+    exact.
+
+    Args:
+        constant, shape, rate: c, n > 0 and u > 0, of shapes that broadcast.
+        name: by which engines return the mean of x and of its square, such as those of a truth that is x.
+        known: values of x that are known, which are not integrated over, and NaN elsewhere.
+
+    Examples:
+        >>> import torch
+        >>> zero = torch.tensor(0.0)
+        >>> out = crowdppl.primitives.log_gamma(zero, torch.tensor(3.0), torch.tensor(1.0))
+        >>> round(out.exp().item(), 4)  # the factorial of 2
+        2.0
+    """
+    how = _current.get()
+    c, n, u = torch.broadcast_tensors(constant, shape, rate)
+    moments = moments_probe(name, c, how)
+    out: Tensor = c + torch.lgamma(n) + n * _neg_log(u, moments, how)
+    if known is None:
+        return out
+    x = known.nan_to_num(1.0)
+    there = c + (n - 1) * x.log() - u * x
+    if moments is not None:
+        there = there + moments[0] * x + moments[1] * x.square()
+    return torch.where(known.isnan(), out, there)
 
 
 def log_gaussian(
@@ -208,6 +250,51 @@ def log_grid(
     return logsumexp(log_p)
 
 
+def log_circle(
+    constant: Tensor,
+    cosine: Tensor,
+    sine: Tensor,
+    name: str | None = None,
+    spread: Tensor | float = 0.0,
+    known: Tensor | None = None,
+) -> Tensor:
+    """Integrates an angle out of a model: log of the integral of ``exp(c + a cos x + b sin x)`` over one turn.
+
+    Such as the true direction of an item with von Mises labels: given these, it is von Mises, too, around
+    ``atan2(b, a)`` with the concentration ``sqrt(a^2 + b^2)``.
+
+    Args:
+        constant, cosine, sine: c, a and b, of shapes that broadcast.
+        name: by which engines return the means of the cosine and of the sine, such as those of a truth that is x.
+        spread: variance of what bears the name around x, as a wrapped normal, where it is not x itself.
+        known: values of x that are known, in radians, which are not integrated over, and NaN elsewhere.
+
+    Examples:
+        >>> import math, torch
+        >>> zero = torch.tensor(0.0)
+        >>> out = crowdppl.primitives.log_circle(zero, zero, zero)
+        >>> round(out.exp().item(), 4) == round(2 * math.pi, 4)
+        True
+    """
+    how = _current.get()
+    c, a, b = torch.broadcast_tensors(constant, cosine, sine)
+    moments = moments_probe(name, c, how)
+    if moments is not None:
+        spread = torch.as_tensor(spread if how.kind == "sum" else 0.0, dtype=c.dtype, device=c.device)
+        spread = spread if known is None else torch.where(known.isnan(), spread, 0.0)
+        a, b = (x + (-spread / 2).exp() * moment for x, moment in zip((a, b), moments, strict=True))
+    out: Tensor
+    if how.kind == "sum":
+        out = c + _circle_integral(a, b)
+    else:
+        out = c + _DrawCircle.apply(a, b, how, how.formed, name)  # type: ignore[no-untyped-call]
+        how.formed += 1
+    if known is None:
+        return out
+    x = known.nan_to_num()
+    return torch.where(known.isnan(), out, c + a * x.cos() + b * x.sin())
+
+
 def in_closed_form(name: str, moments: Callable[[], Tensor]) -> Tensor | float:
     """Zero, by which engines return moments of a variable that no integral of the model is over.
 
@@ -245,6 +332,34 @@ class _DrawGaussian(torch.autograd.Function):
             how.tape[ctx.index] = h / p + noise / p.sqrt()
         x = how.tape[ctx.index].to(h.dtype)
         return used, used * x, -used * x.square() / 2, None, None, None
+
+
+def _circle_integral(a: Tensor, b: Tensor) -> Tensor:
+    length = (a.square() + b.square() + TINY).sqrt()
+    out: Tensor = length + torch.special.i0e(length).log() + math.log(2 * math.pi)
+    return out
+
+
+class _DrawCircle(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, a: Tensor, b: Tensor, how: Summing, index: int, name: str | None) -> Tensor:
+        ctx.how, ctx.index, ctx.name = how, index, name
+        ctx.save_for_backward(a, b)
+        return _circle_integral(a, b)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        a, b = ctx.saved_tensors
+        how: Summing = ctx.how
+        used = torch.ops.crowdppl.whole(grads[0], ctx.name, how.kind == "draw")
+        if how.kind != "replay":
+            seed = torch.randint(2**62, (), generator=how.generator, device=a.device)
+            with torch.random.fork_rng():
+                torch.manual_seed(int(seed))
+                around = torch.distributions.VonMises(torch.zeros_like(a), torch.hypot(a, b).clamp(min=TINY))
+                how.tape[ctx.index] = torch.atan2(b, a) + around.sample()
+        x = how.tape[ctx.index].to(a.dtype)
+        return used * x.cos(), used * x.sin(), None, None, None
 
 
 def moments_probe(name: str | None, x: Tensor, how: Summing) -> Tensor | None:

@@ -415,7 +415,7 @@ def _annotation_values(data: Annotations) -> tuple[dict[str, Any], dict[str, pd.
         "annotators": _joined({"id": data.annotators}, covariate=data.annotator_covariates),
     }
     values = {
-        "kind": data.kind,
+        "kind": [data.kind, data.alphabet.kind.unit],
         "answers": data.alphabet.book.ids,
         "n_classes": data.n_classes,
         "informative": data.alphabet.informative,
@@ -444,7 +444,8 @@ def _annotations(values: Mapping[str, Any], tables: Mapping[str, pd.DataFrame], 
     item_ids, annotator_ids = pd.Index(items["id"].array), pd.Index(people["id"].array)
     answers = Codebook("answer", values["answers"])
     check_tables(len(annotator_ids), len(answers))
-    alphabet = LabelSet(answers, values["n_classes"], KINDS[values["kind"]], values["informative"])
+    kind, unit = values["kind"]
+    alphabet = LabelSet(answers, values["n_classes"], KINDS[kind].in_unit(unit), values["informative"])
     names = values["columns"]
     gold = items["gold"].to_numpy() if "gold" in items else None
     of_items = _columns(items, "covariate", names["item_covariate"], item_ids)

@@ -120,10 +120,13 @@ def _classes(value: Any, place: str, sizes: Sizes) -> None:
 
 
 def _kind(value: Any, place: str, sizes: Sizes) -> None:
-    """A kind of labels that are classes, two or more, or numbers."""
+    """A kind of labels that are classes, two or more, or numbers, and its unit."""
+    name, unit = value if len(value) == 2 else ("", None)
     one_of(x for x, kind in KINDS.items() if sizes["K"] != 1 and kind.numeric == (sizes["K"] == 0))(
-        value, place, sizes
+        name, place, sizes
     )
+    if unit not in (KINDS[name].units or (None,)):
+        raise refusal(place, shown(unit), f"a unit of labels of kind {name!r}")
 
 
 class StoredRows(TypedDict):
@@ -139,7 +142,7 @@ class AnnotationParts(TypedDict):
 
     answers: Annotated[Ids, ids("L")]
     n_classes: Annotated[int, _classes]
-    kind: Annotated[str, _kind]
+    kind: Annotated[list[str | None], _kind]
     informative: bool
     history: Annotated[Tensor, Numbers("A K K", low=0)] | None
     abstainers: Annotated[Tensor, Numbers("A", "b", 0, 1)] | None

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from crowdppl.core.validation import printable
+from crowdppl.data.kinds.space import number_space
 from crowdppl.inference.result import Fit, NumberTruth
 from crowdppl.results.annotators import annotators, prevalence
 from crowdppl.results.truths import labels, truth
@@ -80,7 +81,12 @@ def _fit_lines(posterior: Fit, doubts: Sequence[object]) -> list[str]:
 
 def _truth_lines(posterior: Fit) -> list[str]:
     if isinstance(posterior.result.truth, NumberTruth):
-        return [f"truth: {posterior.data.n_items:,} numbers", _table(truth(posterior).describe().iloc[1:, :2])]
+        table, space = truth(posterior), number_space(posterior.data.space)
+        found = table.describe().iloc[1:, :2]
+        if not space.ordered:  # no least, median or largest
+            x = table["estimate"].to_numpy()
+            found = found[:2].assign(estimate=[float(space.mean(x)), float(space.spread(x))])
+        return [f"truth: {posterior.data.n_items:,} numbers", _table(found)]
     found, share = labels(posterior), prevalence(posterior)
     sure = int((found["probability"] >= 0.95).sum())
     tied = int(found["tied"].sum())

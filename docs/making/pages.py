@@ -78,6 +78,8 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
         "gain_annotators",
         "robust_annotators",
     ),
+    "Counts: cells, objects in a picture": ("poisson_annotators",),
+    "Angles: directions, poses, hues, times of day": ("von_mises_annotators",),
     "Sequences: tokens of sentences": ("hmm_crowd", "sequence_crowd"),
     "Comparisons: objects are ranked": ("bradley_terry", "crowd_bt", "preference_groups", "reward_model"),
     "Rankings of several objects": ("plackett_luce",),

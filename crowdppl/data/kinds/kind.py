@@ -10,7 +10,7 @@ A new kind of numbers is one file in this folder and one line in ``KINDS`` (``ki
         holds=lambda x: (x >= 0) & (x == x.round()),        # which finite numbers (n,) are labels
         nearest=lambda x: np.abs(x.round()),                # labels of any numbers, for small data of tests
         space=NonNegative(),                                # of truths: a subclass of RealLine
-        methods=("label_mean", "gamma_poisson"),            # compared by default; the last is fitted by default
+        methods=("poisson_annotators",),                    # compared by default; the last is fitted by default
     )
 
 Scores, agreement, pictures and checks are written against its space. What differs for a kind beyond that stands
@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from crowdppl.core.validation import shown
 from crowdppl.data.ids import Codebook, Encoding, Place, native, refuse_missing_text
 from crowdppl.data.kinds.parts import Parts, ids_of_items, with_parts
 from crowdppl.data.kinds.space import Space
@@ -55,6 +56,7 @@ class Kind:
         about: what they are in a few words, for the table of kinds.
         space: where truths lie.
         parts: the two columns that name an item together; None where one does.
+        unit, units: of the labels, and those that they may have (``in_unit``); None where they have none.
         methods: names of methods to compare where none is named; the last is fitted by default.
         table: the method of a posterior that gives the table of such labels, written beside others; "" for none.
         example: ids of the items of a built-in example and the labels that three annotators give in turn; None
@@ -67,6 +69,8 @@ class Kind:
     about: str = field(compare=False)
     space: Space = field(compare=False)
     parts: Parts | None = field(default=None, compare=False)
+    unit: str | None = field(default=None, compare=False)
+    units: tuple[str, ...] = field(default=(), compare=False)
     methods: tuple[str, ...] = field(default=(), compare=False)
     table: str = field(default="", compare=False)
     example: tuple[Sequence[Any], Sequence[Any]] | None = field(default=None, compare=False)
@@ -81,6 +85,13 @@ class Kind:
     def columns(self) -> tuple[str, ...]:
         """What the two columns are called that name an item together; none where one does."""
         return self.parts.names if self.parts is not None and self.parts.columns else ()
+
+    def in_unit(self, unit: str | None) -> Kind:
+        """The kind with labels in a unit, by default its own; DataError for one that it does not have."""
+        if unit is not None and unit not in self.units:
+            remedy = f"choose from {', '.join(map(repr, self.units))}" if self.units else "leave it out"
+            raise DataError(f"unit={shown(unit)} is no unit of {self.plural}; {remedy}")
+        return self if unit is None else replace(self, unit=unit)
 
     def read(self, rows: Rows, options: Mapping[str, Any]) -> tuple[Rows, dict[str, Any]]:
         """Rows of a table, and options, as those of one id an item and one answer a row; DataError for others."""

@@ -96,7 +96,7 @@ class Numbers(Kind):
                 + (f", nor are {more} others" if more else "")
                 + f", which kind={self.name!r} asks for; {_remedy(value)}, or leave the row out"
             )
-        return np.asarray(found[codes])
+        return self.space.canonical(found[codes])
 
 
 def _remedy(value: Any) -> str:

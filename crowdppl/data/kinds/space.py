@@ -47,13 +47,30 @@ class RealLine(Space):
     numeric: ClassVar[bool] = True
     ordered: ClassVar[bool] = True
 
+    @property
+    def words(self) -> str:
+        """What a truth is, for messages."""
+        return "a finite number"
+
+    def contains(self, x: np.ndarray) -> np.ndarray:
+        """Which numbers lie in the space."""
+        return np.asarray(np.isfinite(x))
+
+    def canonical(self, x: np.ndarray) -> np.ndarray:
+        """Numbers in the way in which they are kept."""
+        return x
+
     def moments(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Two functions of numbers whose averages ``estimate`` reads: here the number and its square."""
         return x, x**2
 
     def estimate(self, first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Mean and standard deviation of a distribution, from its averages of ``moments``."""
-        return first, np.sqrt(np.maximum(second - first**2, 0))
+        return first, np.sqrt(self.variance(first, second))
+
+    def variance(self, first: np.ndarray, second: np.ndarray) -> np.ndarray:
+        """The variance of a distribution, from its averages of ``moments``, as labels count their information."""
+        return np.asarray(np.maximum(second - first**2, 0))
 
     def mean(self, x: np.ndarray, axis: int = -1) -> np.ndarray:
         """The mean of numbers along an axis."""
@@ -76,6 +93,17 @@ class RealLine(Space):
         """How far an estimate lies beyond the truth; negative before it."""
         return np.asarray(estimate - truth)
 
+    def correlation(self, one: np.ndarray, other: np.ndarray) -> np.ndarray:
+        """Pearson's, of numbers along the last axis; NaN where either does not vary."""
+        apart = [x - x.mean(-1, keepdims=True) for x in (one, other)]
+        scale = np.sqrt((apart[0] ** 2).sum(-1) * (apart[1] ** 2).sum(-1))
+        return np.where(scale > 0, (apart[0] * apart[1]).sum(-1) / np.where(scale > 0, scale, 1), np.nan)
+
+    def summary(self, x: np.ndarray) -> dict[str, float]:
+        """The least, the median, the mean and the largest of numbers."""
+        middle = {"median": float(np.median(x)), "mean": round(float(x.mean()), 3)}
+        return {"min": x.min().item(), **middle, "max": x.max().item()}
+
     def coordinates(self, x: np.ndarray) -> np.ndarray:
         """Numbers (...) as points (..., D), of which the squared distance tells how far numbers disagree."""
         return np.asarray(x)[..., None]
@@ -84,6 +112,15 @@ class RealLine(Space):
 @dataclass(frozen=True)
 class NonNegative(RealLine):
     """Numbers from 0 on, such as rates."""
+
+    @property
+    def words(self) -> str:
+        """What a truth is, for messages."""
+        return "a number from 0 on"
+
+    def contains(self, x: np.ndarray) -> np.ndarray:
+        """Those that are not negative."""
+        return np.asarray(np.isfinite(x) & (x >= 0))
 
     def interval(self, mean: np.ndarray, sd: np.ndarray, level: float) -> Estimate:
         """The central interval of a Gamma distribution of this mean and deviation."""

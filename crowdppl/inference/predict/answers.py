@@ -14,6 +14,7 @@ from crowdppl.core.validation import is_number, shown
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.blocks import row_codes
 from crowdppl.data.covariates import CovariateColumns
+from crowdppl.data.kinds.space import number_space
 from crowdppl.data.ragged import RaggedIndex, runs
 from crowdppl.errors import MethodError
 from crowdppl.inference.coin_tables import CoinTables
@@ -179,10 +180,10 @@ class NumberAnswers(Asked):
                 found = fold.density(block, fold.in_block(values, block), marginals=(integral,))
                 labels = next(x.fn for x in found.sites.values() if isinstance(x.fn, NumberLabels))
                 self.precision = labels.information().detach().double().numpy()[annotators]
-                mean, square = found.marginals[integral].double()
-                apart.append(labels.spread().detach().double().expand(block.n_items))
-                variance.append((square - mean.square() - apart[-1]).clamp(min=0))
-        self.variance, self.apart = (by_code(torch.cat(x).numpy(), self.data.order) for x in (variance, apart))
+                total = number_space(block.space).variance(*found.marginals[integral].double().numpy())
+                apart.append(labels.spread().detach().double().expand(block.n_items).numpy())
+                variance.append(np.maximum(total - apart[-1], 0))
+        self.variance, self.apart = (by_code(np.concatenate(x), self.data.order) for x in (variance, apart))
 
     def information(self, items: np.ndarray) -> np.ndarray:
         """Mutual information in bits, (n, A), of truths of some items and next labels that are Gaussian."""

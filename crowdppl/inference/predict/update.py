@@ -17,6 +17,7 @@ from crowdppl.core.validation import warn
 from crowdppl.data.annotations import Annotations, labels_given
 from crowdppl.data.blocks import Block
 from crowdppl.data.ids import Codebook, native
+from crowdppl.data.kinds.space import number_space
 from crowdppl.data.split import keep
 from crowdppl.errors import ConvergenceWarning, MethodError
 from crowdppl.inference.density import trace_sites
@@ -309,7 +310,10 @@ def _replicate(problem: Problem, data: Annotations, values: dict[str, Tensor], n
         if shaped:
             how = Summing("draw", problem.options.generator(11, number, index))
             found = density(block, local, marginals=[*_enumerated_sites(problem, block), *integral], how=how)
-            truths += [found.marginals.pop(n)[0] + problem.origin for n in integral]
+            moments = [found.marginals.pop(n).double().numpy() for n in integral]
+            truths += [
+                torch.from_numpy(number_space(block.space).estimate(*x)[0]) + problem.origin for x in moments
+            ]
             given |= {n: x.argmax(0) for n, x in found.marginals.items()}
         known.append(given)
 
