@@ -200,6 +200,8 @@ def signatures(blocks: Sequence[Block]) -> Signatures:
         mix(np.bincount(codes, minlength=size).astype(np.uint64) + np.uint64(kind))
         for kind, (codes, size) in enumerate(zip(sides, (n_items, first.n_annotators, width), strict=True))
     ]
+    if not first.n_classes:  # their order, which no unit changes, tells numbers apart
+        hashes[2] = mix(hashes[2] + np.arange(width, dtype=np.uint64))
     for _ in range(ROUNDS):
         seen = [h[codes] for h, codes in zip(hashes, sides, strict=True)]
         edge = mix(mix(mix(seen[0] + agree) + seen[1]) + seen[2])

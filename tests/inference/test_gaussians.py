@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 import crowdppl
-from crowdppl.inference.gaussians import FEW, MANY, decorrelated, enough_draws, stratified
+from crowdppl.inference.gaussians import FEW, MANY, decorrelated, enough_draws, signatures, stratified
 from crowdppl.inference.vb import fit
 from tests.networks.test_networks import clouds
 
@@ -41,6 +41,14 @@ def test_few_draws_of_many_coordinates_stay_as_they_are() -> None:
     assert torch.equal(decorrelated({"a": noise})["a"], noise)
     assert decorrelated({}) == {}
     assert (enough_draws(1), enough_draws(60), enough_draws(MANY)) == (FEW, 62, FEW)
+
+
+def test_annotators_of_a_full_table_of_numbers_have_draws_of_their_own_in_any_unit() -> None:
+    """If draws were shared, those of a bias that all have in common would count as many, and be too wide."""
+    labels = np.random.default_rng(0).normal(size=(9, 4))
+    one, other = (signatures(crowdppl.Annotations.from_matrix(x, kind="real").blocks) for x in (labels, 7 * labels))
+    assert len({*one.annotators}) == 4 and len({*one.items}) == 9
+    np.testing.assert_array_equal(one.annotators, other.annotators)
 
 
 @pytest.mark.slow

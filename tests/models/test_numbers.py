@@ -453,7 +453,7 @@ def test_a_fit_in_another_unit_is_kept_updated_and_drawn_from_in_it(tmp_path: Pa
         posterior = crowdppl.load(tmp_path / str(unit))
         more = Annotations.from_dicts({"a": {99: unit}, "newcomer": {99: 2 * unit}}, like=data, grow=True)
         bias = posterior.to_arviz().posterior["bias"].to_numpy().std() / unit
-        tables = posterior.predict(more), posterior.update(more, max_iterations=8).truth()
+        tables = posterior.predict(more), posterior.update(more, max_iterations=60).truth()
         found.append([bias, *(x.loc[99, "estimate"] / unit for x in tables)])
     np.testing.assert_allclose(found[0], found[1], rtol=1e-4)
 
