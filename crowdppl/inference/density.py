@@ -339,10 +339,10 @@ class Statistics(Protocol):
     @property
     def handed(self) -> bool: ...
 
-    def leaf(self, value: Tensor) -> Tensor:
+    def statistic(self, value: Tensor) -> Tensor:
         """The statistic of values."""
 
-    def value(self, leaf: Tensor) -> Tensor:
+    def value(self, statistic: Tensor) -> Tensor:
         """The values of statistics."""
 
     def slope(self, received: Tensor, gradient: Tensor) -> Tensor:

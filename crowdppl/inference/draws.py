@@ -33,10 +33,10 @@ def _draw(site: Site, stored: SiteResult, n: int, stream: torch.Generator) -> Te
     if stored.family == "draws":
         flat = arrays["draws"].flatten(0, 1)
         at = torch.linspace(0, len(flat) - 1, n).round().long().to(flat.device)
-        return site.leaf(flat[at])
+        return site.statistic(flat[at])
     if (drawn := stored.drawn()) is not None:
         at = torch.linspace(0, len(drawn) - 1, n).round().long()
-        return site.leaf(torch.from_numpy(drawn)[at].to(stream.device))
+        return site.statistic(torch.from_numpy(drawn)[at].to(stream.device))
     if stored.conjugate is not None:
         c = torch.from_numpy(stored.spread.astype(np.float64)).to(stream.device)
         return stored.conjugate.draw(c.expand(n, *c.shape), stream)
@@ -49,7 +49,7 @@ def _draw(site: Site, stored: SiteResult, n: int, stream: torch.Generator) -> Te
         noise = torch.randn((n, *loc.shape), generator=stream, dtype=loc.dtype, device=loc.device)
         out: Tensor = site.transform(loc + arrays["scale"] * noise)
         return out
-    return site.leaf(arrays["value"].expand(n, *arrays["value"].shape))
+    return site.statistic(arrays["value"].expand(n, *arrays["value"].shape))
 
 
 def mean_of(problem: Problem, sites: Mapping[str, SiteResult], names: Iterable[str]) -> dict[str, Tensor]:
@@ -57,7 +57,7 @@ def mean_of(problem: Problem, sites: Mapping[str, SiteResult], names: Iterable[s
     out = {}
     for name in names:
         x = torch.from_numpy(np.asarray(sites[name].mean, np.float64)).to(problem.options.device)
-        out[name] = problem.sites[name].leaf(x)
+        out[name] = problem.sites[name].statistic(x)
     return out
 
 
@@ -86,6 +86,6 @@ def crossed(problem: Problem, mean: Mapping[str, Tensor], stream: torch.Generato
             ends = ends / ends.sum(-1, keepdim=True)
             lines, at = ends[0].expand_as(lines).clone(), 3 * moved.index(name)
             lines[at + 1], lines[at + 2] = ends[1], ends.mean(0)
-            lines = site.leaf(lines)
+            lines = site.statistic(lines)
         out[name] = site.with_plate_dims(lines, problem.plates)
     return out

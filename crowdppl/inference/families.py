@@ -27,8 +27,8 @@ Array = TypeVar("Array", Tensor, np.ndarray)
 class Family(ABC):
     """Priors of which a posterior is of the same kind: its natural parameter is the prior's plus what was counted.
 
-    A model's log-likelihood is linear in a site's *leaf*, its sufficient statistic; the gradient by the leaf is the
-    count. A *value* is what the model draws.
+    A model's log-likelihood is linear in a site's sufficient *statistic*; the gradient by it is the count. A
+    *value* is what the model draws.
 
     Attributes:
         name: as results hold it.
@@ -50,7 +50,7 @@ class Family(ABC):
         """Whether another site chooses the prior among several."""
         return False
 
-    def leaf_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+    def statistic_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """The shape of statistics, and of parameters, for values of a shape."""
         return shape
 
@@ -63,11 +63,11 @@ class Family(ABC):
         return term(self.natural(prior), value)
 
     @abstractmethod
-    def leaf(self, value: Tensor) -> Tensor:
+    def statistic(self, value: Tensor) -> Tensor:
         """The statistic of values."""
 
     @abstractmethod
-    def value(self, leaf: Tensor) -> Tensor:
+    def value(self, statistic: Tensor) -> Tensor:
         """The values of statistics."""
 
     def slope(self, received: Tensor, gradient: Tensor) -> Tensor:
@@ -75,7 +75,7 @@ class Family(ABC):
         return gradient
 
     @abstractmethod
-    def moved(self, leaf: Tensor) -> Tensor:
+    def moved(self, statistic: Tensor) -> Tensor:
         """Other statistics, far from these: where a likelihood is linear, its gradient is the same there."""
 
     @abstractmethod
@@ -92,7 +92,7 @@ class Family(ABC):
 
     @abstractmethod
     def mode(self, parameter: Tensor, before: Tensor) -> Tensor:
-        """The leaf of the most probable value; a row of which nothing is known stays as it was ``before``."""
+        """The statistic of the most probable value; a row of which nothing is known stays as it was ``before``."""
 
     @abstractmethod
     def require_mode(self, name: str, prior: Tensor, counts: Tensor) -> None:
@@ -105,7 +105,7 @@ class Family(ABC):
     def draw(self, parameter: Tensor, generator: torch.Generator) -> Tensor:
         """Leaves of drawn values."""
 
-    def mode_of_scale(self, leaf: Tensor, prior: Tensor) -> Tensor:
+    def mode_of_scale(self, statistic: Tensor, prior: Tensor) -> Tensor:
         """Statistics of the same ratios of all values, in the most probable unit under the prior."""
         raise NotImplementedError
 
@@ -113,7 +113,7 @@ class Family(ABC):
         """Parameter of the same ratios, in the unit that vb's objective prefers."""
         raise NotImplementedError
 
-    def draw_of_scale(self, leaf: Tensor, prior: Tensor, generator: torch.Generator) -> Tensor:
+    def draw_of_scale(self, statistic: Tensor, prior: Tensor, generator: torch.Generator) -> Tensor:
         """Statistics of the same ratios, in a unit drawn from the prior for each chain (the first dimension)."""
         raise NotImplementedError
 
@@ -122,7 +122,7 @@ class Family(ABC):
         """Drawn values (n, ...)."""
 
     @abstractmethod
-    def log_prior(self, parameter: Tensor, leaf: Tensor) -> Tensor:
+    def log_prior(self, parameter: Tensor, statistic: Tensor) -> Tensor:
         """Log-density of each row without its constant."""
 
     @abstractmethod
@@ -165,9 +165,9 @@ class Family(ABC):
 
         return self.over(prior, shared, like)
 
-    def full_log_prior(self, prior: Any, leaf: Tensor) -> Tensor:
+    def full_log_prior(self, prior: Any, statistic: Tensor) -> Tensor:
         """Log-density of a prior found in a trace, with its constant."""
-        return self.over(prior, lambda c, x: self.log_prior(c, x) - self.log_normaliser(c), leaf)
+        return self.over(prior, lambda c, x: self.log_prior(c, x) - self.log_normaliser(c), statistic)
 
 
 class DirichletFamily(Family):
@@ -194,17 +194,17 @@ class DirichletFamily(Family):
             return inner.expected(lambda c: term(c, spread))
         return term(self.natural(prior), value)
 
-    def leaf(self, value: Tensor) -> Tensor:
+    def statistic(self, value: Tensor) -> Tensor:
         return value.clamp(min=math.exp(FLOOR)).log()
 
-    def value(self, leaf: Tensor) -> Tensor:
-        return leaf.clamp(min=FLOOR).exp()
+    def value(self, statistic: Tensor) -> Tensor:
+        return statistic.clamp(min=FLOOR).exp()
 
     def slope(self, received: Tensor, gradient: Tensor) -> Tensor:
         return gradient * received
 
-    def moved(self, leaf: Tensor) -> Tensor:
-        return leaf + 2 * torch.rand(leaf.shape, dtype=leaf.dtype) - 1.3
+    def moved(self, statistic: Tensor) -> Tensor:
+        return statistic + 2 * torch.rand(statistic.shape, dtype=statistic.dtype) - 1.3
 
     def mean(self, parameter: Tensor) -> Tensor:
         """``digamma(c) - digamma(sum c)``, clamped where its exponential would leave float32."""
@@ -251,9 +251,9 @@ class DirichletFamily(Family):
         gamma = np.maximum(gamma, np.finfo(np.float64).tiny)  # shapes far below 1 underflow to rows of zeros
         return np.asarray(gamma / gamma.sum(-1, keepdims=True))
 
-    def log_prior(self, parameter: Tensor, leaf: Tensor) -> Tensor:
+    def log_prior(self, parameter: Tensor, statistic: Tensor) -> Tensor:
         """``sum of (c - 1) log theta``."""
-        return row_sum((parameter - 1) * leaf)
+        return row_sum((parameter - 1) * statistic)
 
     def response(self, parameter: Tensor, ratios: bool) -> Response:
         return DirichletResponse(parameter)
@@ -283,22 +283,22 @@ class GammaFamily(Family):
     def holds(self, prior: Any) -> bool:
         return isinstance(unwrapped(prior), torch.distributions.Gamma)
 
-    def leaf_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+    def statistic_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         return (*shape, 2)
 
     def natural(self, prior: Any) -> Tensor:
         inner, shape = unwrapped(prior), prior.batch_shape + prior.event_shape
         return torch.stack([inner.concentration.expand(shape), -inner.rate.expand(shape)], -1).double()
 
-    def leaf(self, value: Tensor) -> Tensor:
+    def statistic(self, value: Tensor) -> Tensor:
         return gamma_statistics(value.clamp(min=math.exp(FLOOR)))
 
-    def value(self, leaf: Tensor) -> Tensor:
-        return leaf[..., 1]
+    def value(self, statistic: Tensor) -> Tensor:
+        return statistic[..., 1]
 
-    def moved(self, leaf: Tensor) -> Tensor:
-        further, factor = torch.rand((2, *leaf.shape[:-1]), dtype=leaf.dtype)
-        return torch.stack([leaf[..., 0] + further, leaf[..., 1] * (0.5 + factor)], -1)
+    def moved(self, statistic: Tensor) -> Tensor:
+        further, factor = torch.rand((2, *statistic.shape[:-1]), dtype=statistic.dtype)
+        return torch.stack([statistic[..., 0] + further, statistic[..., 1] * (0.5 + factor)], -1)
 
     def mean(self, parameter: Tensor) -> Tensor:
         """``digamma(a) - log b``, and ``a / b``."""
@@ -314,7 +314,7 @@ class GammaFamily(Family):
 
     def mode(self, parameter: Tensor, before: Tensor) -> Tensor:
         """Of ``(a - 1) / b``."""
-        return self.leaf(-(parameter[..., 0] - 1).clamp(min=0) / parameter[..., 1])
+        return self.statistic(-(parameter[..., 0] - 1).clamp(min=0) / parameter[..., 1])
 
     def require_mode(self, name: str, prior: Tensor, counts: Tensor) -> None:
         smallest = float(prior[..., 0].min())
@@ -324,10 +324,10 @@ class GammaFamily(Family):
                 "Gamma has no mode; use inference='vb', or a prior of at least 1"
             )
 
-    def mode_of_scale(self, leaf: Tensor, prior: Tensor) -> Tensor:
+    def mode_of_scale(self, statistic: Tensor, prior: Tensor) -> Tensor:
         """Along a common factor c of all x, the log-density is ``sum(a - 1) log c - c sum(b x)``."""
         a, b = prior[..., 0], -prior[..., 1]
-        return _scaled(leaf, (a - 1).sum() / (b * leaf[..., 1]).sum())
+        return _scaled(statistic, (a - 1).sum() / (b * statistic[..., 1]).sum())
 
     def mean_of_scale(self, parameter: Tensor, prior: Tensor) -> Tensor:
         """The same in expectation, where ``a - 1`` is ``a``."""
@@ -335,23 +335,23 @@ class GammaFamily(Family):
         factor = a.sum() / (b * self.mean_value(parameter)).sum()
         return torch.stack([parameter[..., 0], parameter[..., 1] / factor], -1)
 
-    def draw_of_scale(self, leaf: Tensor, prior: Tensor, generator: torch.Generator) -> Tensor:
+    def draw_of_scale(self, statistic: Tensor, prior: Tensor, generator: torch.Generator) -> Tensor:
         """The factor is drawn from ``Gamma(sum a, sum(b x))``."""
         a, b = prior[..., 0].flatten(1), -prior[..., 1].flatten(1)
-        total = (b * leaf[..., 1].flatten(1)).sum(1)
+        total = (b * statistic[..., 1].flatten(1)).sum(1)
         factor = torch._standard_gamma(a.sum(1), generator=generator) / total
-        return _scaled(leaf, factor.reshape(-1, *(1,) * (leaf.dim() - 2)))
+        return _scaled(statistic, factor.reshape(-1, *(1,) * (statistic.dim() - 2)))
 
     def draw(self, parameter: Tensor, generator: torch.Generator) -> Tensor:
         a, b = parameter[..., 0], -parameter[..., 1]
-        return self.leaf(torch._standard_gamma(a.contiguous(), generator=generator) / b)
+        return self.statistic(torch._standard_gamma(a.contiguous(), generator=generator) / b)
 
     def sample(self, parameter: np.ndarray, n: int, stream: np.random.Generator) -> np.ndarray:
         return np.asarray(stream.gamma(parameter[..., 0], -1 / parameter[..., 1], (n, *parameter.shape[:-1])))
 
-    def log_prior(self, parameter: Tensor, leaf: Tensor) -> Tensor:
+    def log_prior(self, parameter: Tensor, statistic: Tensor) -> Tensor:
         """``(a - 1) log x - b x``."""
-        return (parameter * leaf).sum(-1) - leaf[..., 0]
+        return (parameter * statistic).sum(-1) - statistic[..., 0]
 
     def amount(self, parameter: Tensor) -> Tensor:
         return parameter[..., 0]
@@ -376,10 +376,10 @@ class GammaFamily(Family):
         return Estimate(own.mean(), own.std(), low, high)
 
 
-def _scaled(leaf: Tensor, factor: Tensor) -> Tensor:
+def _scaled(statistic: Tensor, factor: Tensor) -> Tensor:
     """Statistics of Gammas times a factor; as they are where that is 0, as of a mode at the border."""
     factor = torch.where(factor > 0, factor, 1.0)
-    return torch.stack([leaf[..., 0] + factor.log(), leaf[..., 1] * factor], -1)
+    return torch.stack([statistic[..., 0] + factor.log(), statistic[..., 1] * factor], -1)
 
 
 class NormalGammaFamily(Family):
@@ -394,7 +394,7 @@ class NormalGammaFamily(Family):
     def holds(self, prior: Any) -> bool:
         return isinstance(unwrapped(prior), distributions.NormalGamma)
 
-    def leaf_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+    def statistic_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         d = shape[-1] - 1
         return (*shape[:-1], 2 + d + d * d)
 
@@ -406,20 +406,20 @@ class NormalGammaFamily(Family):
         parts = [inner.concentration.double().unsqueeze(-1), second.unsqueeze(-1), first, -p.flatten(-2) / 2]
         return torch.cat(parts, -1).expand(*shape, -1)
 
-    def leaf(self, value: Tensor) -> Tensor:
+    def statistic(self, value: Tensor) -> Tensor:
         tau = value[..., -1:].clamp(min=math.exp(FLOOR))
         return normal_gamma_statistics(torch.cat([value[..., :-1], tau], -1))
 
-    def value(self, leaf: Tensor) -> Tensor:
-        _, tau, first, _ = normal_gamma_parts(leaf)
+    def value(self, statistic: Tensor) -> Tensor:
+        _, tau, first, _ = normal_gamma_parts(statistic)
         return torch.cat([first / tau.unsqueeze(-1), tau.unsqueeze(-1)], -1)
 
-    def moved(self, leaf: Tensor) -> Tensor:
-        further, factor = torch.rand((2, *leaf.shape[:-1], 1), dtype=leaf.dtype)
-        w, tau = self.value(leaf).tensor_split([-1], -1)
+    def moved(self, statistic: Tensor) -> Tensor:
+        further, factor = torch.rand((2, *statistic.shape[:-1], 1), dtype=statistic.dtype)
+        w, tau = self.value(statistic).tensor_split([-1], -1)
         u = (1 + w.abs()) * torch.rand(w.shape, dtype=w.dtype)
         squares = (u.unsqueeze(-1) * u.unsqueeze(-2)).flatten(-2)
-        return leaf + torch.cat([further, factor * tau, tau * u, tau * squares], -1)
+        return statistic + torch.cat([further, factor * tau, tau * u, tau * squares], -1)
 
     def mean(self, parameter: Tensor) -> Tensor:
         """``digamma(a) - log b``, ``a / b``, that times m, and ``a / b m m' + P^-1``."""
@@ -443,7 +443,7 @@ class NormalGammaFamily(Family):
         """Of ``(a - 1 + D / 2) / b`` and m."""
         a, b, m, _ = _regression(parameter)
         tau = (a - 1 + m.shape[-1] / 2).clamp(min=0) / b
-        return self.leaf(torch.cat([m, tau.unsqueeze(-1)], -1))
+        return self.statistic(torch.cat([m, tau.unsqueeze(-1)], -1))
 
     def require_mode(self, name: str, prior: Tensor, counts: Tensor) -> None:
         smallest, least = float(prior[..., 0].min()), 1 - math.isqrt(prior.shape[-1] - 2) / 2
@@ -458,7 +458,7 @@ class NormalGammaFamily(Family):
         tau = (torch._standard_gamma(a.contiguous(), generator=generator) / b).unsqueeze(-1)
         noise = torch.randn(m.shape, generator=generator, dtype=m.dtype, device=m.device).unsqueeze(-1)
         w = m + torch.linalg.solve_triangular(factor.mT, noise, upper=True).squeeze(-1) / tau.sqrt()
-        return self.leaf(torch.cat([w, tau], -1))
+        return self.statistic(torch.cat([w, tau], -1))
 
     def sample(self, parameter: np.ndarray, n: int, stream: np.random.Generator) -> np.ndarray:
         a, b, m, factor = (x.numpy() for x in _regression(torch.from_numpy(parameter)))
@@ -466,10 +466,10 @@ class NormalGammaFamily(Family):
         noise = stream.standard_normal((n, *m.shape))[..., None]
         return np.concatenate([m + np.linalg.solve(factor.mT, noise)[..., 0] / np.sqrt(tau), tau], -1)
 
-    def log_prior(self, parameter: Tensor, leaf: Tensor) -> Tensor:
+    def log_prior(self, parameter: Tensor, statistic: Tensor) -> Tensor:
         """``(a - 1 + D / 2) log t - b t - t (w - m)'P (w - m) / 2``."""
-        more = math.isqrt(leaf.shape[-1] - 2) / 2 - 1
-        return (parameter * leaf).sum(-1) + more * leaf[..., 0]
+        more = math.isqrt(statistic.shape[-1] - 2) / 2 - 1
+        return (parameter * statistic).sum(-1) + more * statistic[..., 0]
 
     def log_normaliser(self, parameter: Tensor) -> Tensor:
         """``lgamma(a) - a log b + (D log 2 pi - log |P|) / 2``."""

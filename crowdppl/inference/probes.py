@@ -113,7 +113,7 @@ def _draw(model: Model, block: Block, sites: Mapping[str, Site], seed: int) -> d
     """A draw of the sites from the prior, away from its borders."""
     with seeded(seed):
         found = traced(model.model, block, {}, plates_of(model))
-    return {n: site.value(site.leaf(found[n].value.detach())) for n, site in sites.items()}
+    return {n: site.value(site.statistic(found[n].value.detach())) for n, site in sites.items()}
 
 
 def _wide(site: Site, values: list[Tensor], plates: int) -> Tensor:

@@ -165,7 +165,7 @@ class Problem:
         blocks = [b for b in self.blocks if b.n_items]
         if self.truth is None or any(b.named_classes is None for b in blocks):
             return False
-        values = {n: self.sites[n].leaf(x) for n, x in self.first_values(self.options.generator(2)).items()}
+        values = {n: self.sites[n].statistic(x) for n, x in self.first_values(self.options.generator(2)).items()}
         found = self.density().sites(blocks[0], self.full_pass().in_block(values, blocks[0]))
         return isinstance(found[self.truth].fn, SparseCategorical)
 

@@ -255,22 +255,22 @@ class Site:
         """Shape of a value for data of ``n_items`` items."""
         return tuple(n_items if n == -1 else n for n in self.batch_shape) + self.event_shape
 
-    def leaf_shape(self, n_items: int) -> tuple[int, ...]:
-        """The same of a statistic."""
+    def statistic_shape(self, n_items: int) -> tuple[int, ...]:
+        """Shape of a statistic for data of ``n_items`` items."""
         shape = self.shape(n_items)
-        return shape if self.family is None else self.family.leaf_shape(shape)
+        return shape if self.family is None else self.family.statistic_shape(shape)
 
     def with_plate_dims(self, x: Tensor, plates: int, lead: int = 1) -> Tensor:
         """Values (lead, batch, event) as (lead, [1, ...] batch, event), for a model of ``plates`` nested plates."""
         return x.reshape(*x.shape[:lead], *(1,) * (plates - len(self.batch_shape)), *x.shape[lead:])
 
-    def leaf(self, x: Tensor) -> Tensor:
+    def statistic(self, x: Tensor) -> Tensor:
         """Values as the engines take them: as statistics where the site is conjugate."""
-        return x if self.family is None else self.family.leaf(x)
+        return x if self.family is None else self.family.statistic(x)
 
-    def value(self, leaf: Tensor) -> Tensor:
+    def value(self, statistic: Tensor) -> Tensor:
         """The values that engines hold so."""
-        return leaf if self.family is None else self.family.value(leaf)
+        return statistic if self.family is None else self.family.value(statistic)
 
     def of_items(self, x: Tensor, at: np.ndarray | Tensor, lead: int = 0) -> Tensor:
         """Values (lead, batch, event) of a local site at the items in these places; of other sites as they are."""
@@ -381,7 +381,7 @@ def _sorted_sites(model: Model, small: Block, sites: Mapping[str, TraceSite]) ->
     families = {n: family for n, x in latents.items() if (family := _family(x)) is not None}
     values = {n: x.value.detach().double() for n, x in latents.items()}
     # What a model can be given.
-    values |= {n: family.value(family.leaf(values[n])) for n, family in families.items()}
+    values |= {n: family.value(family.statistic(values[n])) for n, family in families.items()}
     onehot = {n for n, x in latents.items() if isinstance(x.fn, OneHot)}
     parents = _parents(latents, onehot)
     candidates = {n: family for n, family in families.items() if n not in parents}
@@ -437,19 +437,19 @@ def _parents(latents: Mapping[str, TraceSite], onehot: set[str]) -> set[str]:
 def _linear(
     density: Density, block: Block, values: Mapping[str, Tensor], families: Mapping[str, Family], onehot: set[str]
 ) -> set[str]:
-    """Candidates whose gradient under recorded draws is the same at two values of their leaf.
+    """Candidates whose gradient under recorded draws is the same at two values of their statistic.
 
     The complete-data log-likelihood is then linear in it.
     """
     if not families:
         return set()
     given = Density(density.model, density.plates, None, families)
-    leaf = {n: family.leaf(values[n]) for n, family in families.items()}
-    moved = {n: families[n].moved(x) for n, x in leaf.items()}
+    statistic = {n: family.statistic(values[n]) for n, family in families.items()}
+    moved = {n: families[n].moved(x) for n, x in statistic.items()}
     tape: dict[int, Tensor] = {}
     extra = one_hot_terms(onehot) if onehot else None
     record = Summing("draw", torch.Generator(device=block.device).manual_seed(0), tape)
-    first = given(block, {**values, **leaf}, gradient=families, how=record, extra=extra)
+    first = given(block, {**values, **statistic}, gradient=families, how=record, extra=extra)
     replay = Summing("replay", tape=tape)
     second = given(block, {**values, **moved}, gradient=families, how=replay, extra=extra)
     pairs = ((n, first.gradient[n], second.gradient[n]) for n in families)

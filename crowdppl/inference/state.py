@@ -120,17 +120,17 @@ def prior_and_counts(problem: Problem, start: Start) -> tuple[Tensors, Tensors]:
     gaussians, in_labels = gaussians_of(problem, state), bool(problem.of_kind("free"))
     conjugate = state.parameters
     if not start.continued:
-        conjugate = {s.name: s.leaf(start.values[s.name]) for s in problem.of_kind("conjugate")}
-    leaves = {**conjugate, **{n: x.softmax(-1) for n, x in state.logits.items()}}
+        conjugate = {s.name: s.statistic(start.values[s.name]) for s in problem.of_kind("conjugate")}
+    statistics = {**conjugate, **{n: x.softmax(-1) for n, x in state.logits.items()}}
     drawn = gaussians.values()
     full_pass = problem.full_pass(gaussians.chains if in_labels else None)
     total = full_pass(
-        leaves | (drawn if in_labels else gaussians.means()), gradient=list(conjugate), tilt=start.tilt
+        statistics | (drawn if in_labels else gaussians.means()), gradient=list(conjugate), tilt=start.tilt
     )
     sites = total.trace_sites
     if gaussians.sites:
         with torch.no_grad():
-            sites = problem.density(gaussians.chains).priors(problem.blocks[0], {**leaves, **drawn})
+            sites = problem.density(gaussians.chains).priors(problem.blocks[0], {**statistics, **drawn})
     priors = prior_parameters(sites, conjugate, full_pass, gaussians.chains)
     return priors, {n: x / (full_pass.density.chains or 1) for n, x in total.gradient.items()}
 
@@ -142,7 +142,7 @@ def prior_parameters(sites: TraceSites, names: Collection[str], full_pass: FullP
         site = full_pass.sites[name]
         x = site.conjugate.natural(sites[name].fn)
         mean = x if chains is None else x.expand(chains, *x.shape[1:]).mean(0)
-        out[name] = mean.reshape(site.leaf_shape(full_pass.n_items))
+        out[name] = mean.reshape(site.statistic_shape(full_pass.n_items))
     return out
 
 
@@ -184,7 +184,7 @@ def _continued(problem: Problem, earlier: Earlier, state: State) -> State:
             logits[name] = mean.clamp(min=1e-30).log()
         elif site.kind == "conjugate":
             mode = stored.conjugate is None
-            parameters[name] = site.leaf(mean) if mode else by_position(site, stored.parameter)
+            parameters[name] = site.statistic(mean) if mode else by_position(site, stored.parameter)
         else:
             normal = stored.family == "normal"
             loc[name] = by_position(site, stored.arrays["loc"]) if normal else site.transform.inv(mean)

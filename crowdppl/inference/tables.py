@@ -49,7 +49,7 @@ def new_item_quantiles(
     with PriorMeans(stream):
         found = density.sites(block, given)
     plain = {n: found[n].value.detach() for n in names}
-    plain = {n: density.families[n].leaf(x) if n in density.families else x for n, x in plain.items()}
+    plain = {n: density.families[n].statistic(x) if n in density.families else x for n, x in plain.items()}
     moving = {n: found[n].fn for n in names if _quantile(found[n].fn, 0.5, block.device) is not None}
     shuffled = {n: torch.randperm(LOOKS, generator=stream, device=block.device).tolist() for n in moving}
     for look in range(LOOKS if moving else 1):

@@ -89,12 +89,12 @@ class Target:
         u, sites = at["u"].detach().requires_grad_(), self.problem.sites
         free = self.by_site(u)
         x = {n: sites[n].transform(v) for n, v in free.items()}
-        leaf = {n: sites[n].leaf(v) for n, v in x.items()}
-        given = {n: v.detach() for n, v in leaf.items()}
+        held = {n: sites[n].statistic(v) for n, v in x.items()}
+        given = {n: v.detach() for n, v in held.items()}
         total = self.problem.full_pass()(given, gradient=list(given), extra=self._prior)
         value = total.objective
         for name, g in total.gradient.items():  # makes the number depend on the vector again
-            value = value + (g * (leaf[name] - given[name])).sum()
+            value = value + (g * (held[name] - given[name])).sum()
         value = self._with_jacobians(value, free, x)
         (slope,) = torch.autograd.grad(value, u)
         return {"value": value.detach(), "slope": slope}
@@ -103,8 +103,8 @@ class Target:
         """The log density at each of C vectors at once, (C, n) to (C,)."""
         free, sites, plates = self.by_site(u), self.problem.sites, self.problem.plates
         x = {n: sites[n].transform(v) for n, v in free.items()}
-        leaf = {n: sites[n].leaf(sites[n].with_plate_dims(v, plates)) for n, v in x.items()}
-        value = self.problem.full_pass(len(u))(leaf, extra=lambda first: self._prior(first, len(u))).objective
+        held = {n: sites[n].statistic(sites[n].with_plate_dims(v, plates)) for n, v in x.items()}
+        value = self.problem.full_pass(len(u))(held, extra=lambda first: self._prior(first, len(u))).objective
         return self._with_jacobians(value, free, x, len(u))
 
     def hessian(self, u: Tensor) -> Tensor:
@@ -116,10 +116,10 @@ class Target:
         """The log density in float64, to be differentiated as often as wanted."""
         free, sites, full_pass = self.by_site(u), self.problem.sites, self.problem.full_pass()
         x = {n: sites[n].transform(v) for n, v in free.items()}
-        leaf = {n: sites[n].leaf(v) for n, v in x.items()}
+        held = {n: sites[n].statistic(v) for n, v in x.items()}
         value = torch.zeros((), dtype=torch.float64, device=self.problem.blocks[0].device)
         for number, block in enumerate(block for block in self.problem.blocks if block.n_items):
-            exact, own = replace(block, dtype=torch.float64), full_pass.in_block(leaf, block)
+            exact, own = replace(block, dtype=torch.float64), full_pass.in_block(held, block)
             value = value + full_pass.density.objective(exact, own, self._prior(number == 0))
         return self._with_jacobians(value, free, x)
 
@@ -127,7 +127,7 @@ class Target:
         """Draws by site as engines hold them, (C, D, [1, ...] batch, event), from vectors (C, D, n)."""
         sites, plates = self.problem.sites, self.problem.plates
         return {
-            n: sites[n].leaf(sites[n].with_plate_dims(sites[n].transform(x), plates, 2))
+            n: sites[n].statistic(sites[n].with_plate_dims(sites[n].transform(x), plates, 2))
             for n, x in self.by_site(u).items()
         }
 
@@ -146,7 +146,9 @@ class Target:
             for name, site in self.problem.sites.items():
                 if first or site.local:
                     fn, x = sites[name].fn, values[name]
-                    log_p = fn.log_prob(x) if site.family is None else site.family.full_log_prior(fn, site.leaf(x))
+                    log_p = (
+                        fn.log_prob(x) if site.family is None else site.family.full_log_prior(fn, site.statistic(x))
+                    )
                     total = total + per_chain(log_p, chains)
             return total
 

@@ -246,7 +246,7 @@ def require_sites(found: Mapping[str, SiteResult], known: Mapping[str, Site], mo
         require_parts(site.arrays, arrays, place, dict(sizes))
         if site.conjugate is not None and not site.conjugate.proper(site.parameter):
             raise refusal(place, "of parameters out of range", f"of a {site.family}")
-        parameter = shape if site.conjugate is None else site.conjugate.leaf_shape(shape)
+        parameter = shape if site.conjugate is None else site.conjugate.statistic_shape(shape)
         if (weight := site.weight()) is not None:
             Numbers(parameter[:-1], low=LEAST)(weight, f"{place}/weight", sizes)
         if (drawn := site.drawn()) is not None:
@@ -256,7 +256,7 @@ def require_sites(found: Mapping[str, SiteResult], known: Mapping[str, Site], mo
 def _arrays(site: SiteResult, known: Site, shape: tuple[int, ...]) -> dict[str, Check]:
     """The arrays of a site's family; a value lies in its own space."""
     if site.conjugate is not None:
-        return {site.conjugate.key: Numbers(site.conjugate.leaf_shape(shape))}
+        return {site.conjugate.key: Numbers(site.conjugate.statistic_shape(shape))}
     space = "simplex" if site.family == "onehot" else known.space
     low, high = RANGES.get(space, (-MOST, MOST))
     lead = ("C", "D") if site.family == "draws" else ()

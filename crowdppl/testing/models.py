@@ -259,7 +259,7 @@ def named_sites_are_tables(trial: Trial) -> None:
         with model_runs(model, data):
             problem = build_problem(model, data, Options())
             values = latent_values(model, problem.whole(), 4)
-            table, share = tables_at(problem, {n: problem.sites[n].leaf(x) for n, x in values.items()}, None)
+            table, share = tables_at(problem, {n: problem.sites[n].statistic(x) for n, x in values.items()}, None)
         for what, found in (("confusion", among_named(table.numpy())), ("prevalence", share.numpy())):
             own = values.get(getattr(card, what))
             if own is not None and tuple(own.shape) == found.shape:

@@ -279,7 +279,7 @@ def _true_value(problem: Problem, name: str, drawn: Simulation, like: Tensor) ->
     """The true value of a site as engines hold it, (1, ...): Dirichlets as log theta, items by position."""
     site = problem.sites[name]
     true = site.of_items(torch.from_numpy(drawn.parameters[name]), drawn.data.order)
-    return site.leaf(true).to(like).reshape(1, *like.shape[1:])
+    return site.statistic(true).to(like).reshape(1, *like.shape[1:])
 
 
 def _in_item_order(problem: Problem, name: str, x: Tensor, order: np.ndarray) -> Tensor:

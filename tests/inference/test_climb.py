@@ -70,7 +70,7 @@ def runs(name: str, engine: str, data: Annotations, **options: Any) -> list[Asce
 def parameters(run: AscentRun) -> dict[str, Tensor]:
     """All parameters: probabilities for em, concentrations for vb, shares of one-hot sites, Gaussians' own."""
     state = run.state
-    values = {n: run.ascent.rule.leaf(FAMILIES["dirichlet"], x).exp() for n, x in state.parameters.items()}
+    values = {n: run.ascent.rule.statistic(FAMILIES["dirichlet"], x).exp() for n, x in state.parameters.items()}
     values |= {n: x.softmax(-1) for n, x in state.logits.items()}
     return values | state.loc | {f"{n} scale": x.exp() for n, x in state.log_scale.items()}
 

@@ -63,7 +63,7 @@ def test_a_distribution_is_found_again_in_its_prior(family: Family) -> None:
     made = family.distribution(parameter, events(family))
     assert family.holds(made) and not family.chosen(made)
     torch.testing.assert_close(family.natural(made), parameter)
-    assert family.leaf(made.sample()).shape == family.leaf_shape(made.sample().shape) == parameter.shape
+    assert family.statistic(made.sample()).shape == family.statistic_shape(made.sample().shape) == parameter.shape
 
 
 def test_responses_are_derivatives_of_means_and_their_inverse(family: Family) -> None:
@@ -94,7 +94,7 @@ def test_log_density_is_the_distributions_and_divergence_its_mean(family: Family
     torch.manual_seed(0)
     value = q.sample((n,))
     log_q = q.log_prob(value)
-    torch.testing.assert_close(family.full_log_prior(q.expand(log_q.shape), family.leaf(value)), log_q)
+    torch.testing.assert_close(family.full_log_prior(q.expand(log_q.shape), family.statistic(value)), log_q)
     difference = log_q - p.log_prob(value)
     found = family.kl(parameter, prior)
     assert ((difference.mean(0) - found).abs() <= 5 * difference.std(0) / n**0.5).all()
@@ -126,7 +126,7 @@ def test_parameters_of_no_distribution_are_told_from_others(family: Family) -> N
 
 def test_values_and_statistics_are_each_others(family: Family) -> None:
     value = family.distribution(PARAMETERS[family.name], events(family)).sample()
-    torch.testing.assert_close(family.value(family.leaf(value)), value)
+    torch.testing.assert_close(family.value(family.statistic(value)), value)
 
 
 def test_moments_are_those_of_draws(family: Family) -> None:

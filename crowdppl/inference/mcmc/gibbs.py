@@ -35,14 +35,14 @@ class GibbsState:
     """Where all chains are; chains are a dimension of the model's tables.
 
     Attributes:
-        leaves: statistics of conjugate sites, (C, ..., event).
+        statistics: statistics of conjugate sites, (C, ..., event).
         onehot: one-hot sites, (C, ..., event).
         hyper: prior parameters and how they move; None without any.
         sweeps: made so far.
         relabelled: bool (C,), chains that were relabelled to the votes.
     """
 
-    leaves: Tensors
+    statistics: Tensors
     onehot: Tensors
     hyper: HmcState | None
     sweeps: Tensor
@@ -92,22 +92,22 @@ def start(problem: Problem) -> GibbsState:
             "changes with their value; use inference='nuts' or 'vb'"
         )
     chains, stream = problem.options.chains, problem.options.generator(5)
-    leaves, onehot, at = _first_values(problem, stream)
+    statistics, onehot, at = _first_values(problem, stream)
     hyper = HmcState.of(at, chains, stream.device) if at else None
     none, no_chain = torch.zeros((), dtype=torch.int64), torch.zeros(chains, dtype=torch.bool, device=stream.device)
-    state = GibbsState(leaves, onehot, hyper, none, no_chain)
+    state = GibbsState(statistics, onehot, hyper, none, no_chain)
     tilt: Tensors = {}
     if problem.truth is not None:  # the votes, perturbed votes, moments, then perturbed votes
         numbers = (chain if chain != 1 else chains for chain in range(chains))
         shares = [problem.start_shares(number) for number in numbers]
         tilt = {problem.truth: torch.stack([x.log().t() for x in shares if x is not None], 1)}
-    return replace(state, leaves=_leaves_around(problem, state, tilt, stream))
+    return replace(state, statistics=_statistics_around(problem, state, tilt, stream))
 
 
 def values(problem: Problem, state: GibbsState) -> Tensors:
     """Values of all sites in all chains; conjugate ones as statistics."""
     at = {} if state.hyper is None else state.hyper.at
-    return {**state.leaves, **state.onehot, **{n: problem.sites[n].transform(x) for n, x in at.items()}}
+    return {**state.statistics, **state.onehot, **{n: problem.sites[n].transform(x) for n, x in at.items()}}
 
 
 def step(problem: Problem, state: GibbsState) -> tuple[GibbsState, float]:
@@ -131,8 +131,8 @@ def step(problem: Problem, state: GibbsState) -> tuple[GibbsState, float]:
             hyper = replace(hyper, log_step=hyper.average)
         log_density = partial(_hyper_log_density, problem, state, with_prefix(swept, "count"))
         state = replace(state, hyper=moved(hyper, log_density, stream, adapting=t < options.warmup))
-        found = _replay(problem, state, "leaves", _leaves, more={**swept, "draws": stream})
-    state = replace(state, leaves=with_prefix(found, "leaf"), sweeps=state.sweeps + 1)
+        found = _replay(problem, state, "statistics", _statistics, more={**swept, "draws": stream})
+    state = replace(state, statistics=with_prefix(found, "statistic"), sweeps=state.sweeps + 1)
     return state, float(swept["objective"].mean())
 
 
@@ -141,8 +141,8 @@ def conditionals(problem: Problem, state: GibbsState) -> Tensors:
     given: dict[str, Any] = {f"site.{n}": x for n, x in values(problem, state).items()}
     for block in problem.blocks:
         given[f"stream.{block.offset}"] = problem.options.generator(10, int(state.sweeps), block.offset)
-    total = _drawing_pass(problem, given, list(state.leaves))
-    return {n: x + total.gradient[n] for n, x in _priors(problem, total.trace_sites, state.leaves).items()}
+    total = _drawing_pass(problem, given, list(state.statistics))
+    return {n: x + total.gradient[n] for n, x in _priors(problem, total.trace_sites, state.statistics).items()}
 
 
 def _first_values(problem: Problem, stream: torch.Generator) -> tuple[Tensors, Tensors, Tensors]:
@@ -150,27 +150,27 @@ def _first_values(problem: Problem, stream: torch.Generator) -> tuple[Tensors, T
     chains, sites = problem.options.chains, problem.sites
     first = problem.first_values(stream).items()
     wide = {n: sites[n].with_plate_dims(x.expand(chains, *x.shape), problem.plates).contiguous() for n, x in first}
-    leaves = {s.name: s.leaf(wide[s.name]) for s in problem.of_kind("conjugate")}
+    statistics = {s.name: s.statistic(wide[s.name]) for s in problem.of_kind("conjugate")}
     onehot = {s.name: draw_onehot(wide[s.name].log(), stream) for s in problem.of_kind("onehot")}
     at = {}
     for site in problem.of_kind("hyper"):
         u = site.transform.inv(wide[site.name])
         at[site.name] = u + 0.1 * torch.randn(u.shape, generator=stream, dtype=u.dtype, device=u.device)
-    return leaves, onehot, at
+    return statistics, onehot, at
 
 
-def _leaves_around(
+def _statistics_around(
     problem: Problem, state: GibbsState, tilt: Mapping[str, Tensor], stream: torch.Generator
 ) -> Tensors:
     """A draw of the conjugate sites given expected counts under tilted truths."""
-    if not state.leaves:
+    if not state.statistics:
         return {}
     full_pass = problem.full_pass(problem.options.chains)
-    total = full_pass(values(problem, state), gradient=list(state.leaves), tilt=tilt)
-    return _draw_leaves(problem, total.trace_sites, state.leaves, total.gradient, stream)
+    total = full_pass(values(problem, state), gradient=list(state.statistics), tilt=tilt)
+    return _draw_statistics(problem, total.trace_sites, state.statistics, total.gradient, stream)
 
 
-def _draw_leaves(
+def _draw_statistics(
     problem: Problem,
     sites: TraceSites,
     like: Mapping[str, Tensor],
@@ -210,16 +210,16 @@ def _sweep(problem: Problem, given: Mapping[str, Any]) -> Tensors:
     out = {"objective": total.objective}
     if problem.of_kind("hyper"):
         return out | {f"count.{n}": x for n, x in whole.items()}
-    drawn = _draw_leaves(problem, total.trace_sites, with_prefix(given, "site"), whole, given["draws"])
-    return out | {f"leaf.{n}": x for n, x in drawn.items()}
+    drawn = _draw_statistics(problem, total.trace_sites, with_prefix(given, "site"), whole, given["draws"])
+    return out | {f"statistic.{n}": x for n, x in drawn.items()}
 
 
-def _leaves(problem: Problem, given: Mapping[str, Any]) -> Tensors:
+def _statistics(problem: Problem, given: Mapping[str, Any]) -> Tensors:
     """Draws of conjugate sites given prior parameters and counts."""
     at = with_prefix(given, "site")
     sites = problem.density(problem.options.chains).sites(problem.blocks[0], at)
-    drawn = _draw_leaves(problem, sites, at, with_prefix(given, "count"), given["draws"])
-    return {f"leaf.{n}": x for n, x in drawn.items()}
+    drawn = _draw_statistics(problem, sites, at, with_prefix(given, "count"), given["draws"])
+    return {f"statistic.{n}": x for n, x in drawn.items()}
 
 
 def _logits(problem: Problem, given: Mapping[str, Any], name: str) -> Tensors:
@@ -256,17 +256,17 @@ def relabel(problem: Problem, state: GibbsState) -> GibbsState:
     )
     full_pass = problem.full_pass(problem.options.chains)
     shares = None if known else truth_shares(problem, full_pass, values(problem, state))
-    if problem.truth is None or shares is None or not state.leaves:
+    if problem.truth is None or shares is None or not state.statistics:
         return state
     chains, tilt = relabelled(shares, votes(problem.blocks))
     if not bool(chains.any()):
         return state
     stream = problem.options.generator(9, int(state.sweeps))
-    leaves, _, at = _first_values(problem, stream)  # one-hot sites stay: they do not depend on class labels
+    statistics, _, at = _first_values(problem, stream)  # one-hot sites stay: they do not depend on class labels
     hyper = state.hyper and replace(state.hyper, at=where(chains, at, state.hyper.at))
-    first = replace(state, leaves=leaves, hyper=hyper)
-    leaves = where(chains, _leaves_around(problem, first, {problem.truth: tilt}, stream), state.leaves)
-    return replace(first, leaves=leaves, relabelled=state.relabelled | chains)
+    first = replace(state, statistics=statistics, hyper=hyper)
+    statistics = where(chains, _statistics_around(problem, first, {problem.truth: tilt}, stream), state.statistics)
+    return replace(first, statistics=statistics, relabelled=state.relabelled | chains)
 
 
 def draw_onehot(logits: Tensor, stream: torch.Generator) -> Tensor:
@@ -289,7 +289,7 @@ def _hyper_log_density(
 
     Conjugate sites are integrated out; of their statistics, the shapes alone matter.
     """
-    parts = {"leaf": state.leaves, "onehot": state.onehot, "count": counts, "at": at}
+    parts = {"statistic": state.statistics, "onehot": state.onehot, "count": counts, "at": at}
     given = {f"{part}.{n}": x for part, by_name in parts.items() for n, x in by_name.items()}
     found = problem.replay("prior parameters", partial(_hyper_slopes, problem), given)
     return found["value"], with_prefix(found, "slope")
@@ -299,11 +299,13 @@ def _hyper_slopes(problem: Problem, given: Mapping[str, Tensor]) -> Tensors:
     """The same, from tensors by name to tensors by name."""
     chains = problem.options.chains
     at = {n: x.detach().requires_grad_() for n, x in with_prefix(given, "at").items()}
-    leaves, counts = with_prefix(given, "leaf"), with_prefix(given, "count")
+    statistics, counts = with_prefix(given, "statistic"), with_prefix(given, "count")
     hyper = {n: problem.sites[n].transform(x) for n, x in at.items()}
-    sites = problem.density(chains).sites(problem.blocks[0], {**leaves, **with_prefix(given, "onehot"), **hyper})
+    sites = problem.density(chains).sites(
+        problem.blocks[0], {**statistics, **with_prefix(given, "onehot"), **hyper}
+    )
     total = torch.zeros(chains, dtype=torch.float64)
-    for name, prior in _priors(problem, sites, leaves).items():
+    for name, prior in _priors(problem, sites, statistics).items():
         if prior.requires_grad:
             family = problem.sites[name].conjugate
             log_p = family.log_normaliser(prior + counts[name]) - family.log_normaliser(prior)

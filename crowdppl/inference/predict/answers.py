@@ -280,7 +280,7 @@ class AnswerTables(Asked):
         out = {}
         for name, x in self._draws.items():
             site = self._problem.sites[name]
-            out[name] = site.of_items(x[draw].reshape(site.leaf_shape(self.data.n_items)), item)
+            out[name] = site.of_items(x[draw].reshape(site.statistic_shape(self.data.n_items)), item)
         return out
 
 

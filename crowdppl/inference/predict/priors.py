@@ -86,8 +86,8 @@ def at_prior_mean(problem: Problem, old: Sites, new: Sites, values: Mapping[str,
         if (family := old[name].conjugate) is not None and family.handed:
             continue
         if old[name].mean.shape != new[name].mean.shape:
-            mean = problem.sites[name].leaf(torch.from_numpy(new[name].mean).to(x))
-            front = _front(problem.sites[name].leaf(torch.from_numpy(old[name].mean)).shape)
+            mean = problem.sites[name].statistic(torch.from_numpy(new[name].mean).to(x))
+            front = _front(problem.sites[name].statistic(torch.from_numpy(old[name].mean)).shape)
             out[name] = mean.expand(x.shape).clone()
             out[name][front] = x[front]
     return out

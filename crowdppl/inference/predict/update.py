@@ -179,7 +179,7 @@ class _ReturningItems:
         if local:
             stream = self.options.generator(2, 0)
             first = first_values(problem.model, block, local, {}, stream)
-            values |= {n: problem.sites[n].leaf(x) for n, x in first.items()}
+            values |= {n: problem.sites[n].statistic(x) for n, x in first.items()}
         prior = density(block, values, marginals=(truth,)).marginals[truth].double().clamp(min=1e-30).log()
         evidence = torch.as_tensor(shares).clamp(min=1e-30).log().t().to(prior) - prior
         found = density(block, values, gradient=names, tilt={truth: evidence})
@@ -299,7 +299,7 @@ def draw_labels(posterior: Fit, n: int, seed: int, kind: str) -> np.ndarray:
 
 def _replicate(problem: Problem, data: Annotations, values: dict[str, Tensor], number: int) -> np.ndarray:
     """Answer codes, or numbers, (S,) of one drawn data set."""
-    shaped = {n: x.reshape(problem.sites[n].leaf_shape(problem.n_items)) for n, x in values.items()}
+    shaped = {n: x.reshape(problem.sites[n].statistic_shape(problem.n_items)) for n, x in values.items()}
     full_pass = problem.full_pass()
     density, known, truths = full_pass.density, [], []
     # Labels that are linked, such as ranks, depend on no truth.

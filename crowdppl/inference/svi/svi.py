@@ -243,7 +243,7 @@ def _draw(problem: Problem, guide: Any, whole: Block, n_draws: int = DRAWS) -> d
         values = [x[:1] for x in values]
     draws = {}
     for (name, site), x in zip(problem.sites.items(), values, strict=True):
-        draws[name] = site.leaf(site.with_plate_dims(x.detach().double(), problem.plates)[None])
+        draws[name] = site.statistic(site.with_plate_dims(x.detach().double(), problem.plates)[None])
     return draws
 
 

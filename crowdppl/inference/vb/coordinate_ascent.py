@@ -50,10 +50,10 @@ class MapUpdate:
             if not start.continued:
                 site.conjugate.require_mode(name, prior, counts[name])
             # Where a fit is continued, too: under a flat prior, EM would leave rows without labels where they were.
-            parameters[name] = self.update(site.conjugate, site.leaf(start.values[name]), prior, counts[name])
+            parameters[name] = self.update(site.conjugate, site.statistic(start.values[name]), prior, counts[name])
         return replace(start.state, parameters=parameters)
 
-    def leaf(self, family: Family, parameter: Tensor) -> Tensor:
+    def statistic(self, family: Family, parameter: Tensor) -> Tensor:
         """The statistic at which the labels' term is evaluated: the parameter itself."""
         return parameter
 
@@ -88,7 +88,7 @@ class MeanFieldUpdate:
         """A start of distributions, or of points for sites that are not conjugate, as the option ``guide`` says."""
         return first_state(problem, number, points=problem.options.guide == "point")
 
-    def leaf(self, family: Family, parameter: Tensor) -> Tensor:
+    def statistic(self, family: Family, parameter: Tensor) -> Tensor:
         """The expected statistic."""
         return family.mean(parameter)
 
@@ -147,24 +147,24 @@ class Evaluated:
         """Particles over which a pass adds up."""
         return self.full_pass.density.chains or 1
 
-    def leaves(self) -> Tensors:
+    def statistics(self) -> Tensors:
         """Values of all sites but the Gaussians."""
-        leaves = {n: self.rule.leaf(self._family(n), x) for n, x in self.state.parameters.items()}
+        statistics = {n: self.rule.statistic(self._family(n), x) for n, x in self.state.parameters.items()}
         onehot = {n: x.softmax(-1) for n, x in self.state.logits.items()}
-        return {**self.state.fixed, **leaves, **onehot}
+        return {**self.state.fixed, **statistics, **onehot}
 
     def values(self) -> Tensors:
         """The value of each site at which a pass over the labels is made."""
         with torch.no_grad():
             free = self.gaussians_in_labels
-            return {**self.leaves(), **(self.gaussians.values() if free else self.gaussians.means())}
+            return {**self.statistics(), **(self.gaussians.values() if free else self.gaussians.means())}
 
     def prior_sites(self, gaussians: Mapping[str, Tensor] | None = None) -> TraceSites:
         """The model's sites, for the priors of global ones, at values of the Gaussians; no pass over labels."""
         if gaussians is None:
             with torch.no_grad():
                 return self.prior_sites(self.gaussians.values())
-        return self.density.priors(self.full_pass.blocks[0], {**self.leaves(), **gaussians})
+        return self.density.priors(self.full_pass.blocks[0], {**self.statistics(), **gaussians})
 
     def prior_parameters(self, sites: TraceSites | None = None) -> Tensors:
         """Prior parameters of the conjugate sites, averaged over particles; at the Gaussians by default."""
@@ -226,7 +226,7 @@ class Evaluated:
                 total = total + expected(found[name].fn.log_prob(values[name]), density.chains)
         local = [n for n in values if sites[n].local]
         for number, block in enumerate(self.full_pass.blocks if local else ()):
-            of_block = self.full_pass.in_block({**self.leaves(), **values}, block)
+            of_block = self.full_pass.in_block({**self.statistics(), **values}, block)
             found = found if number == 0 else density.priors(block, of_block)
             for name in local:
                 total = total + expected(found[name].fn.log_prob(of_block[name]), density.chains)
@@ -244,7 +244,7 @@ class Evaluated:
         """
         logits = self.full_pass(self.values(), gradient=[name]).gradient[name] / self.particles
         with torch.no_grad():
-            values = {**self.leaves(), **self.gaussians.values()}
+            values = {**self.statistics(), **self.gaussians.values()}
         values[name] = values[name].detach().requires_grad_()
         total = self.conjugate_terms(self.density.priors(self.full_pass.blocks[0], values))
         slope = torch.autograd.grad(total, values[name], allow_unused=True)[0] if total.requires_grad else None
@@ -266,7 +266,7 @@ class Evaluated:
         objective, more = total.detach(), Tensors()
         if self.gaussians_in_labels:
             free = [n for n in values if self.full_pass.sites[n].kind == "free"]
-            given = {**self.leaves(), **{n: x.detach() for n, x in values.items()}}
+            given = {**self.statistics(), **{n: x.detach() for n, x in values.items()}}
             labels = self.full_pass(given, gradient=[*free, *self.state.parameters])
             objective = objective + labels.objective.mean()
             with torch.no_grad():

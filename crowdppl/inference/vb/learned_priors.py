@@ -88,7 +88,7 @@ def _learned(problem: Problem, sites: TraceSites, names: Tensors) -> Tensors:
         site = problem.sites[name]
         x = site.conjugate.natural(sites[name].fn)
         if x.requires_grad:
-            out[name] = x.reshape(len(x), *site.leaf_shape(problem.n_items))
+            out[name] = x.reshape(len(x), *site.statistic_shape(problem.n_items))
     return out
 
 

@@ -70,7 +70,7 @@ def of_chains(problem: Problem, state: State, generator: torch.Generator) -> Cha
         if sweep < SWEEPS // 2 or sweep % EVERY:
             continue
         for name in drawn_sites:
-            draws[name].append(problem.sites[name].value(at.leaves[name]))
+            draws[name].append(problem.sites[name].value(at.statistics[name]))
         kept.append(gibbs.conditionals(problem, at))
     found = {}
     for name in rows:
@@ -87,7 +87,7 @@ def _start(problem: Problem, state: State, generator: torch.Generator) -> gibbs.
     def wide(name: str, x: Tensor) -> Tensor:
         return problem.sites[name].with_plate_dims(x.expand(CHAINS, *x.shape), problem.plates).contiguous()
 
-    leaves = {n: problem.sites[n].conjugate.draw(wide(n, x), generator) for n, x in state.parameters.items()}
+    statistics = {n: problem.sites[n].conjugate.draw(wide(n, x), generator) for n, x in state.parameters.items()}
     onehot = {n: gibbs.draw_onehot(wide(n, x), generator) for n, x in state.logits.items()}
     at = {n: wide(n, x) for n, x in state.loc.items()}
     for name, x in state.log_scale.items():
@@ -95,4 +95,4 @@ def _start(problem: Problem, state: State, generator: torch.Generator) -> gibbs.
         at[name] = at[name] + wide(name, x.exp()) * noise
     hyper = HmcState.of(at, CHAINS, generator.device) if at else None
     none = torch.zeros(CHAINS, dtype=torch.bool, device=generator.device)
-    return gibbs.GibbsState(leaves, onehot, hyper, torch.zeros((), dtype=torch.int64), none)
+    return gibbs.GibbsState(statistics, onehot, hyper, torch.zeros((), dtype=torch.int64), none)
