@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from crowdppl.agreement.numbers import alpha_of_numbers
+from crowdppl.agreement.number_alpha import alpha_of_numbers
 from crowdppl.agreement.resampling import Coefficient, resampled
 from crowdppl.agreement.votes import (
     DeduplicatedVotes,

@@ -9,16 +9,7 @@ import numpy as np
 from torch import Tensor
 
 from crowdppl.inference.coin_tables import CoinTables
-from crowdppl.inference.problem import Problem
-from crowdppl.inference.result import (
-    ClassProbabilities,
-    FitResult,
-    OnDemand,
-    SiteResult,
-    TableDraws,
-    Tables,
-)
-from crowdppl.inference.tables import (
+from crowdppl.inference.confusions import (
     MOST_DRAWS,
     affordable,
     by_code,
@@ -30,6 +21,15 @@ from crowdppl.inference.tables import (
     thinned,
     truth_at,
     truth_over,
+)
+from crowdppl.inference.problem import Problem
+from crowdppl.inference.result import (
+    ClassProbabilities,
+    FitResult,
+    OnDemand,
+    SiteResult,
+    TableDraws,
+    Tables,
 )
 
 TRUTH_DRAWS, LABELS_READ = 2_000, 2_500_000

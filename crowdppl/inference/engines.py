@@ -19,6 +19,7 @@ from crowdppl.data.covariates import no_covariates
 from crowdppl.errors import ConvergenceWarning, DataError, MethodError, UnusedOptionWarning
 from crowdppl.inference import laplace
 from crowdppl.inference.checkpoint import TrialCache, check_path, trial_cache
+from crowdppl.inference.confusions import JOINED
 from crowdppl.inference.engine import Engine
 from crowdppl.inference.mcmc import gibbs, nuts
 from crowdppl.inference.neural.learner import with_early_stopping
@@ -26,7 +27,6 @@ from crowdppl.inference.options import FitOptions, Options
 from crowdppl.inference.problem import Earlier, Problem, build_problem, model_runs
 from crowdppl.inference.result import Fit
 from crowdppl.inference.svi import svi
-from crowdppl.inference.tables import JOINED
 from crowdppl.inference.vb import engine as em_and_vb
 from crowdppl.networks.classifier import learns
 from crowdppl.networks.outputs import network_of, networks_of, trained_networks

@@ -7,6 +7,7 @@ from crowdppl.primitives import plates
 from crowdppl.primitives.chains import chain, succession, successions
 from crowdppl.primitives.comparisons import RankedLabels, annotate_each, preferences
 from crowdppl.primitives.distributions import Categorical, ChosenDirichlet, NormalGamma, OneHot, ScaledNormal
+from crowdppl.primitives.gaussian_labels import Errors, GaussianLabels, Level, Units, number_level, number_units
 from crowdppl.primitives.labels import Coin, Coins, NumberLabels, each_label
 from crowdppl.primitives.likelihood import (
     annotate,
@@ -24,7 +25,6 @@ from crowdppl.primitives.likelihood import (
 )
 from crowdppl.primitives.mixtures import class_blends, cluster_start, group_codes, through_blends
 from crowdppl.primitives.model import Card, Model
-from crowdppl.primitives.numbers import Errors, GaussianLabels, Level, Units, number_level, number_units
 from crowdppl.primitives.priors import (
     coin_counts,
     coin_prior,

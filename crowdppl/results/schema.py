@@ -16,11 +16,11 @@ from torch import Tensor
 from crowdppl.core.fields import LATER, LEAST, MOST, ROUNDING, Check, Ids, Numbers, Sizes, ids, one_of, refusal
 from crowdppl.core.validation import counts_of, kind_of, shown
 from crowdppl.data.kinds import KINDS
+from crowdppl.inference.confusions import site_dims
 from crowdppl.inference.engines import ENGINES
 from crowdppl.inference.options import FitOptions, options_from
 from crowdppl.inference.result import ClassProbabilities, Correction, Fit, FitResult, OnDemand, SiteResult
 from crowdppl.inference.sites import Site
-from crowdppl.inference.tables import site_dims
 from crowdppl.networks.training import training_of
 from crowdppl.primitives.model import Model
 

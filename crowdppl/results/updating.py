@@ -20,11 +20,11 @@ from crowdppl.data.ids import native, one_or_several
 from crowdppl.data.ragged import runs
 from crowdppl.data.split import align_to, check_aligned, keep, warn_of_repeats, with_rows
 from crowdppl.errors import DataError, DoubtWarning, MethodError
+from crowdppl.inference.confusions import by_code
 from crowdppl.inference.predict import update as fits
 from crowdppl.inference.predict.answers import item_marginal
 from crowdppl.inference.predict.predictive import LabelBags, predictive, refit
 from crowdppl.inference.result import Fit, NumberTruth, require_fit
-from crowdppl.inference.tables import by_code
 from crowdppl.networks.classifier import Rewards, log_shares
 from crowdppl.networks.outputs import network_of, rows_to_classify
 from crowdppl.results.choices import choose

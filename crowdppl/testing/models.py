@@ -23,12 +23,12 @@ from crowdppl.data.annotations import Annotations
 from crowdppl.data.blocks import Block
 from crowdppl.data.kinds.numbers import Numbers
 from crowdppl.errors import NumericalError
+from crowdppl.inference.confusions import tables_at
 from crowdppl.inference.density import Density, trace_sites
 from crowdppl.inference.families import family_of
 from crowdppl.inference.options import Options
 from crowdppl.inference.problem import build_problem, model_runs
 from crowdppl.inference.svi.svi import mean_field
-from crowdppl.inference.tables import tables_at
 from crowdppl.primitives.labels import NumberLabels
 from crowdppl.primitives.model import Model, card_of, plates_of, set_up, settings_of, truth_of
 from crowdppl.results.intervals import among_named

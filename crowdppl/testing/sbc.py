@@ -18,11 +18,11 @@ from crowdppl.core.intervals import check_level
 from crowdppl.core.validation import whole_number
 from crowdppl.data.annotations import Annotations, require_annotations
 from crowdppl.errors import CrowdpplWarning, MethodError
+from crowdppl.inference.confusions import tables_at
 from crowdppl.inference.draws import draws_of
 from crowdppl.inference.engines import ENGINES, fit_model, refuse_engine
 from crowdppl.inference.options import FitOptions, Options, options_from
 from crowdppl.inference.problem import Problem, build_problem, model_runs
-from crowdppl.inference.tables import tables_at
 from crowdppl.plots.axes import DARK, LIGHT, MIDDLE, axes_or_new
 from crowdppl.primitives.model import Model, set_up
 from crowdppl.simulation.crowd import Simulation, simulate

@@ -10,9 +10,9 @@ import pytest
 import torch
 
 import crowdppl
+from crowdppl.inference.confusions import table_draws, tables_at
 from crowdppl.inference.options import options_from
 from crowdppl.inference.problem import build_problem
-from crowdppl.inference.tables import table_draws, tables_at
 from crowdppl.primitives import annotate, plates
 from tests.crowd import crowd
 

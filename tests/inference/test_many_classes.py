@@ -9,7 +9,7 @@ import pytest
 
 import crowdppl
 from crowdppl import Annotations, Posterior
-from crowdppl.inference import tables
+from crowdppl.inference import confusions
 from crowdppl.inference.coin_tables import CoinTables
 from crowdppl.results.annotators import information
 
@@ -115,13 +115,13 @@ def test_a_thousand_classes_cost_no_table_of_their_pairs(method: str, monkeypatc
 def test_draws_of_few_numbers_are_read_together_however_many_the_classes(monkeypatch: pytest.MonkeyPatch) -> None:
     item, annotator = np.repeat(np.arange(100), 4), np.arange(400)
     data = Annotations.from_arrays(item, annotator, item * 7 % 1000, classes=range(1000))
-    found, reads, read = fitted("one_coin", "uniform", data), [0], tables.tables_read
+    found, reads, read = fitted("one_coin", "uniform", data), [0], confusions.tables_read
 
     def counted(*at: Any) -> Any:
         reads[0] += 1
         return read(*at)
 
-    monkeypatch.setattr(tables, "tables_read", counted)
+    monkeypatch.setattr(confusions, "tables_read", counted)
     assert found.annotators()["accuracy"].between(0.5, 1).all() and len(found.result.prevalence_draws) == 50
     assert reads[0] <= 3
 

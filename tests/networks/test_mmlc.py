@@ -17,7 +17,7 @@ import crowdppl
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import DoubtWarning, ResultError
 from crowdppl.evaluation.evaluate import evaluate
-from crowdppl.inference.tables import probe_block
+from crowdppl.inference.confusions import probe_block
 from crowdppl.inference.typical_labels import TypicalLabels
 from crowdppl.networks.classifier import feature_tensor, log_shares
 from crowdppl.networks.experts import (

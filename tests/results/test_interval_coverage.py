@@ -15,11 +15,11 @@ import pytest
 import crowdppl
 from crowdppl.core.intervals import Estimate
 from crowdppl.data.annotations import Annotations
+from crowdppl.inference.confusions import MOST_DRAWS, affordable, thinned
 from crowdppl.inference.mcmc import gibbs
 from crowdppl.inference.options import Options
 from crowdppl.inference.problem import build_problem, model_runs
 from crowdppl.inference.result import Fit, OnDemand, TableDraws
-from crowdppl.inference.tables import MOST_DRAWS, affordable, thinned
 from crowdppl.results import intervals
 from crowdppl.simulation.crowd import random_design, simulate
 from tests.class_result import class_result

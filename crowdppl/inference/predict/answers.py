@@ -18,6 +18,7 @@ from crowdppl.data.kinds.space import number_space
 from crowdppl.data.ragged import RaggedIndex, runs
 from crowdppl.errors import MethodError
 from crowdppl.inference.coin_tables import CoinTables
+from crowdppl.inference.confusions import affordable, are_linear, by_code, draw_tables, table_draws, tables_at
 from crowdppl.inference.density import pairs_of
 from crowdppl.inference.draws import center_of, crossed, draws_of, mean_of
 from crowdppl.inference.predict.predictive import item_values, label_power, no_covariates_yet
@@ -25,7 +26,6 @@ from crowdppl.inference.predict.update import options_of, problem_of
 from crowdppl.inference.problem import Problem, build_problem, model_runs
 from crowdppl.inference.result import ClassProbabilities, Fit, SiteResult
 from crowdppl.inference.sites import one_item_sites
-from crowdppl.inference.tables import affordable, are_linear, by_code, draw_tables, table_draws, tables_at
 from crowdppl.inference.typical_labels import TypicalLabels
 from crowdppl.inference.vb.engine import with_draws
 from crowdppl.networks.outputs import networks_of

@@ -15,6 +15,7 @@ from crowdppl.data.blocks import Block, gold_tensor, row_codes, seen_by_all
 from crowdppl.data.covariates import CovariateColumns
 from crowdppl.data.ragged import RaggedIndex
 from crowdppl.errors import MethodError
+from crowdppl.inference.confusions import WIDTH
 from crowdppl.inference.density import DensityResult
 from crowdppl.inference.draws import draws_of
 from crowdppl.inference.engines import ENGINES, SelectVolume, fit_model
@@ -24,7 +25,6 @@ from crowdppl.inference.predict.update import earlier_evidence, options_of, prob
 from crowdppl.inference.problem import Earlier, Problem, build_problem, model_runs
 from crowdppl.inference.result import Fit
 from crowdppl.inference.sites import one_item_sites
-from crowdppl.inference.tables import WIDTH
 from crowdppl.primitives.chains import ChainedCategorical
 from crowdppl.primitives.labels import CategoricalLabels, Labels
 from crowdppl.primitives.model import Model, settings_of

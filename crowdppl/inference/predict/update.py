@@ -20,6 +20,7 @@ from crowdppl.data.ids import Codebook, native
 from crowdppl.data.kinds.space import number_space
 from crowdppl.data.split import keep
 from crowdppl.errors import ConvergenceWarning, MethodError
+from crowdppl.inference.confusions import as_draws, number_truth, truth_at, truth_over
 from crowdppl.inference.density import trace_sites
 from crowdppl.inference.draws import center_of, draws_of, mean_of
 from crowdppl.inference.engines import fit_model
@@ -31,7 +32,6 @@ from crowdppl.inference.problem import Problem, build_problem, model_runs
 from crowdppl.inference.result import ClassProbabilities, Fit, NumberTruth, Record, SiteResult, Sites, UpdateState
 from crowdppl.inference.starts import first_values
 from crowdppl.inference.state import State
-from crowdppl.inference.tables import as_draws, number_truth, truth_at, truth_over
 from crowdppl.inference.vb.coordinate_ascent import VB
 from crowdppl.inference.vb.fit import quadrature_draws
 from crowdppl.primitives.labels import Labels

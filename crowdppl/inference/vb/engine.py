@@ -13,6 +13,18 @@ from torch import Tensor
 
 from crowdppl.core.devices import moved_to, pyro_state_kept
 from crowdppl.inference.assembly import tables_of_draws, tables_of_values
+from crowdppl.inference.confusions import (
+    affordable,
+    are_linear,
+    as_draws,
+    by_code,
+    draw_tables,
+    number_truth,
+    site_dims,
+    thinned,
+    truth_at,
+    truth_over,
+)
 from crowdppl.inference.draws import crossed, draws_of, mean_of
 from crowdppl.inference.engine import ASCENT, LEARNING, Engine
 from crowdppl.inference.loop import diagnostics_of_runs
@@ -27,18 +39,6 @@ from crowdppl.inference.result import (
     TruthSpread,
 )
 from crowdppl.inference.state import gaussians_of
-from crowdppl.inference.tables import (
-    affordable,
-    are_linear,
-    as_draws,
-    by_code,
-    draw_tables,
-    number_truth,
-    site_dims,
-    thinned,
-    truth_at,
-    truth_over,
-)
 from crowdppl.inference.vb.coordinate_ascent import EM, VB, CoordinateAscent
 from crowdppl.inference.vb.fit import AscentRun, epochs, run_starts
 from crowdppl.inference.vb.linear_response import widths

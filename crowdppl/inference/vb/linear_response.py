@@ -19,12 +19,12 @@ import torch
 from torch import Tensor
 
 from crowdppl.data.blocks import Block
+from crowdppl.inference.confusions import WIDTH
 from crowdppl.inference.loop import Step, iterate
 from crowdppl.inference.predict.priors import PosteriorAsPrior
 from crowdppl.inference.problem import Problem
 from crowdppl.inference.responses import Response
 from crowdppl.inference.state import State, Tensors
-from crowdppl.inference.tables import WIDTH
 from crowdppl.inference.vb.coordinate_ascent import VB
 from crowdppl.inference.vb.fit import Extrapolation
 from crowdppl.inference.vb.learned_priors import amounts

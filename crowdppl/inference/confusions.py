@@ -1,4 +1,4 @@
-"""Tables that engines return: confusion, prevalence and quantiles, with draws where there are any."""
+"""What annotators would answer on fresh items, and the truth of items: confusions, prevalence and quantiles."""
 
 from __future__ import annotations
 
