@@ -16,8 +16,8 @@ MAX_QUICK_LABELS = 20_000
 """Labels up to which overfitting is looked for beside a fit."""
 TABLE_TOLERANCE = 0.02
 """Largest difference between a table and the shares of its labels, which are counted after the last iteration."""
-MIN_PROBABILITY = math.exp(-80)
-"""Of a label, before a logarithm."""
+LEAST_LABEL = math.exp(-80)
+"""Probability of a label at least, before a logarithm."""
 KNOWN = 1e6
 """Logit of a known truth: more than any number of votes makes."""
 MAX_ROUNDS, SETTLED = 100, 1e-6
@@ -52,7 +52,7 @@ def predicted_without_itself(posterior: Fit) -> Predictions | None:
     np.add.at(counts.transpose(0, 2, 1), (annotator, label), share)
     total = counts.sum(-1, keepdims=True)
     seen = np.broadcast_to(total > 1, counts.shape)
-    if (np.abs(counts / np.maximum(total, MIN_PROBABILITY) - table)[seen] >= TABLE_TOLERANCE).any():
+    if (np.abs(counts / np.maximum(total, LEAST_LABEL) - table)[seen] >= TABLE_TOLERANCE).any():
         return None  # a prior has a part in the rows
     scored = np.bincount(item)[item] > 1  # nothing predicts an item's only label
     if not scored.any():
@@ -72,9 +72,9 @@ def log_p_without_label(
     total = counts.sum(-1)[annotator] - share
     nothing = total < 1e-9
     p = np.where(nothing, 1 / table.shape[-1], rest / np.where(nothing, 1, total))
-    truth = share / np.maximum(table[annotator, :, label], MIN_PROBABILITY)
+    truth = share / np.maximum(table[annotator, :, label], LEAST_LABEL)
     truth /= truth.sum(1, keepdims=True)
-    return np.asarray(np.log((truth * np.maximum(p, MIN_PROBABILITY)).sum(1)))
+    return np.asarray(np.log((truth * np.maximum(p, LEAST_LABEL)).sum(1)))
 
 
 def log_p_by_vote(votes: np.ndarray, gold: np.ndarray | None, item: np.ndarray, label: np.ndarray) -> np.ndarray:

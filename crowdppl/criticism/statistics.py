@@ -13,8 +13,8 @@ from crowdppl.data.kinds.comparisons import PAIR
 from crowdppl.data.kinds.parts import SIDES
 from crowdppl.data.kinds.rankings import OF_RANKS
 
-MIN_PROBABILITY = 0.05
-"""Of an answer; agreement on rarer ones has no more weight."""
+RAREST = 0.05
+"""Probability of an answer, agreement on rarer ones than which has no more weight."""
 
 
 def _unanimous(design: Design, answer: np.ndarray) -> float:
@@ -167,7 +167,7 @@ def rarity(answers: np.ndarray, n_answers: int) -> np.ndarray:
     out = np.empty(answers.shape, np.float32)
     for answer in range(n_answers):
         given = answers == answer
-        p = np.maximum(given.mean(0), MIN_PROBABILITY)
+        p = np.maximum(given.mean(0), RAREST)
         out[given] = np.broadcast_to(p**-0.5, given.shape)[given]
     return out
 

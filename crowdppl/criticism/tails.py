@@ -13,7 +13,8 @@ MAX_TILT = 50.0
 """A sum whose tilt would be larger is the largest possible one, or next to it."""
 MIN_DISTANCE = 0.1
 """Standard deviations from the mean below which the approximation is 0 / 0, and the normal one is as good."""
-MIN_PROBABILITY = 1e-300
+SMALLEST = 1e-300
+"""Number by which nothing is divided that is less."""
 
 
 def normal_deviates(total: np.ndarray, value: np.ndarray, share: np.ndarray, part: np.ndarray) -> np.ndarray:
@@ -40,10 +41,10 @@ def normal_deviates(total: np.ndarray, value: np.ndarray, share: np.ndarray, par
     reached = reached[far]
     tilt = _tilts(reached, value, share, part)
     log_mean, _, variance = _cumulants(tilt, value, share, part)
-    root = np.sqrt(np.maximum(2 * (tilt * reached - log_mean), MIN_PROBABILITY))
+    root = np.sqrt(np.maximum(2 * (tilt * reached - log_mean), SMALLEST))
     half = np.clip(tilt * step[far] / 2, 1e-9, 300)
-    wide = np.maximum(tilt * np.sqrt(variance) * np.sinh(half) / half, MIN_PROBABILITY)
-    least = -torch.special.ndtri(torch.from_numpy(np.exp(-(root**2) / 2)).clamp(min=MIN_PROBABILITY)).numpy()
+    wide = np.maximum(tilt * np.sqrt(variance) * np.sinh(half) / half, SMALLEST)
+    least = -torch.special.ndtri(torch.from_numpy(np.exp(-(root**2) / 2)).clamp(min=SMALLEST)).numpy()
     out[far] = np.maximum(root + np.log(wide / root) / root, least)
     return out
 

@@ -259,7 +259,7 @@ def _source(name: str) -> Source:
     return SOURCES[name]
 
 
-def _annotations(source: Source, found: Contents, options: dict[str, Any]) -> Annotations:
+def _annotations(source: Source, found: SourceData, options: dict[str, Any]) -> Annotations:
     given: dict[str, Any] = {"classes": list(source.classes.values()), "kind": source.kind}
     if found.features is not None:
         given |= {"features": found.features, "items": found.features.index}
@@ -285,7 +285,7 @@ def _check_sizes(source: Source, rows: pd.DataFrame, truth: pd.Series[Any] | Non
 
 
 @dataclass(frozen=True)
-class Contents:
+class SourceData:
     """The contents of the files of a data set; labels and truths are text, as in the files.
 
     Attributes:
@@ -301,26 +301,26 @@ class Contents:
     part: pd.Series[Any] | None = None
 
 
-def integers(files: Files) -> Contents:
+def integers(files: Files) -> SourceData:
     """Integers in columns without a header: item, annotator, label; and item, truth."""
     rows = pd.DataFrame(_integers(files["labels"])).set_axis(NAMES, axis=1).astype({"label": str})
-    return Contents(rows, _by_item(pd.DataFrame(_integers(files["truth"]))))
+    return SourceData(rows, _by_item(pd.DataFrame(_integers(files["truth"]))))
 
 
-def tables(files: Files) -> Contents:
+def tables(files: Files) -> SourceData:
     """Tables with a header, columns in this order: item, annotator, label; and item, truth."""
-    return Contents(_table(files["labels"]).set_axis(NAMES, axis=1), _by_item(_table(files["truth"])))
+    return SourceData(_table(files["labels"]).set_axis(NAMES, axis=1), _by_item(_table(files["truth"])))
 
 
-def timed_table(files: Files) -> Contents:
+def timed_table(files: Files) -> SourceData:
     """A table without a header: annotator, item, label, truth, seconds that the label took."""
     columns = ["annotator", "item", "label", "truth", "seconds"]
     table = _table(files["labels"], header=None).set_axis(columns, axis=1)
     truth = _by_item(table[["item", "truth"]].drop_duplicates())
-    return Contents(table[[*NAMES, "seconds"]].astype({"seconds": float}), truth)
+    return SourceData(table[[*NAMES, "seconds"]].astype({"seconds": float}), truth)
 
 
-def yaml_maps(files: Files) -> Contents:
+def yaml_maps(files: Files) -> SourceData:
     """YAML: {item: truth, ...}; and annotator: {item: label, ...} for each annotator."""
     labels, truth = (files[name].read_text(encoding="utf-8") for name in ("labels", "truth"))
     rows = [
@@ -328,36 +328,36 @@ def yaml_maps(files: Files) -> Contents:
         for annotator, inner in re.findall(r"(\w+):\s*\{([^}]*)\}", labels)
         for item, label in re.findall(r"(\w+):\s*(\w+)", inner)
     ]
-    return Contents(
+    return SourceData(
         pd.DataFrame(rows).set_axis(NAMES, axis=1), _by_item(pd.DataFrame(re.findall(r"(\w+):\s*(\w+)", truth)))
     )
 
 
-def gold_column(files: Files) -> Contents:
+def gold_column(files: Files) -> SourceData:
     """A table with tabs, a header, and a label a row with the truth of its item beside it."""
     table = _table(files["labels"], sep="\t")
     rows = table[["orig_id", "!amt_worker_ids", "response"]].set_axis(NAMES, axis=1)
-    return Contents(rows, _by_item(table[["orig_id", "gold"]].drop_duplicates()))
+    return SourceData(rows, _by_item(table[["orig_id", "gold"]].drop_duplicates()))
 
 
-def comparisons(files: Files) -> Contents:
+def comparisons(files: Files) -> SourceData:
     """Judgements whether piece A or B is nearer to a third; an item is named after all three, A and B last."""
     table = _table(files["labels"])
     item = table["Input.query"] + " " + table["Input.docA"] + " " + table["Input.docB"]
     rows = pd.DataFrame({"item": item, "annotator": table["WorkerId"], "label": table["Answer.radio"]})
-    return Contents(rows.assign(seconds=table["WorkTimeInSeconds"].astype(float)))
+    return SourceData(rows.assign(seconds=table["WorkTimeInSeconds"].astype(float)))
 
 
-def feature_tables(files: Files) -> Contents:
+def feature_tables(files: Files) -> SourceData:
     """Tables with a header: item, features, truth; and for each label item, annotator, features, label."""
     parts = {part: _table(files[part]) for part in ("train", "test")}
     items = pd.concat(parts.values()).set_index(parts["train"].columns[0])
     part = pd.Series(np.repeat(list(parts), [len(table) for table in parts.values()]), index=items.index)
     rows = _table(files["labels"]).iloc[:, [0, 1, -1]].set_axis(NAMES, axis=1)
-    return Contents(rows, items.iloc[:, -1].rename("truth"), items.iloc[:, :-1].astype(float), part)
+    return SourceData(rows, items.iloc[:, -1].rename("truth"), items.iloc[:, :-1].astype(float), part)
 
 
-def matrices(files: Files) -> Contents:
+def matrices(files: Files) -> SourceData:
     """Matrices without a header, an item a row: labels with an annotator a column, -1 where there is none; truths.
 
     With files for parts, features are NumPy arrays, and items are named after their part: "train-0007".
@@ -371,13 +371,13 @@ def matrices(files: Files) -> Contents:
     rows = pd.DataFrame({"item": items[row], "annotator": column, "label": labels[row, column].astype(str)})
     gold = pd.Series(np.concatenate(list(truth.values())).astype(str), index=items)
     if len(parts) == 1:
-        return Contents(rows, gold)
+        return SourceData(rows, gold)
     arrays = [np.load(files[f"{part}_features"], allow_pickle=False) for part in parts]
     features = pd.DataFrame(np.concatenate(arrays).reshape(len(items), -1), index=items)
-    return Contents(rows, gold, features, pd.Series(items.str.partition("-").get_level_values(0), items))
+    return SourceData(rows, gold, features, pd.Series(items.str.partition("-").get_level_values(0), items))
 
 
-READERS: Mapping[str, Callable[[Files], Contents]] = {
+READERS: Mapping[str, Callable[[Files], SourceData]] = {
     read.__name__: read
     for read in (integers, tables, timed_table, yaml_maps, gold_column, comparisons, feature_tables, matrices)
 }

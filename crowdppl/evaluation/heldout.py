@@ -33,8 +33,8 @@ from crowdppl.results.updating import classify
 
 ANNOTATOR_MODEL = "bayesian_dawid_skene"
 """The method that scores the labels for every classifier."""
-MIN_PROBABILITY = 1e-12
-"""Of a classifier's."""
+LEAST_SHARE = 1e-12
+"""Share of a class, by a classifier, at least."""
 
 
 class ItemScores:
@@ -166,7 +166,7 @@ def _without(data: Annotations, hidden: np.ndarray) -> Annotations:
 
 def _judged(data: Annotations, shares: np.ndarray, fold: np.ndarray, folds: int, seed: int) -> np.ndarray:
     """Log-probability of each item's labels, (N,), by annotators that were learned from the other folds."""
-    log = np.log(np.clip(shares, MIN_PROBABILITY, None))
+    log = np.log(np.clip(shares, LEAST_SHARE, None))
     item, annotator, answer = data.label_codes()
     plain = data.with_gold(None)
     model = registry.method(ANNOTATOR_MODEL, prevalence="uniform")

@@ -91,8 +91,7 @@ def test_pairs_against_a_loop() -> None:
         pair = (min(annotator[s], annotator[t]), max(annotator[s], annotator[t]))
         shared[pair] = shared.get(pair, 0) + 1
         weight = [
-            1 / np.sqrt(max(p[k, s], statistics.MIN_PROBABILITY) * max(p[k, t], statistics.MIN_PROBABILITY))
-            for k in answers[:, s]
+            1 / np.sqrt(max(p[k, s], statistics.RAREST) * max(p[k, t], statistics.RAREST)) for k in answers[:, s]
         ]
         scores[pair] = scores.get(pair, np.zeros(26)) + np.where(answers[:, s] == answers[:, t], weight, 0)
     distance = np.stack([(x - x.mean()) / np.sqrt(x.var() + 1) for n, x in scores.items() if shared[n] >= 10])
