@@ -307,10 +307,15 @@ def agreement_table(
         seed: of the samples.
 
     Returns:
-        DataFrame by coefficient: value; low; high; items that entered; pairs, of annotators for cohen_kappa and
-        of labels by different annotators for the others; items_left_out, labelled items that did not enter;
-        pairs_left_out, pairs of annotators without a kappa; weights, empty where they play no part. A
-        coefficient that is not defined, because only one class was used, is NaN with a warning.
+        DataFrame by coefficient:
+
+        - ``value``: NaN, with a warning, where it is not defined, because only one class was used
+        - ``low``, ``high``: ends of the interval
+        - ``items``: items that entered
+        - ``pairs``: of annotators for cohen_kappa, of labels by different annotators for the others
+        - ``items_left_out``: labelled items that did not enter
+        - ``pairs_left_out``: pairs of annotators without a kappa
+        - ``weights``: those used; empty where they play no part
 
     Raises:
         DataError: when there are no labels, or no item was labelled by two annotators; of rankings.
@@ -367,8 +372,11 @@ def agreement_pairs(data: Annotations, *, weights: Weights | None = None) -> pd.
         weights: as in ``agreement_table``.
 
     Returns:
-        DataFrame by (annotator, other) in codebook order: items that both labelled; agreement on them, weighted;
-        kappa, NaN for a single item, and where both gave all of them the same class.
+        DataFrame by annotator and other, in codebook order:
+
+        - ``items``: items that both labelled
+        - ``agreement``: on these, weighted
+        - ``kappa``: Cohen's; NaN for a single item, and where both gave all of them the same class
 
     Raises:
         DataError, MethodError: as ``agreement_table``.
@@ -473,20 +481,22 @@ def agreement_classes(
 ) -> pd.DataFrame:
     """How well annotators agree on each class, with bootstrap intervals.
 
-    Missing labels, abstentions and repeats are treated as by ``agreement_table``, and items count the same.
-
-    - share: of the labels that are of the class.
-    - agreement: where an annotator gives the class, the share of the item's other annotators who give it too, the
-      specific agreement of Cicchetti and Feinstein (1990, Journal of Clinical Epidemiology 43: 551-558). Its mean
-      over classes, weighted by their shares of the labels that are compared, is percent_agreement.
-    - kappa: Fleiss' kappa of the class against all others (Fleiss 1971, Psychological Bulletin 76: 378-382).
+    Missing labels, abstentions and repeats are treated as by ``agreement_table``, and items count alike.
 
     Args:
         bootstrap, level, seed: as in ``agreement_table``.
 
     Returns:
-        DataFrame by class: share; agreement and kappa, with _low and _high. They are NaN for a class that nobody
-        gave, and so is the kappa of one that all gave.
+        DataFrame by class:
+
+        - ``share``: of the labels that are of the class
+        - ``agreement``: where an annotator gives the class, share of the item's other annotators who give it, too:
+          specific agreement (Cicchetti & Feinstein 1990, Journal of Clinical Epidemiology 43: 551-558), whose mean
+          over classes, weighted by their shares of the labels that are compared, is percent_agreement
+        - ``kappa``: Fleiss' kappa of the class against all others (Fleiss 1971, Psychological Bulletin 76: 378-382)
+
+        The last two have ``_low`` and ``_high``. They are NaN for a class that nobody gave, and kappa is for one
+        that all gave.
 
     Raises:
         DataError, MethodError: as ``agreement_table``.
@@ -539,8 +549,12 @@ def agreement_items(data: Annotations) -> pd.DataFrame:
     Missing labels, abstentions and repeats are treated as by ``agreement_table``.
 
     Returns:
-        DataFrame by item that has a label: annotators; label, the class with most votes, or the first of these;
-        votes, its share; agreement, the share of equal pairs of labels by different annotators, NaN for one.
+        DataFrame by item that has a label:
+
+        - ``annotators``: how many labelled it
+        - ``label``: the class with most votes, or the first of these
+        - ``votes``: its share of the votes
+        - ``agreement``: share of equal pairs of labels by different annotators; NaN where there is one annotator
 
     Raises:
         DataError: as ``agreement_table``.

@@ -33,17 +33,24 @@ class Squares(NamedTuple):
 def intraclass_correlations(data: Annotations, *, level: float = 0.95) -> pd.DataFrame:
     """All six intraclass correlations of annotators who give numbers, with F tests and intervals.
 
-    The share of the variance of labels that is one of items: ICC1 where each item has other annotators; ICC2 of
-    annotators drawn from many, whose biases count as errors (absolute agreement); ICC3 of these annotators alone,
-    whose biases do not count (consistency). ICC1k, ICC2k and ICC3k are those of the mean over all annotators; ICC3k
-    is Cronbach's alpha. Items that some annotator did not label are left out; repeats are averaged.
+    Each is a share of the variance of labels that is one of items. Items that some annotator did not label are left
+    out; repeats are averaged.
+
+    - ICC1: each item has other annotators
+    - ICC2: annotators are drawn from many, and their biases count as errors (absolute agreement)
+    - ICC3: these annotators alone, whose biases do not count (consistency)
+    - ICC1k, ICC2k, ICC3k: those of the mean over all annotators; ICC3k is Cronbach's alpha
 
     Args:
         data: labels that are numbers (``kind="real"``), or grades whose names are numbers in rising order.
         level: probability of the intervals.
 
     Returns:
-        DataFrame by form: value, low and high; F, df1, df2 and p of the test that it is 0; items and annotators.
+        DataFrame by form:
+
+        - ``value``, ``low``, ``high``: the correlation and its interval
+        - ``F``, ``df1``, ``df2``, ``p``: of the test that it is 0
+        - ``items``, ``annotators``: how many entered
 
     Raises:
         DataError: when labels are no numbers, or fewer than two items were labelled by all of two annotators or

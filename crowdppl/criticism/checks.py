@@ -71,12 +71,17 @@ class Check:
 
     Attributes:
         method: the method that was fitted.
-        table: DataFrame by statistic: observed; mean, sd, low and high (a central 95 % interval) of the replicates;
-            p_value of this statistic alone.
+        table: DataFrame by statistic:
+
+            - ``observed``: its value for the data
+            - ``mean``, ``sd``, ``low``, ``high``: of the replicates, the last two of the central 95 %
+            - ``p_value``: of this statistic alone
         p_value: one p-value for all statistics together, to be held against the level that is wanted.
         replicates: DataFrame draw x statistic.
-        vote_spread: DataFrame by number of labels an item has: items; observed, mean, low and high of the variance
-            of the top vote share over these items; empty where labels are numbers.
+        vote_spread: DataFrame by number of labels an item has, empty where labels are numbers:
+
+            - ``items``: how many items have so many
+            - ``observed``, ``mean``, ``low``, ``high``: variance over these items of the share of the top vote
     """
 
     method: str
@@ -151,9 +156,9 @@ def predictive_check(posterior: Fit, *, draws: int = 200, seed: int = 0) -> Chec
         seed: of the replicates.
 
     Raises:
-        MethodError: for fewer than 20 draws, or a seed that is no whole number.
+        MethodError: for fewer than 20 draws, a seed that is no whole number, or a model of your own whose labels
+            cannot be drawn at given numbers.
         DataError: for anything but a posterior, or when no item has two labels, unless labels compare objects.
-        MethodError: for a model of your own whose labels cannot be drawn at given numbers.
 
     Examples:
         >>> posterior = crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="vb", seed=0)

@@ -149,7 +149,7 @@ class _Asked:
         return np.asarray(both / draws) if draws else None
 
     def _agreed(self, found: StateShares, row: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        """The same added up over some draws."""
+        """(K, P) by the state of some draws, added up over these."""
         table, n_answers, cell = found.table, self.design.n_answers, self.cell
         rest = found.share[row] / (table[cell[a]] * table[cell[b]])
         rest /= rest.sum(-1, keepdims=True)
@@ -174,7 +174,7 @@ class _Asked:
         return np.concatenate([self._of_answers(a[part], b[part], pairs, sign) for part in parts], 1)
 
     def _of_answers(self, a: np.ndarray, b: np.ndarray, pairs: np.ndarray, sign: np.ndarray) -> np.ndarray:
-        """The same of some pairs of labels, by pairs of answers."""
+        """(K, P) of some pairs of labels, by pairs of answers in their place."""
         who = np.stack([self.design.annotator[a], self.design.annotator[b]], 1)
         possible = (pairs < self.n_classes) | self.may[who][:, None]  # (P, pairs, 2); of the others, no bag is made
         bag, cell, label = _beside_the_rest(self.design, a, b, np.where(possible, pairs, -1))

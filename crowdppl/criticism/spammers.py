@@ -30,8 +30,11 @@ def covariance_spammers(data: Annotations) -> pd.DataFrame:
     spammers to boost crowdsourced classification", who cluster rows. Abstentions are no labels.
 
     Returns:
-        DataFrame by annotator: labels; strength, the length of the row of V; spammer. NaN
-        for annotators who share no item with anyone.
+        DataFrame by annotator:
+
+        - ``labels``: labels given, repeats counted once
+        - ``strength``: length of the row of V; NaN for annotators who share no item with anyone
+        - ``spammer``: whether it is in the shorter cluster
 
     Raises:
         DataError: when fewer than three annotators share items, or labels are no classes.

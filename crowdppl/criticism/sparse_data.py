@@ -16,16 +16,10 @@ from crowdppl.inference.predict.answers import mean_field_tables
 from crowdppl.inference.result import Fit
 from crowdppl.results.intervals import large_rows
 
-PER_PARAMETER, PER_ROW = 2, 8
-"""Labels that an annotator has to give for each free parameter, and for each row of a table."""
 NARROW = 1.5
 """A posterior as narrow as so many times the labels needed would make it is supported."""
-MAX_SPARSE = 0.25
-"""Share of all labels that may come from annotators who gave too few."""
 NARROW_DRAWS, FEWEST_DRAWS, NARROW_NUMBERS = 50, 5, 5_000_000
 """Draws that show how narrow a posterior is; of large tables fewer, so that they are so many numbers."""
-UNINFORMATIVE = 0.2
-"""Share of the agreement beyond chance below which drawn tables say next to nothing."""
 
 
 @dataclass(frozen=True)
@@ -96,16 +90,17 @@ def supported(posterior: Fit, few: np.ndarray, worth: float) -> bool:
 def sparse_data(posterior: Fit, given: np.ndarray) -> SparseData | None:
     """The annotators with too few labels, of labels (A,); None where they are few, or their rows are known."""
     free, rows = parameters(posterior)
-    need = max(PER_PARAMETER * free, PER_ROW * rows)
+    need = max(2 * free, 8 * rows)
     few = given < need
     share = given[few].sum() / max(1, given.sum())
-    if share <= MAX_SPARSE or supported(posterior, few, NARROW * need / rows):
+    if share <= 0.25 or supported(posterior, few, NARROW * need / rows):
         return None
     sampled, agreement = any(site.family == "draws" for site in posterior.result.sites.values()), None
     if sampled:
         with suppress(DataError):  # nobody shares an item with somebody else
             observed, expected, chance, error = pair_agreement(posterior)
-            apart, silent = observed - expected, expected - chance < UNINFORMATIVE * (observed - chance)
+            apart = observed - expected
+            silent = expected - chance < 0.2 * (observed - chance)  # tables say next to nothing
             if apart > -ERRORS * error and not (silent and apart > ERRORS * error):
                 return None
             agreement = observed, expected

@@ -37,11 +37,20 @@ def suspicious_annotators(posterior: Fit, *, bits: float = 0.05, level: float = 
         level: of the tests for copying.
 
     Returns:
-        DataFrame by annotator: labels given, before an update too; information in bits; spammer; met and tested,
-        numbers of others with one and with ten shared items; partner, the annotator with the smallest p-value,
-        missing where no pair was tested; shared labels with it, agreement, expected, z (the standard normal deviate
-        of the weighted agreement) and p_value; copying; collusion; group, a number from 0, missing outside of
-        groups.
+        DataFrame by annotator:
+
+        - ``labels``: labels given, those before an update included
+        - ``information``: of a label about the truth, in bits
+        - ``spammer``: whether it is below ``bits``
+        - ``met``, ``tested``: other annotators with one shared item or more, and with ten or more
+        - ``partner``: annotator with the smallest p-value; missing, as the next five, where no pair was tested
+        - ``shared``: items that both labelled, counted by pairs of labels
+        - ``agreement``, ``expected``: share of these in which the two agree, and which the model expects
+        - ``z``: standard normal deviate of the weighted agreement
+        - ``p_value``: of so much weighted agreement, corrected for the number of pairs
+        - ``copying``: whether it is at most ``level``
+        - ``collusion``: the annotator's part in agreement that confusions do not explain; 0 is none
+        - ``group``: number of the group, from 0; missing outside of groups
 
     Raises:
         MethodError: when bits or level are out of range.

@@ -209,7 +209,10 @@ class Evaluation:
         probabilities might have such an error by chance.
 
         Returns:
-            DataFrame by score with value, low and high.
+            DataFrame by score:
+
+            - ``value``: the score
+            - ``low``, ``high``: ends of the interval; NaN where the score does not exist
         """
         return self._intervals.copy()
 

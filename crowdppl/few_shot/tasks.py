@@ -50,7 +50,7 @@ class Tasks:
     rows: np.ndarray
 
     def to(self, device: str | torch.device) -> Tasks:
-        """The same tasks, whose tensors are on a device."""
+        """These tasks, with tensors on a device."""
         moved: dict[str, Any] = {name: x.to(device) for name, x in vars(self).items() if isinstance(x, Tensor)}
         return replace(self, **moved)
 

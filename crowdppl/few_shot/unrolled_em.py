@@ -41,7 +41,7 @@ class UnrolledEM:
         return log_p.log_softmax(-1)
 
     def detach(self) -> UnrolledEM:
-        """The same numbers without gradients."""
+        """A copy without gradients."""
         return UnrolledEM(*(x.detach() for x in vars(self).values()))
 
 

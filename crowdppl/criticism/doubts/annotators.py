@@ -25,20 +25,10 @@ from crowdppl.primitives.labels import LARGE_TABLE
 from crowdppl.results.annotators import information, informative_part
 from crowdppl.results.correction import members
 
-VERY_SPARSE = 0.1
-"""Labels for each free parameter below which a method with fewer parameters is advised first."""
-PROBE_LABELS = 100
-"""Labels on which an engine's support of a model is tried."""
 SPAMMER_BITS = 0.05
 """Information below which an annotator is a spammer: three times as much has to be ruled out by the labels."""
-MAX_ONE_CLASS = 0.25
-"""Share of labels by annotators who only ever name one class."""
-LEVEL, SHARED_ERRORS = 0.01, 0.5
-"""Chance that some pair of honest annotators is taken for copiers, and least correlation of errors of numbers."""
-TOGETHER, TOGETHER_ERRORS, TOGETHER_PAIRS = 0.05, 1.96, 100_000
-"""Joint errors that are doubted, in standard errors too, and the pairs of labels of an item that are looked at."""
-PAIRS_BY_MODEL = 50_000
-"""Those where the model predicts how they agree, times the square of the number of classes."""
+LEVEL = 0.01
+"""Chance that some pair of honest annotators is taken for copiers."""
 FIGURES = "crowdppl.suspicious_annotators(posterior)"
 
 
@@ -66,7 +56,7 @@ def thin(search: Search) -> Iterator[Doubt]:
             f"on a prior that says {says} of the annotators, who agree in {observed:.0%} of pairs of labels where "
             f"the fit expects {expected:.0%}"
         )
-    remedy, calls = _fewer_parameters(search, not found.sampled and median < VERY_SPARSE * free, free)
+    remedy, calls = _fewer_parameters(search, not found.sampled and median < 0.1 * free, free)
     yield Doubt(
         "thin",
         f"{found.few.sum()} of {n} annotators, with {found.share:.0%} of all labels, gave fewer than {found.need} "
@@ -94,7 +84,7 @@ def _fewer_parameters(search: Search, very_sparse: bool, free: int) -> tuple[str
         return f"Take a method {with_fewer}", fewer
     if search.sparse is not None and search.sparse.sampled:
         return f"Choose another prior, take a method {with_fewer}", fewer
-    some = keep(data, np.arange(data.n_labels) < PROBE_LABELS)
+    some = keep(data, np.arange(data.n_labels) < 100)
     if not networks_of(posterior.model) and engine_support(posterior.model, some, "gibbs") == "exact":
         again = "crowdppl.fit(posterior.model, data, inference='gibbs')"
         text = f'Fit it with inference="gibbs", which averages over all tables, or take a method {with_fewer}'
@@ -132,7 +122,7 @@ def one_class(search: Search) -> Iterator[Doubt]:
     """Over a quarter of the labels are by annotators who name one class alone, where others name it, too."""
     given, sources = search.given, np.flatnonzero(search.one_class)
     share = float(given[sources].sum() / max(1, given.sum()))
-    if share > MAX_ONE_CLASS and not search.posterior.data.alphabet.informative:
+    if share > 0.25 and not search.posterior.data.alphabet.informative:
         yield Doubt(
             "one class",
             f"{len(sources)} of {len(given)} annotators, with {share:.0%} of all labels, only ever say one class "
@@ -208,12 +198,11 @@ def copied_numbers(search: Search) -> Iterator[Doubt]:
     data = search.posterior.data
     sizes = np.concatenate([row_sizes(block) for block in data.blocks]).astype(np.int64)
     many = not search.thorough and (sizes * (sizes - 1)).sum() / 2 > MAX_PAIRS
-    if (
-        data.alphabet.kind.parts is not None or not data.alphabet.kind.numeric or sizes.max(initial=0) < 4 or many
-    ):  # the two, and two others
+    measured = data.alphabet.kind.numeric and data.alphabet.kind.parts is None
+    if not measured or sizes.max(initial=0) < 4 or many:  # the two, and two others
         return
     pair, correlation, p = shared_errors(Design.of(data, numbers=True))
-    found = np.flatnonzero((correlation > SHARED_ERRORS) & (p <= LEVEL))
+    found = np.flatnonzero((correlation > 0.5) & (p <= LEVEL))
     if len(found):
         first = found[np.argmax(correlation[found])]
         who, most = search.annotators(np.divmod(pair[first], data.n_annotators)), float(min(correlation[first], 1))
@@ -242,11 +231,11 @@ def together(search: Search) -> Iterator[Doubt]:
     if search.sparse or alone.inference not in ("em", "vb") or trained or not search.testable(alone):
         return
     try:
-        pairs = PAIRS_BY_MODEL // alone.data.n_classes**2 if more else TOGETHER_PAIRS
-        share, error = joint_errors(alone, pairs)
+        # A model that says how labels agree takes longer.
+        share, error = joint_errors(alone, 50_000 // alone.data.n_classes**2 if more else 100_000)
     except (MethodError, DataError):  # its plate is not that of items; or an item's labels are one annotator's
         return
-    if share > TOGETHER and share > TOGETHER_ERRORS * error:
+    if share > 0.05 and share > 1.96 * error:
         yield Doubt(
             "together",
             f"labels of an item agree more than the fit expects: {share:.0%} of the disagreements expected "

@@ -24,12 +24,8 @@ from crowdppl.inference.options import Options
 from crowdppl.networks.outputs import networks_of
 from crowdppl.primitives.model import Card, card_of
 
-MAX_UNNAMED = 0.01
-"""Share of the items that may be of classes that no label names; where items are few, half an item."""
 MAX_PULL = 0.05
 """How far the prior of the prevalence may pull the share of a class."""
-PULL_WEIGHT = 0.05
-"""Share of the items from which on the weight of that prior is questioned."""
 
 
 @doubt("diagonal")
@@ -102,7 +98,7 @@ def _of_grades(card: Card | None) -> bool:
 
 @doubt("unnamed")
 def unnamed(search: Search) -> Iterator[Doubt]:
-    """Over a hundredth of the items are of classes that no label or truth names."""
+    """Over a hundredth of the items, and more than half an item, are of classes that no label or truth names."""
     posterior, data, card = search.posterior, search.posterior.data, card_of(search.posterior.model)
     if posterior.memory is not None or _of_grades(card):
         return  # earlier labels may have named it; a grade may lie between those that were given
@@ -110,7 +106,7 @@ def unnamed(search: Search) -> Iterator[Doubt]:
     if data.gold_codes is not None:
         named[data.gold_codes[data.gold_codes >= 0]] = True
     taken = float(posterior.result.probabilities[:, ~named].sum())
-    if taken > max(MAX_UNNAMED * data.n_items, 0.5):
+    if taken > max(0.01 * data.n_items, 0.5):
         names, known = search.classes(np.flatnonzero(~named)), list(search.classes(np.flatnonzero(named)))
         yield Doubt(
             "unnamed",
@@ -145,7 +141,7 @@ def prevalence(search: Search) -> Iterator[Doubt]:
     model: Any = posterior.model
     learned = is_dataclass(model) and getattr(model, "prevalence", "") == "learned"
     mass = getattr(model, "prevalence_strength", 0) if learned else 0
-    if mass <= 1 or data.n_classes * mass < PULL_WEIGHT * data.n_items or networks_of(model) or posterior.memory:
+    if mass <= 1 or data.n_classes * mass < 0.05 * data.n_items or networks_of(model) or posterior.memory:
         return
     share = posterior.uncorrected().result.probabilities.mean(0)
     votes = data.votes()

@@ -11,8 +11,6 @@ from crowdppl.criticism.doubts.search import Search, doubt
 from crowdppl.data.blocks import row_sizes
 from crowdppl.networks.outputs import networks_of
 
-MIN_UNANIMOUS, FIRST_ITEMS = 10, 1_000
-"""Items of several labels that have to be unanimous; and those that are looked at first."""
 SURE = 0.9
 """Probability above which a truth that rests on abstentions alone is doubted."""
 
@@ -21,11 +19,11 @@ SURE = 0.9
 def unanimous(search: Search) -> Iterator[Doubt]:
     """No two labels of an item differ, on ten items or more."""
     blocks = search.posterior.data.blocks
-    first = blocks[0].subset(np.arange(min(blocks[0].n_items, FIRST_ITEMS)), 1.0)  # which mostly shows it
+    first = blocks[0].subset(np.arange(min(blocks[0].n_items, 1_000)), 1.0)  # which mostly shows it
     if any(bool(((block.vote_counts() > 0).sum(1) > 1).any()) for block in (first, *blocks)):
         return
     several = sum(int((block.vote_counts().sum(1) > 1).sum()) for block in blocks)
-    if several >= MIN_UNANIMOUS:
+    if several >= 10:
         yield Doubt(
             "unanimous",
             f"the labels of each of {several} items are all the same: they may be copies, or aggregated "

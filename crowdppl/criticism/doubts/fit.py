@@ -15,13 +15,6 @@ from crowdppl.evaluation.heldout import heldout_score
 from crowdppl.results.correction import MIN_GOLD
 from crowdppl.results.leave_one_out import standard_error
 
-MISFIT_LEVEL, MISFIT_DRAWS = 0.01, 100
-"""Of the check of labels drawn from the fit."""
-MAX_DRAWN_LABELS = 1_000_000
-"""Labels up to which they are drawn: each takes 8 bytes a draw."""
-MAX_SWEEPS = 100
-"""Of gibbs to warm up, and to draw, where labels are left out."""
-
 
 @doubt("own", truth=object)
 def own(search: Search) -> Iterator[Doubt]:
@@ -36,13 +29,13 @@ def misfit(search: Search) -> Iterator[Doubt]:
     Looked for with ``thorough`` alone, and not for corrected posteriors.
     """
     posterior = search.posterior
-    if posterior.correction is not None or posterior.data.n_labels > MAX_DRAWN_LABELS:
+    if posterior.correction is not None or posterior.data.n_labels > 1_000_000:  # each takes 8 bytes a draw
         return
     try:
-        check = predictive_check(posterior, draws=MISFIT_DRAWS, seed=posterior.options["seed"])
+        check = predictive_check(posterior, draws=100, seed=posterior.options["seed"])
     except DataError:  # no item has two labels
         return
-    if check.p_value <= MISFIT_LEVEL:
+    if check.p_value <= 0.01:
         remedies: tuple[str, ...] = (AUTO, search.refit(gold="gold", calibrate="True"))
         cause = (
             "Labels of an item may have more in common than its truth, and probabilities are then too sure: "
@@ -75,7 +68,7 @@ def worse_than_votes(search: Search) -> Iterator[Doubt]:
     posterior = search.posterior.uncorrected()
     options = posterior.options
     if posterior.inference == "gibbs":
-        brief = {name: min(MAX_SWEEPS, options[name]) for name in ("warmup", "draws")}
+        brief = {name: min(100, options[name]) for name in ("warmup", "draws")}
         posterior = replace(posterior, options={**options, **brief})
     try:
         fit = heldout_score(posterior).labels

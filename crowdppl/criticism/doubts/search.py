@@ -25,8 +25,6 @@ COINS = (("right", "wrong"), ("knows", "guesses"))
 """Settings that are pseudo-counts of labels on the diagonal, and of those beside it."""
 UNUSED = {"crowd_prior_strength": (None, 0), "prior": ("default",), "form": ("generative",)}
 """Settings under which prior_strength and prior_accuracy have no effect, unless they have these values."""
-MAX_REPEATED = 0.05
-"""Share of repeats of an annotator's label of an item beyond which agreement cannot be tested."""
 QUICK_PAIRS = {"em": 20_000}
 MAX_PAIRS, MAX_SIZE = 200_000, 100_000_000
 """Pairs of labels of one item up to which they are compared beside a fit, by em fewer; and times K squared."""
@@ -105,14 +103,14 @@ class Search:
         return self.refit(f"dataclasses.replace(posterior.model, {name}={value:g})")
 
     def testable(self, posterior: Fit) -> bool:
-        """Whether labels of an item are of several annotators, and not too many to be compared beside a fit."""
+        """Whether items have labels of several annotators, few repeats, and not too many to be compared at once."""
         data = posterior.data
         sizes = labels_an_item(data).astype(np.int64)
         pairs = int((sizes * (sizes - 1)).sum()) // 2
         most = min(QUICK_PAIRS.get(posterior.inference, MAX_PAIRS), MAX_SIZE // data.n_classes**2)
         if not pairs or (pairs > most and not self.thorough):
             return False
-        return count_repeats(data.blocks) <= MAX_REPEATED * data.n_labels
+        return count_repeats(data.blocks) <= 0.05 * data.n_labels
 
 
 def quoted(ids: Sequence[Any]) -> str:
