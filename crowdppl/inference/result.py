@@ -101,7 +101,7 @@ class SiteResult:
 
     @property
     def parameter(self) -> np.ndarray:
-        """Of a posterior in a family of conjugate priors."""
+        """Parameter of the posterior in its family of conjugate priors."""
         assert self.conjugate is not None, f"{self.name} is not of a family"
         return self.arrays[self.conjugate.key]
 
@@ -143,7 +143,7 @@ class SiteResult:
 
     @property
     def spread(self) -> np.ndarray:
-        """Parameter of a distribution as wide as the posterior, of shape dims: that of vb says too much."""
+        """Parameter of a distribution as wide as the posterior, of shape dims; that of vb itself is narrower."""
         c, weight = self.parameter, self.weight()
         return c if weight is None else np.asarray(c * weight[..., None])
 
@@ -189,7 +189,7 @@ class NumberTruth:
 
 @dataclass(frozen=True)
 class TableDraws:
-    """Draws of what a fresh item would be answered.
+    """Draws of how annotators would answer a fresh item, and of how common each class is.
 
     Attributes:
         tables: (n, A, K, L) float32 draws of p(answer | annotator, truth), spread over chains.
@@ -205,7 +205,7 @@ class TableDraws:
 
 @dataclass(frozen=True)
 class Tables:
-    """What a fresh item would be answered, and how common each class is.
+    """How annotators would answer a fresh item, and how common each class is.
 
     Attributes:
         mean: (A, K, L) posterior mean of p(answer | annotator, truth), whatever the model.
@@ -377,13 +377,13 @@ class Record:
         return replace(self, probabilities=self.probabilities[:, :0], sites={})
 
     def some(self, kept: np.ndarray) -> Record:
-        """Those of the items that ``kept``, bool (M,), says."""
+        """The record of the items for which ``kept``, bool (M,), is true."""
         return Record(self.items[kept], self.probabilities[kept], self.votes[kept], self.sites)
 
 
 @dataclass(frozen=True)
 class UpdateState:
-    """What labels of earlier fits taught.
+    """What an update keeps of earlier fits.
 
     Attributes:
         sites: priors of the last update, without what items counted that came again.
@@ -453,7 +453,7 @@ class Correction:
 
     @property
     def main(self) -> str:
-        """Name of the method of the largest weight."""
+        """Name of the method with the largest weight."""
         return max(self.weights, key=lambda name: self.weights[name])
 
     @property
@@ -509,7 +509,7 @@ class Fit:
         return f"<{type(self).__name__} of {self.method} by {self.inference}{shown}: {sizes}>"
 
     def uncorrected(self) -> Self:
-        """The posterior with the method's own probabilities, as before they were corrected; itself where none were.
+        """The posterior before its probabilities were corrected; itself where nothing was.
 
         Examples:
             >>> posterior = crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="vb", seed=0)
@@ -538,10 +538,7 @@ def require_classes(fit: Fit, what: str) -> None:
 
 
 def uninterrupted(fit: Fit) -> Fit:
-    """A fit that is one of several, when it ended by itself.
-
-    KeyboardInterrupt when the user stopped it: Ctrl-C is meant for all of them.
-    """
+    """Returns one of several fits; KeyboardInterrupt when the user stopped it, since Ctrl-C is meant for all."""
     if fit.result.diagnostics["interrupted"]:
         raise KeyboardInterrupt
     return fit

@@ -234,7 +234,7 @@ class Site:
 
     @property
     def unit(self) -> float | None:
-        """In what real numbers are counted; None where they have no unit."""
+        """The unit in which real values are counted; None where they have none."""
         support = plain_support(self.support)
         return support.unit if isinstance(support, Scaled) else None
 

@@ -32,7 +32,7 @@ FILLS = (ACCENT, "0.65", "white")
 MAX_LISTED = 8
 """Groups in the legend."""
 MIN_WIDTH, MAX_WIDTH = 0.8, 4.0
-"""Of the lines of least and of most agreement, in points."""
+"""Widths of the lines of least and of most agreement, in points."""
 
 
 def plot_agreement_network(
@@ -128,7 +128,7 @@ def _given_groups(groups: Any, n: int) -> np.ndarray:
 
 
 def _draw_links(axes: Axes, place: np.ndarray, one: np.ndarray, other: np.ndarray, beyond: np.ndarray) -> None:
-    """A line a pair, wider for more agreement beyond what is expected."""
+    """Draws a line for each pair, wider for more agreement beyond what is expected."""
     from matplotlib.collections import LineCollection  # slow to import
 
     widths = MIN_WIDTH + (MAX_WIDTH - MIN_WIDTH) * beyond / beyond.max() if len(beyond) else []

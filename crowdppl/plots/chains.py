@@ -19,7 +19,7 @@ STYLES = ("-", "--", "-.", ":")
 
 
 def plot_trace(posterior: Fit, site: str | None = None, *, ax: Axes | None = None) -> Axes:
-    """Draws how the fit went: a line a chain for samplers, the objective for other engines.
+    """Draws how the fit went: a line for each chain of samplers, the objective of other engines.
 
     Args:
         site: whose draws to show, by default "prevalence" or else the first site's; of its entries the one
@@ -118,7 +118,7 @@ def rank_counts(values: np.ndarray, bins: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _draw_rank_bars(axes: Axes, counts: np.ndarray, sizes: np.ndarray) -> None:
-    """A row of bars a chain, chain 1 on top; each with its even height, and the band of noise around it."""
+    """Draws a row of bars for each chain, chain 1 on top, with the height of even bars and the band of noise."""
     from scipy.stats import hypergeom  # slow to import
 
     n_chains, n_draws = counts.shape[0], int(counts[0].sum())

@@ -114,7 +114,7 @@ def plot_estimates(posterior: Fit, *, ax: Axes | None = None, level: float = 0.9
 
 
 def _draw_intervals(shown: Estimate, names: list[str], ax: Axes | None) -> tuple[Axes, bool, bool]:
-    """A row an estimate, the last on top; also whether there are intervals, and whether all rows are named."""
+    """Draws a row for each estimate, the last on top; tells whether there are intervals, and all rows are named."""
     place, few, drawn = np.arange(len(names)), len(names) <= MAX_POINTS, bool(np.isfinite(shown.low).any())
     axes = axes_or_new(ax, 6.4, max(2.6, 1.2 + 0.24 * len(names)) if few else 7.2)
     if drawn:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 MAX_PROBABILITY = 0.999
-"""Items that are surer are drawn as if they were not."""
+"""Labels with a larger probability are drawn as if they had this one."""
 CELLS = 40
 """Cells along each axis; items in one cell share a mark."""
 AREA = 12.0
@@ -24,7 +24,7 @@ AREA = 12.0
 
 
 def plot_item_map(posterior: Fit, *, ax: Axes | None = None) -> Axes:
-    """Draws each item by how far its annotators disagree and how sure its label is all the same.
+    """Draws each item by how much its annotators disagree and how sure its label is nevertheless.
 
     Above left annotators agree and the label is sure; above right they disagree, and knowing who they are settles
     it; below, more labels or an expert are needed. A cross is an item whose label is not the one that most

@@ -21,7 +21,7 @@ ITEM, ANNOTATOR, GAIN, KEY = range(4)
 
 
 class Assignment:
-    """Pairs of an item and an annotator by gain: n, at most so many of an item, and of an annotator.
+    """The n pairs of an item and an annotator with the largest gains, within a limit for each item and annotator.
 
     All pairs of an item are added at once; pairs that cannot be chosen any more are dropped, to bound memory.
     ``chosen`` are [item, annotator, gain, tie key], best first.

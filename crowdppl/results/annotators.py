@@ -72,7 +72,7 @@ def annotators(posterior: Fit, level: float = 0.95) -> pd.DataFrame:
 
 
 def _of_annotators(posterior: Fit, level: float) -> dict[str, np.ndarray]:
-    """The sites of annotators with their intervals, a column a number."""
+    """The values of annotators' sites with their intervals, by the names of columns."""
     columns: dict[str, np.ndarray] = {}
     card = card_of(posterior.model)
     for name, site in posterior.result.sites.items():

@@ -1,4 +1,4 @@
-"""Sites of a fit with names of their dimensions, for xarray and for ArviZ, 0 and 1."""
+"""Sites of a fit with named dimensions, for xarray and for ArviZ 0 and 1."""
 
 from __future__ import annotations
 

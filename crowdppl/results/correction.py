@@ -16,7 +16,7 @@ from crowdppl.errors import ConvergenceWarning, CrowdpplWarning
 from crowdppl.inference.result import CalibrationMap, Correction, Fit
 
 MIN_GOLD = 10
-"""Known truths from which on a map is fitted."""
+"""The least number of known truths to which a map is fitted."""
 MAP_SD = 0.5
 """Prior standard deviation of a map's log scale and of its shifts."""
 TEMPERATURES = np.exp(np.linspace(np.log(0.05), np.log(3.0), 25))

@@ -1,4 +1,4 @@
-"""A posterior in a screen of text."""
+"""The summary of a posterior, as text."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ WIDTH = 200
 
 
 def summarise(posterior: Fit, doubts: Sequence[object] = ()) -> str:
-    """The method, the data, how the fit went, the classes, and the best and worst annotators.
+    """Summarises a posterior as text: method, data, how the fit went, classes, the best and worst annotators.
 
     Examples:
         >>> print(crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="vb", seed=0).summary())
