@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -28,10 +28,21 @@ def real_data() -> Path:
     return Path(folder)
 
 
+@pytest.fixture
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Lets blocks of data read from now on hold about so many labels."""
+    return lambda n_labels: monkeypatch.setattr("crowdppl.data.blocks.BLOCK_LABELS", n_labels)
+
+
 @pytest.fixture(autouse=True)
 def _clean() -> Iterator[None]:
-    """Leaves no parameter of one test's guide, and no figure, to the next."""
+    """Leaves no parameter of one test's guide, no registered method and no figure to the next."""
+    registry = sys.modules.get("crowdppl.registry")
+    registered = dict(registry._registered) if registry else {}
     yield
+    if registry := sys.modules.get("crowdppl.registry"):
+        registry._registered.clear()
+        registry._registered.update(registered)
     if "pyro" in sys.modules:
         sys.modules["pyro"].clear_param_store()
     if "matplotlib.pyplot" in sys.modules:

@@ -282,9 +282,9 @@ def entropy(p: np.ndarray) -> float:
 
 
 @pytest.fixture
-def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def files(tmp_path: Path) -> Path:
     """Answers and covariates on disk, and ``by_source`` by name."""
-    monkeypatch.setattr(crowdppl.registry, "_registered", {"by_source": BySource})
+    crowdppl.register("by_source", BySource)
     rows, items, _ = crowd()
     rows.to_csv(tmp_path / "answers.csv", index=False)
     items["web"].astype(int).rename_axis("task").to_csv(tmp_path / "items.csv")

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 import crowdppl
-from crowdppl import registry
 from crowdppl.errors import DoubtWarning
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -87,7 +86,6 @@ def public() -> Iterator[tuple[str, Any]]:
 )
 def test_examples_print_what_they_say(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(registry, "_registered", {})
     wrong = failures(import_module(name))
     assert not wrong, wrong
 

@@ -1,5 +1,6 @@
 """A latent of groups of items: the shares of classes in each document, read by its items."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
@@ -15,7 +16,6 @@ from scipy.special import gammaln
 
 import crowdppl
 import crowdppl.primitives as cp
-from crowdppl.data import blocks
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import DataError
 
@@ -103,10 +103,10 @@ def test_shares_are_recovered_and_help() -> None:
     assert score < without - 0.02
 
 
-def test_a_document_crosses_blocks_and_minibatches(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_document_crosses_blocks_and_minibatches(small_blocks: Callable[[int], None]) -> None:
     rows, table = simulated(5, 12).data.frame(), pd.DataFrame({"document": [i % 5 for i in range(60)]})
     whole = Annotations.from_frame(rows, item_covariates=table)
-    monkeypatch.setattr(blocks, "BLOCK_LABELS", 40)
+    small_blocks(40)
     parts = Annotations.from_frame(rows, item_covariates=table)
     assert len(parts.blocks) > 1
     found = [crowdppl.fit(ByDocument(), x, inference="vb", seed=0).probabilities() for x in (whole, parts)]

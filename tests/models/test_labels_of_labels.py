@@ -1,5 +1,6 @@
 """Models whose labels depend on other labels: a leader who is copied, and one's own last label."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +13,6 @@ import torch
 
 import crowdppl
 import crowdppl.primitives as cp
-from crowdppl.data import blocks
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import DataError, MethodError
 
@@ -79,8 +79,8 @@ def test_the_share_of_copies_is_the_parameter(own: bool) -> None:
     assert len(first) == (3 if own else n)
 
 
-def test_blocks_do_not_cut_the_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(blocks, "BLOCK_LABELS", 40)
+def test_blocks_do_not_cut_the_order(small_blocks: Callable[[int], None]) -> None:
+    small_blocks(40)
     several = design(60)
     assert len(several.blocks) > 1
     rows = crowdppl.simulate(Copies(own=True), several, seed=0).data.frame()

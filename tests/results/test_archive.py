@@ -166,8 +166,8 @@ def test_features_covariates_and_columns_come_back(array: bool, tmp_path: Path) 
         pd.testing.assert_frame_equal(again.features, data.features)
 
 
-def test_many_blocks_come_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("crowdppl.data.blocks.BLOCK_LABELS", 40)
+def test_many_blocks_come_back(tmp_path: Path, small_blocks: Callable[[int], None]) -> None:
+    small_blocks(40)
     stream = np.random.default_rng(0)
     data = annotations(stream.integers(0, 50, 300), stream.integers(0, 4, 300), stream.integers(0, 2, 300))
     assert len(data.blocks) > 3
