@@ -120,15 +120,17 @@ def _labels_of_item(name: str, model: Any, v: Values, tiny: Tiny, i: int, truth:
 
 def _between_classes(v: Values, tiny: Tiny, i: int, truth: int) -> Tensor:
     """p(truth, all labels of the item): a sum over atoms, and for each label one over what was seen."""
+    k, given = tiny.n_classes, []
+    for a, label in tiny.at(i):
+        looks = [
+            _answer(v, tiny, a, c, label) * (v["confusion"][a, c, label] if label < k else 1) for c in range(k)
+        ]
+        given.append(torch.stack(looks))
     total = torch.zeros(())
-    for share, atom in zip(v["kinds"], _atoms(tiny.n_classes), strict=True):
+    for share, atom in zip(v["kinds"], _atoms(k), strict=True):
         term = share * atom[truth]
-        for a, label in tiny.at(i):
-            looks = [
-                atom[c] * _answer(v, tiny, a, c, label) * (v["confusion"][a, c, label] if label < len(atom) else 1)
-                for c in range(len(atom))
-            ]
-            term = term * torch.stack([torch.as_tensor(x) for x in looks]).sum()
+        for seen in given:
+            term = term * (torch.tensor(atom) @ seen)
         total = total + term
     return total
 
