@@ -135,7 +135,7 @@ def near_names(wrong: str, known: Iterable[str]) -> str:
 
 
 def one_of(name: str, value: Any, names: Sequence[str]) -> str:
-    """The same, when it is one of some names."""
+    """The value, when it is one of some names."""
     if isinstance(value, str) and value in names:
         return value
     raise MethodError(f"{name}={shown(value)} {_none_of(names)}")
@@ -265,7 +265,7 @@ def warn(message: str | Warning, category: type[Warning] | None = None) -> None:
 
 
 def require_data(data: Given) -> Given:
-    """The same, when it is annotations or a block of them."""
+    """The data, when they are annotations or a block of them."""
     if isinstance(data, type) or not hasattr(data, "as_block"):
         raise no_annotations(data)
     return data
@@ -287,7 +287,7 @@ def require_path(path: Any, error: type[CrowdpplError] = DataError) -> Path:
 
 
 def require_text(name: str, value: Any) -> str | None:
-    """The same, when it is text or None."""
+    """The value, when it is text or None."""
     if value is not None and not isinstance(value, str):
         raise DataError(f"{name} is {kind_of(value)}; give it as text, or leave it out")
     return value

@@ -456,7 +456,7 @@ class Annotations:
         return self._whole
 
     def answered(self, labels: Sequence[Tensor]) -> Annotations:
-        """The same design with other labels: for each block (S,), as ``primitives.annotate`` draws them.
+        """The design with other labels: for each block (S,), as ``primitives.annotate`` draws them.
 
         Labels of an item are sorted, so that those of an annotator who labels it twice may trade places, and their
         columns with them.
@@ -473,7 +473,7 @@ class Annotations:
         return replace(self, blocks=blocks, columns=columns)
 
     def _numbered(self, numbers: np.ndarray) -> Annotations:
-        """The same design with numbers as labels, (S,) in the order of the blocks."""
+        """The design with numbers as labels, (S,) in the order of the blocks."""
         first = pd.DataFrame({NUMBER: numbers[rows_by_item(self.blocks, self.order)[1]]})
         rest = [] if self.columns is None else [self.columns.drop(columns=NUMBER, errors="ignore")]
         out = replace(self, columns=pd.concat([first, *rest], axis=1))
@@ -483,7 +483,7 @@ class Annotations:
         return replace(out, blocks=with_covariates(blocks, self.order, *known))
 
     def with_gold(self, gold: Any) -> Annotations:
-        """The same with other known truths, a series or mapping by item id, or None; DataError if not of these.
+        """A copy with other known truths, a series or mapping by item id, or None; DataError if not of these.
 
         Itself where nothing is known before and after.
         """
@@ -564,7 +564,7 @@ def labels_given(data: Annotations) -> np.ndarray:
 
 
 def require_annotations(data: Any, name: str = "data") -> Annotations:
-    """The same, when it is annotations; DataError for anything else, a DataFrame of labels say."""
+    """The data, when they are annotations; DataError for anything else, a DataFrame of labels say."""
     if isinstance(data, Annotations):
         return data
     raise no_annotations(data, name)

@@ -126,7 +126,7 @@ class Block:
         return self._answers()
 
     def _answers(self) -> Tensor:
-        """The same, which is not kept."""
+        """The answer of each label, which is not kept."""
         if not self.has_labels:
             raise DataError(
                 "a design has no labels that a model could read; where labels depend on other labels, the model "
@@ -239,11 +239,11 @@ class Block:
 
     @cached_property
     def distinct_answers(self) -> tuple[Block, Tensor] | None:
-        """The same where it makes no difference who gave a label."""
+        """One item for all that have the same answers, whoever gave them, and which each item is."""
         return self._distinct(self.bags.cells % self.n_answers, self.n_answers)
 
     def _distinct(self, kind: Tensor, n_kinds: int) -> tuple[Block, Tensor] | None:
-        """The same by kinds of labels, (S,); None for a minibatch, too, and where more is known of items."""
+        """One item for all with the same kinds of labels, (S,); None for a minibatch, or where more is known."""
         known = any(getattr(self, name) is not None for name in (*OF_ITEMS, *OF_LABELS, "seen", "copies"))
         if known or self.scale != 1 or n_kinds > self.n_items:
             return None
@@ -304,7 +304,7 @@ class Block:
         return torch.where(self.named.unsqueeze(-1), x, torch.zeros_like(x))
 
     def answered(self, cells: Tensor) -> Block:
-        """The same design with other labels: ``cells`` int32 (S,), in this block's order of labels.
+        """The design with other labels: ``cells`` int32 (S,), in this block's order of labels.
 
         An item's labels are then sorted by them: those of an annotator who labels it twice may trade places.
         """
@@ -313,7 +313,7 @@ class Block:
         return replace(self, bags=bags, has_labels=True, **self.labels_at(np.lexsort((cell, item))))
 
     def recoded(self, cells: Tensor, n_annotators: int, weight: Tensor | None = None) -> Block:
-        """The same items whose labels, in this order, have other cells (S,) of as many annotators, and weights."""
+        """The items, whose labels, in this order, have other cells (S,) of as many annotators, and weights."""
         ends = np.append(row_starts(self), self.n_labels)
         weights = None if weight is None else weight.double().cpu().numpy()
         bags = RaggedIndex.of_sorted(ends, cells.cpu().numpy(), n_annotators * self.n_answers, weights)

@@ -137,7 +137,7 @@ class CovariateColumns:
         return replace(self, values=self.mean.expand(n, -1))
 
     def to(self, device: torch.device | str) -> CovariateColumns:
-        """The same on a device."""
+        """A copy on a device."""
         return replace(self, values=self.values.to(device), mean=self.mean.to(device))
 
     @staticmethod

@@ -99,7 +99,7 @@ class StoredFeatures:
         return replace(self, rows=self.rows[index], ids=self.ids[index])
 
     def to(self, device: torch.device | str) -> StoredFeatures:
-        """The same, whose rows go to a device."""
+        """A copy whose rows go to a device."""
         return replace(self, device=device)
 
     def split(self, size: int) -> Iterator[Tensor]:
@@ -213,7 +213,7 @@ STEPS = 256
 
 
 def plain_table(features: pd.DataFrame) -> pd.DataFrame:
-    """The same table with columns of numpy's integers, float32, float64 or bool; missing values are NaN."""
+    """A table with columns of numpy's integers, float32, float64 or bool; missing values are NaN."""
     for name, kind in features.dtypes.items():
         if not pd.api.types.is_numeric_dtype(kind) or pd.api.types.is_complex_dtype(kind):
             raise DataError(

@@ -192,7 +192,7 @@ class RaggedIndex:
         return torch.repeat_interleave(rows, (ends - self.row_starts).long(), output_size=self.n_entries)
 
     def to(self, device: torch.device | str) -> RaggedIndex:
-        """The same index on a device, without cached matrices."""
+        """A copy on a device, without cached matrices."""
         arrays = ("cells", "row_starts", "rows", "piece_starts", "piece_cells", "row_weights", "cell_weights")
         found = {name: getattr(self, name) for name in arrays}
         moved: dict[str, Any] = {name: x if x is None else x.to(device) for name, x in found.items()}

@@ -135,7 +135,7 @@ def _with_features(old: Annotations, new: Annotations, code: np.ndarray) -> Anno
 
 
 def keep(data: Annotations, kept: np.ndarray) -> Annotations:
-    """The same annotations with some of their labels, bool (S,) as ``data.frame()``; what else is known stays."""
+    """Annotations with some of their labels, bool (S,) as ``data.frame()``; what else is known stays."""
     columns = None if data.columns is None else data.columns[kept].reset_index(drop=True)
     item, annotator, answer = data.label_codes()
     return with_rows(data, item[kept], annotator[kept], answer[kept], columns)

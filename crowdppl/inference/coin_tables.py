@@ -91,7 +91,7 @@ class CoinTables:
         return np.where(own >= most, every, other), np.maximum(own, most), np.asarray(own)
 
     def each(self, of: Callable[[np.ndarray], np.ndarray]) -> CoinTables:
-        """The same function of each of the three arrays, such as the mean over draws, which come first."""
+        """One function of each of the three arrays, such as the mean over draws, which come first."""
         return replace(self, right=of(self.right), wrong=of(self.wrong), other=of(self.other))
 
     def rows(self) -> np.ndarray:

@@ -71,7 +71,7 @@ def _quantile(fn: Any, share: float, device: torch.device) -> Tensor | None:
 MOST_DRAWS = 200
 """Draws that a result keeps of tables, and over which the truth is averaged at least."""
 SMALL_DRAWS, NUMBERS = 1_000, 500_000
-"""The same where all of them are few numbers: ends of intervals are then known to a fifteenth of a standard
+"""Draws kept where all of them are few numbers: ends of intervals are then known to a fifteenth of a standard
 deviation, of 200 draws to a seventh."""
 FEWEST_DRAWS, HELD = 50, 100_000_000
 """Draws that vb makes of very large tables, at least, and the numbers that more than these may take."""
@@ -290,7 +290,7 @@ def _tell_of_the_truth(joint: Tensor, block: Block) -> bool:
 
 
 def _of_the_likeliest(joint: Tensor) -> Tensor:
-    """The same where the truth of the seen item is its most probable class; others count where no item is of it."""
+    """Joint shares where the truth of the seen item is its most probable class; others where no item is of it."""
     share = joint[..., -1] / joint[..., -1].sum(0)
     weight = torch.zeros_like(share).scatter(0, share.argmax(0, keepdim=True), 1.0) + ELSEWHERE * share
     return joint * (weight / joint[..., -1].clamp(min=1e-300)).unsqueeze(-1)
@@ -348,7 +348,7 @@ Read = tuple[np.ndarray | CoinTables, np.ndarray]
 
 
 def tables_read(problem: Problem, values: Mapping[str, Tensor], chains: int | None) -> Read | None:
-    """The same off the model's own labels, where tables are large and labels depend on truth and annotator alone.
+    """Tables read off the model's own labels, where they are large and depend on truth and annotator alone.
 
     Else None. Coins stay coins: one item an annotator tells all, and nothing grows with the square of the classes.
     """
@@ -379,7 +379,7 @@ def tables_read(problem: Problem, values: Mapping[str, Tensor], chains: int | No
 
 
 def _of_chains(x: Tensor, dims: int, chains: int | None) -> np.ndarray:
-    """The same as ``_chained`` as an array."""
+    """What ``_chained`` returns, as an array."""
     return _chained(x, dims, chains).cpu().numpy()
 
 
@@ -424,7 +424,7 @@ def table_draws(problem: Problem, draws: Draws, labels: TypicalLabels | None = N
 
 
 def _draws_read(problem: Problem, draws: Draws) -> TableDraws | None:
-    """The same off the model's own labels; None where this is not possible, or tables are small."""
+    """Draws of tables read off the model's own labels; None where this is not possible, or they are small."""
     parts, n = list[TableDraws](), len(next(iter(draws.values())))
     start, step = 0, 1
     while start < n:

@@ -174,7 +174,7 @@ def named(factor: Tensor, dtype: torch.dtype) -> Any:
 
 
 def narrowed(x: Tensor) -> Tensor:
-    """The same without what was only expanded."""
+    """A tensor without the dimensions over which it was only expanded."""
     for i, step in enumerate(x.stride()):
         if step == 0 and x.shape[i] > 1:
             x = x.narrow(i, 0, 1)
@@ -370,7 +370,7 @@ class Density:
         return traced(self.model, block, self._given(values), self.plates, self.chains)
 
     def priors(self, block: Block, values: Mapping[str, Tensor]) -> TraceSites:
-        """The same up to the last site that is given a value, without the tables that come after it."""
+        """The sites up to the last that is given a value, without the tables that come after it."""
         return traced(self.model, block, self._given(values), self.plates, self.chains, until=values)
 
     def _given(self, values: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -330,7 +330,7 @@ class GammaFamily(Family):
         return _scaled(statistic, (a - 1).sum() / (b * statistic[..., 1]).sum())
 
     def mean_of_scale(self, parameter: Tensor, prior: Tensor) -> Tensor:
-        """The same in expectation, where ``a - 1`` is ``a``."""
+        """Along a common factor c, the expected log-density is ``sum(a) log c - c sum(b E[x])``."""
         a, b = prior[..., 0], -prior[..., 1]
         factor = a.sum() / (b * self.mean_value(parameter)).sum()
         return torch.stack([parameter[..., 0], parameter[..., 1] / factor], -1)

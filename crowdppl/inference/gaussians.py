@@ -63,7 +63,7 @@ class Gaussians:
         return out
 
     def values(self, unconstrained: Mapping[str, Tensor] | None = None) -> dict[str, Tensor]:
-        """The same in each site's own space."""
+        """Particles or points in each site's own space."""
         at = self.unconstrained() if unconstrained is None else unconstrained
         return {n: self.sites[n].transform(x) for n, x in at.items()}
 

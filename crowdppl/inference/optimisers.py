@@ -15,7 +15,7 @@ from crowdppl.errors import NumericalError
 LOOKS = (6, 6)
 """Looks at the objective an iteration, at first and later; with 2, the crowd's prior lags behind a network."""
 PRIOR_LOOKS = (12, 3)
-"""The same for parameters of priors alone. With 3 from the start, the first short steps are taken for the end."""
+"""Looks for parameters of priors alone. With 3 from the start, the first short steps are taken for the end."""
 KEPT = 4
 """Last points of a search that are remembered; it mostly ends at one of them."""
 CLIFF = 1e20
@@ -30,7 +30,7 @@ class _LBFGS(torch.optim.LBFGS):
 
 
 class _AdamW(torch.optim.AdamW):
-    """The same of AdamW."""
+    """AdamW of torch, without its compiler."""
 
     add_param_group = inspect.unwrap(torch.optim.AdamW.add_param_group)
     zero_grad = inspect.unwrap(torch.optim.AdamW.zero_grad)

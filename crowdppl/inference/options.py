@@ -32,7 +32,7 @@ Seed = Annotated[int, Range(SEED, lambda x: 0 <= x < SEEDS, whole=True)]
 
 
 class FitOptions(TypedDict, total=False):
-    """The same settings as keywords of ``fit``, where ``device`` may also be "auto" or a ``torch.device``."""
+    """Settings of a fit, as keywords of ``fit``, where ``device`` may also be "auto" or a ``torch.device``."""
 
     seed: int
     device: str | torch.device

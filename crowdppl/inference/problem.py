@@ -50,7 +50,7 @@ each block's pass forms anew."""
 SMALL = 200_000
 """Labels up to which bookkeeping takes a good part of a pass on the CPU."""
 MEDIUM = 20_000_000
-"""The same on a GPU, where kernels take longer to launch than to run; their graph keeps its memory."""
+"""Labels up to which it does on a GPU, where kernels take longer to launch than to run."""
 
 
 @contextmanager
@@ -132,7 +132,7 @@ class Problem:
         return Problem(model, blocks, options, whole, *found, plates_of(model), conjugate)
 
     def in_narrow_blocks(self) -> Problem:
-        """The same in blocks of few log-factors, of which several copies are there at a time."""
+        """The problem in blocks of few log-factors, of which several copies are there at a time."""
         most = max(BLOCK_NUMBERS, TABLES * self.table)
         counts = [-(-b.n_items * self.states // most) for b in self.blocks]
         if max(counts) < 2 or networks_of(self.model) or self.sums_others:
@@ -228,7 +228,7 @@ class Problem:
         return self._probed[probe]
 
     def full_pass(self, chains: int | None = None) -> FullPass:
-        """The same density on all blocks."""
+        """The model's log marginal density on all blocks."""
         return FullPass(self.density(chains), self.blocks, self.sites, self.distinct)
 
     def distinct(self, block: Block) -> tuple[Block, Tensor] | None:

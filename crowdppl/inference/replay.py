@@ -123,7 +123,7 @@ def _kind(operation: Any) -> tuple[list[tuple[int, str]], bool, bool, bool]:
 
 @cache
 def _binding(operation: Any) -> Any:
-    """The same operation as Python calls it, which reads arguments in half the time; itself where there is none."""
+    """An operation as Python calls it, which reads arguments in half the time; itself where there is none."""
     space, _, name = operation._schema.name.partition("::")
     found = (getattr(x, name, None) for x in (torch._C._VariableFunctions, torch._C.TensorBase))
     return next((x for x in found if x is not None and space == "aten"), operation)

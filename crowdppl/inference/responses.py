@@ -80,7 +80,7 @@ class DirichletResponse(Response):
 
     @cached_property
     def _common_of_inverse(self) -> Tensor:
-        """The same for V^-1 (Sherman-Morrison): (..., 1)."""
+        """What is subtracted everywhere in a row of V^-1 (Sherman-Morrison): (..., 1)."""
         total = row_sum(self.parameter, keepdim=True)
         left = 1 - self._common * row_sum(1 / self._diagonal, keepdim=True)
         limit = (self.parameter.shape[-1] - 1) / (2 * total)

@@ -473,6 +473,6 @@ def per_chain(x: Tensor, chains: int | None) -> Tensor:
 
 
 def expected(x: Tensor, chains: int | None) -> Tensor:
-    """The same, averaged over chains."""
+    """Adds up everything but the chains, over which it averages: ()."""
     total = per_chain(x, chains)
     return total if chains is None else total.mean()

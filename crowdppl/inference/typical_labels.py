@@ -97,7 +97,7 @@ def _counted(who: np.ndarray, values: np.ndarray) -> Counted:
 
 
 def _thinned(who: np.ndarray, values: np.ndarray, count: np.ndarray) -> Counted:
-    """The same with shares; of annotators with many, evenly spaced ones of all their labels in order."""
+    """Covariates with shares; of annotators with many, evenly spaced ones of all their labels in order."""
     different, total, ends = np.bincount(who), np.bincount(who, count), np.cumsum(count)
     many = np.flatnonzero(different > MOST)
     steps = (np.arange(MOST) + 0.5) / MOST * total[many, None] + (np.cumsum(total) - total)[many, None]

@@ -44,7 +44,7 @@ class Embedding(nn.Module):
         return out
 
     def places(self, x: Tensor) -> Tensor:
-        """The same for items of several tasks, (T, N, ...) to (T, N, M)."""
+        """Places of items of several tasks, (T, N, ...) to (T, N, M)."""
         out: Tensor = self.forward(x.flatten(0, 1)).unflatten(0, x.shape[:2])
         return out
 

@@ -273,7 +273,7 @@ class SimilarClassConfuser(Checked):
                 raise MethodError(f"{self.name}: pairs hold {pair!r}; give pairs of two different classes")
 
     def prepare(self, context: Context) -> SimilarClassConfuser:
-        """The same with its pairs, found from the features where none are given."""
+        """A copy with its pairs, found from the features where none are given."""
         if self.pairs is not None:
             return self
         if context.features is None:

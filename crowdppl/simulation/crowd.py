@@ -380,7 +380,7 @@ def _draw(model: Model, design: Annotations, seed: int) -> tuple[list[torch.Tens
 def _draw_blocks(
     model: Model, blocks: list[Block], place: np.ndarray
 ) -> tuple[list[torch.Tensor], dict[str, np.ndarray]]:
-    """The same, once; shared latents are drawn with the first block, and items have their ``place`` there, (N,)."""
+    """Labels and latents; shared latents are drawn with the first block, and items have their ``place`` (N,)."""
     shared: dict[str, torch.Tensor] = {}
     labels: list[torch.Tensor] = []
     pieces: dict[str, list[np.ndarray]] = {}

@@ -55,7 +55,7 @@ class Circle(RealLine):
         return np.asarray(np.abs(x) <= self.turn)
 
     def canonical(self, x: np.ndarray) -> np.ndarray:
-        """The same angles from 0 to below one turn."""
+        """Angles from 0 to below one turn."""
         wrapped = np.asarray(x) % self.turn
         return np.where(wrapped == self.turn, 0.0, wrapped)  # of -1e-20, rounding makes a whole one
 

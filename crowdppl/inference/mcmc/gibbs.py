@@ -296,7 +296,7 @@ def _hyper_log_density(
 
 
 def _hyper_slopes(problem: Problem, given: Mapping[str, Tensor]) -> Tensors:
-    """The same, from tensors by name to tensors by name."""
+    """Log posterior density of prior parameters and its slopes, from tensors by name to tensors by name."""
     chains = problem.options.chains
     at = {n: x.detach().requires_grad_() for n, x in with_prefix(given, "at").items()}
     statistics, counts = with_prefix(given, "statistic"), with_prefix(given, "count")

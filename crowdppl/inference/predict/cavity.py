@@ -69,7 +69,7 @@ class ParameterUsage:
     entries: Mapping[str, np.ndarray]
 
     def at(self, columns: np.ndarray) -> ParameterUsage:
-        """The same for some columns, in their order."""
+        """The usage of some columns, in their order."""
         return ParameterUsage(self.constant[:, columns], {n: x[:, columns] for n, x in self.entries.items()})
 
     def beside(self, other: ParameterUsage) -> ParameterUsage:

@@ -74,7 +74,7 @@ class TemperedError(MethodError):
 def refit(
     posterior: Fit, data: Annotations, model: Model | None = None, *, select_volume: SelectVolume | None = None
 ) -> Fit:
-    """The same engine and options on other labels of the same items, started where the old fit ended.
+    """Fits again by the engine and options of a fit to other labels of its items, from where it ended.
 
     em and vb continue the old fit; others start from its truth, svi from the start of its guide. After an update,
     only the update's own labels are replaced: evidence of earlier labels stays. Settings that were found in the old
@@ -137,7 +137,7 @@ def predictive(posterior: Fit, bags: LabelBags, n_draws: int = DRAWS) -> np.ndar
 
 
 def predictive_each(posterior: Fit, portions: Iterable[LabelBags], n_draws: int) -> Iterator[np.ndarray]:
-    """The same for one portion of bags after another, at the same draws."""
+    """Log-probabilities of one portion of bags after another, as of ``predictive``, all at the same draws."""
     problem, draws = _at_draws(posterior, n_draws)
     for bags in portions:
         with model_runs(

@@ -292,7 +292,7 @@ def counts_beyond(problem: Problem, state: State, priors: Mapping[str, Tensor]) 
 
 
 def leaves_of(tensors: Mapping[str, Tensor]) -> Tensors:
-    """The same numbers as leaves of a graph."""
+    """Copies of tensors that are leaves of a graph."""
     return {name: x.detach().requires_grad_() for name, x in tensors.items()}
 
 

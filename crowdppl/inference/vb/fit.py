@@ -294,7 +294,7 @@ def quadrature_draws(problem: Problem) -> int:
 
 
 def with_more_draws(problem: Problem, state: State, seed: int) -> State | None:
-    """The same state with more base draws, to continue after convergence; None where there are enough.
+    """A state with more base draws, to continue after convergence; None where there are enough.
 
     Few draws, each of which costs a pass, serve for most of the way.
     """
