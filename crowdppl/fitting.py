@@ -18,8 +18,9 @@ from crowdppl.data.kinds.classes import Classes
 from crowdppl.data.kinds.numbers import Numbers
 from crowdppl.errors import ConvergenceWarning, DoubtWarning, MethodError
 from crowdppl.evaluation.calibration import AUTO_NOTE, FOLDS, calibrated, with_notes
-from crowdppl.evaluation.heldout import fit_method, heldout_score, model_with
+from crowdppl.evaluation.heldout import heldout_score, select_volume
 from crowdppl.inference.engines import warn_of_unused
+from crowdppl.inference.fit import fit_one
 from crowdppl.inference.options import FitOptions
 from crowdppl.inference.result import Fit, require_classes, uninterrupted
 from crowdppl.networks.outputs import warn_of_no_features
@@ -61,8 +62,8 @@ def fit(
             numbers it takes the method, and of rankings the end from which people rank, that predicts held-out
             labels, or whole rankings, best; ``diagnostics()["scores"]`` has what was tried.
         data: the annotations.
-        inference: "em", "vb", "gibbs", "nuts", "laplace", "svi", or "auto": gibbs where it is exact and should take
-            less than about ten seconds, else vb.
+        inference: "em", "vb", "gibbs", "nuts", "laplace", "pathfinder", "svi", or "auto": gibbs where it is exact
+            and should take less than about ten seconds, else vb.
         settings: of a method given by name, such as ``{"prevalence": "uniform"}``.
         gold: known truths (classes or numbers) by item id, a series or mapping. They replace the gold of ``data``.
         start: values of sites to start from, by site name.
@@ -117,14 +118,15 @@ def fit(
         check_automatic(inference, settings is None and start is None)
         found = (fit_best if data.alphabet.kind.numeric else fit_auto)(data, options)
     else:
-        model = model_with(method, settings)
-        warn_of_no_features({registry.name_of(model) or type(model).__qualname__: model}, data)
+        model = registry.resolve(method, settings)
+        how: Any = {"name": registry.name_of(model), "select_volume": select_volume}
+        warn_of_no_features({how["name"] or type(model).__qualname__: model}, data)
         if calibrate:
-            alone = fit_method(method, data.with_gold(None), inference, settings, options, start, fits=FOLDS + 1)
+            alone = fit_one(model, data.with_gold(None), inference, options, start, fits=FOLDS + 1, **how)
             require_classes(alone, "calibrate=True")
             found = calibrated({alone.method: uninterrupted(alone)}, data, models={alone.method: model})
         else:
-            found = fit_method(model, data, inference, None, options, start)
+            found = fit_one(model, data, inference, options, start, **how)
     if engine == "auto":
         warn_of_unused(options, [found.inference])
     posterior = Posterior.of(found)
@@ -175,7 +177,7 @@ def fit_best(data: Annotations, options: FitOptions) -> Fit:
         for name, (method, settings) in candidates.items():
             scores[name] = heldout_score(method, data, inference="vb", settings=settings, **options).per_label
     method, settings = candidates[max(scores, key=scores.__getitem__, default=next(iter(candidates)))]
-    fit = fit_method(method, data, "vb", settings, options)
+    fit = fit_one(registry.resolve(method, settings), data, "vb", options, name=method)
     fit.result.diagnostics.update(scores=scores, seconds=time.perf_counter() - began)
     return fit
 
@@ -192,7 +194,8 @@ def _fits(data: Annotations, options: FitOptions) -> Iterator[tuple[str, Fit]]:
     names: tuple[str, ...] = COIN if _without_rows(data) else ROWS + COIN
     names = names[:1] if too_sparse(data) else names + kind.members
     for name in names:
-        yield name, fit_member(name, partial(fit_method, name, data.with_gold(None), "vb", None, given))
+        make = partial(fit_one, registry.resolve(name), data.with_gold(None), "vb", given, name=name)
+        yield name, fit_member(name, make)
 
 
 def _notes(data: Annotations) -> Iterator[str]:

@@ -6,7 +6,7 @@ import ast
 import inspect
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache, partial
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from crowdppl.core.validation import check_settings, near_names, switch, warn
+from crowdppl.core.validation import check_settings, named_settings, near_names, switch, warn
 from crowdppl.errors import CrowdpplWarning, MethodError
 
 if TYPE_CHECKING:  # what imports torch is imported when a method is, so that the methods are listed quickly
@@ -91,10 +91,13 @@ def register(name: str, cls: type[Any], *, replace: bool = False) -> None:
     _registered[name] = cls
 
 
-def resolve(model: str | Model) -> Model:
-    """The model of a name, or the object itself if it has ``model``; MethodError for all else."""
+def resolve(model: str | Model, settings: Mapping[str, Any] | None = None) -> Model:
+    """The model of a name, with its settings, or the object itself; MethodError for what has no ``model``."""
+    given = {} if settings is None else named_settings(settings)
     if isinstance(model, str):
-        return method(model)
+        return method(model, **given)
+    if given:
+        raise MethodError(f"settings={settings!r} go with a method's name; give them to {model!r} itself")
     if isinstance(model, type):
         raise MethodError(f"{model.__name__} is a class; give an object, {model.__name__}(...)")
     if not callable(getattr(model, "model", None)):

@@ -46,7 +46,7 @@ Models = Annotated[
         metavar="NAME",
     ),
 ]
-Inference = Annotated[str, Option(help="em, vb, gibbs, nuts, laplace, svi or auto.", metavar="ENGINE")]
+Inference = Annotated[str, Option(help="em, vb, gibbs, nuts, laplace, pathfinder, svi or auto.", metavar="ENGINE")]
 Settings = Annotated[
     list[str] | None,
     Option("--setting", help="Setting of the method: prevalence=uniform; may be repeated.", metavar="KEY=VALUE"),

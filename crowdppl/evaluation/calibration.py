@@ -10,13 +10,15 @@ from typing import Any
 
 import numpy as np
 
+from crowdppl import registry
 from crowdppl.criticism.class_agreement import contradicted
 from crowdppl.criticism.expected_agreement import shares_more
 from crowdppl.criticism.joint_errors import joint_errors
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.split import keep, label_folds, whole_units
 from crowdppl.errors import CrowdpplWarning
-from crowdppl.evaluation.heldout import LEAST_WEIGHT, fit_method, select_volume, stacking_weights
+from crowdppl.evaluation.heldout import LEAST_WEIGHT, select_volume, stacking_weights
+from crowdppl.inference.fit import fit_one
 from crowdppl.inference.predict.answers import label_tables
 from crowdppl.inference.predict.held_out import left_out
 from crowdppl.inference.predict.predictive import refit
@@ -266,9 +268,10 @@ def corrected_again(posterior: Fit, data: Annotations) -> Fit:
         if name in kept:
             fitted = fit_member(name, partial(refit, kept[name], plain))
         else:
-            model = posterior.model if name == posterior.method else name
-            given: Any = options_of(posterior).kept()
-            fitted = fit_member(name, partial(fit_method, model, plain, posterior.inference, None, given))
+            model = posterior.model if name == posterior.method else registry.resolve(name)
+            how: Any = {"name": registry.name_of(model), "select_volume": select_volume}
+            fit = partial(fit_one, model, plain, posterior.inference, options_of(posterior), **how)
+            fitted = fit_member(name, fit)
         again[name] = uninterrupted(fitted)
     found = calibrated(again, data, biased=before.temperature is not None)
     return with_notes(found, [note for note in before.notes if note.startswith(AUTO_NOTE)])

@@ -13,13 +13,14 @@ import pandas as pd
 import torch
 
 from crowdppl import registry
-from crowdppl.core.validation import kind_of, named_settings, switch, whole_number
+from crowdppl.core.validation import kind_of, switch, whole_number
 from crowdppl.data.annotations import Annotations, require_annotations
 from crowdppl.data.checks import require_labels
 from crowdppl.data.split import item_folds, keep, label_folds, whole_units
 from crowdppl.errors import CrowdpplWarning, DataError, MethodError, NumericalError
 from crowdppl.inference.checkpoint import TrialCache
-from crowdppl.inference.engines import fit_model, runs_many_chains, used_by, warn_of_unused
+from crowdppl.inference.engines import used_by, warn_of_unused
+from crowdppl.inference.fit import fit_one
 from crowdppl.inference.options import FitOptions, Options, options_from
 from crowdppl.inference.predict.held_out import left_out
 from crowdppl.inference.predict.predictive import refit
@@ -134,7 +135,7 @@ def classifier_score(
     if require_annotations(data).features is None:
         raise DataError("data have no features for a classifier; give features=")
     began = time.perf_counter()
-    seed = options_from(options).seed
+    seed, asked = options_from(options).seed, registry.resolve(model, settings)
     with warnings.catch_warnings(action="ignore", category=CrowdpplWarning):
         # a fold that did not settle scores as it is
         item = data.label_codes()[0]
@@ -144,7 +145,8 @@ def classifier_score(
         shares = np.full((data.n_items, data.n_classes), 1 / data.n_classes)
         for number in range(folds):
             hidden = np.unique(item[fold == number])
-            part = uninterrupted(fit_method(model, _without(data, hidden), inference, settings, options))
+            known, name = _without(data, hidden), registry.name_of(asked)
+            part = uninterrupted(fit_one(asked, known, inference, options, name=name, select_volume=select_volume))
             shares[hidden] = classify(part, data.features).reindex(data.items).to_numpy()[hidden]
         judged = _judged(data, shares, fold, folds, seed)
     warn_of_unused(options, [part.inference])
@@ -174,7 +176,7 @@ def _judged(data: Annotations, shares: np.ndarray, fold: np.ndarray, folds: int,
     for number in range(folds):
         known, out = keep(plain, fold != number), fold == number
         evidence = torch.from_numpy(log[known.order])
-        result = fit_model(model, ANNOTATOR_MODEL, known, "vb", options, evidence=evidence).result
+        result = fit_one(model, known, "vb", options, name=ANNOTATOR_MODEL, evidence=evidence).result
         if result.diagnostics["interrupted"]:
             raise KeyboardInterrupt
         np.add.at(of_labels, item[out], np.log(result.confusions[annotator[out], :, answer[out]]))
@@ -338,7 +340,7 @@ def unprepared(model: str | Model | Fit, settings: Mapping[str, Any] | None) -> 
             "rankings in posterior.diagnostics()['scores']; for one of its methods give its name, or "
             "posterior.uncorrected()"
         )
-    return None if isinstance(model, Fit) else model_with(model, settings)
+    return None if isinstance(model, Fit) else registry.resolve(model, settings)
 
 
 def _whole_fit(
@@ -355,7 +357,10 @@ def _whole_fit(
         return model
     if data is None:
         raise MethodError(f"heldout_score of {model!r} needs data")
-    return uninterrupted(fit_method(model, data, inference, settings, options, fits=fits))
+    require_labels(require_annotations(data).blocks)
+    asked = registry.resolve(model, settings)
+    how: Any = {"name": registry.name_of(asked), "fits": fits, "select_volume": select_volume}
+    return uninterrupted(fit_one(asked, data, inference, options, **how))
 
 
 AHEAD = 1.0
@@ -425,28 +430,3 @@ def _volume_scores(
     if kept is not None:
         kept.add(name, torch.from_numpy(found.copy()))
     return found
-
-
-def fit_method(
-    method: str | Model,
-    data: Annotations,
-    inference: str,
-    settings: Mapping[str, Any] | None,
-    options: FitOptions,
-    start: Mapping[str, torch.Tensor] | None = None,
-    fits: int = 1,
-) -> Fit:
-    """One fit of one method, neither corrected nor doubted; so many ``fits`` share the ten seconds of "auto"."""
-    require_labels(require_annotations(data).blocks)
-    model = model_with(method, settings)
-    chosen = options_from(options, data.n_labels * data.n_classes if runs_many_chains(inference) else None)
-    name = registry.name_of(model) or f"{type(model).__module__}.{type(model).__qualname__}"
-    return fit_model(model, name, data, inference, chosen, start, fits=fits, select_volume=select_volume)
-
-
-def model_with(method: str | Model, settings: Mapping[str, Any] | None) -> Model:
-    """The method with its settings, before anything is found in the data; a MethodError for settings of a model."""
-    given = None if settings is None else named_settings(settings)
-    if given and not isinstance(method, str):
-        raise MethodError(f"settings={settings!r} go with a method's name; give them to {method!r} itself")
-    return registry.resolve(method) if given is None else registry.method(str(method), **given)

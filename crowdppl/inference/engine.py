@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -33,6 +33,7 @@ class Engine:
         sample: draws by site, (C, D, ...), before all else, for engines that draw from the posterior.
         many_chains: whether it runs up to 32 chains on small data.
         takes_start: whether it can start where an earlier fit ended.
+        keeps_draws: whether it keeps draws of all sites until they are put together.
     """
 
     name: str
@@ -43,8 +44,7 @@ class Engine:
     sample: Callable[[Problem], tuple[Any, ...]] | None = None
     many_chains: bool = False
     takes_start: bool = True
+    keeps_draws: bool = field(init=False)
 
-    @property
-    def keeps_draws(self) -> bool:
-        """Whether it keeps draws of all sites until they are put together."""
-        return self.sample is not None
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "keeps_draws", self.sample is not None)

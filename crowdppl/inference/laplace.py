@@ -13,7 +13,6 @@ from crowdppl.errors import MethodError
 from crowdppl.inference.assembly import result_of_draws
 from crowdppl.inference.engine import ASCENT, Engine
 from crowdppl.inference.loop import Progress, Run, diagnostics_of_runs, iterate, run_each
-from crowdppl.inference.optimisers import LBFGSAscent
 from crowdppl.inference.problem import Problem
 from crowdppl.inference.result import FitResult
 from crowdppl.inference.state import refuse_inferred_priors
@@ -60,15 +59,8 @@ def start(problem: Problem, number: int = 0) -> LaplaceState:
 
 def step(problem: Problem, state: LaplaceState) -> tuple[LaplaceState, float]:
     """One iteration of the search for the mode: the next state, and its log density."""
-    target, at = Target(problem, "laplace"), state.at.clone().requires_grad_()
-
-    def objective() -> tuple[float, list[Tensor]]:
-        value, slope = target.value_and_slope(at)
-        return float(value), [slope]
-
-    search = LBFGSAscent([at], LOOKS, LOOKS, state.memory)
-    value = search(objective)
-    return LaplaceState(at.detach(), search.memory), value
+    at, memory, value = Target(problem, "laplace").climb(state.at, LOOKS, state.memory)
+    return LaplaceState(at, memory), value
 
 
 def draws_at(problem: Problem, at: Tensor) -> dict[str, Tensor]:

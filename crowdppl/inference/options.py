@@ -62,16 +62,16 @@ class Options:
         dtype: precision of what has an entry an item or a label; None takes float64 below 1,000,000 labels
             and float32 from there, or from 10,000,000 pairs of item and class that are told apart. Parameters
             and sums over items are float64 always.
-        tolerance: em, vb and laplace stop when the objective gains less than this share of its size. None takes
-            1e-8, or 1e-7 in float32, whose rounding hides less. svi takes all its steps, and has converged where
-            the objective gained less than this share, 1e-3 for None, between the last two tenths. gibbs and
-            nuts ignore it.
-        max_iterations: of em, vb and laplace (None: 1,000) and steps of svi (None: 2,000). Where vb looks ahead in
-            vain, an iteration takes two passes over the labels.
+        tolerance: em, vb, laplace and pathfinder stop when the objective gains less than this share of its size.
+            None takes 1e-8, or 1e-7 in float32, whose rounding hides less. svi takes all its steps, and has
+            converged where the objective gained less than this share, 1e-3 for None, between the last two tenths.
+            gibbs and nuts ignore it.
+        max_iterations: of em, vb and laplace (None: 1,000), of a path of pathfinder (None: 250), and steps of svi
+            (None: 2,000). Where vb looks ahead in vain, an iteration takes two passes over the labels.
         restarts: starts of em, vb, laplace and svi (votes, spectral, perturbed votes); the best objective wins. The
             chains of gibbs and nuts each have a start of their own, whatever the restarts.
         chains, draws, warmup: of gibbs and nuts; draws a chain. ``fit`` runs gibbs with up to 32 chains on small
-            data. laplace makes so many draws in all.
+            data. laplace makes so many draws in all; pathfinder, whose paths are as many as chains, keeps so many.
         batch_size: items a minibatch of vb or svi; None is full batch. The other engines refuse it.
         guide: "normal" or "point", vb's treatment of sites that are not conjugate.
         learning_rate: of svi, whose steps decay from it a hundredfold over the run; no other engine has one.

@@ -91,7 +91,6 @@ class Problem:
         whole: one block of all items, for models that keep something of each item.
         sites, truth, integral, origin, states, table, stateless: what the model is, as of ``ModelStructure``.
         plates: nesting depth of the model's plates.
-        conjugate: names of the conjugate sites.
         given: values of sites, or truth shares (N, K) by position, to start from.
         earlier: a fit of the same annotators and classes, which em and vb continue.
     """
@@ -108,7 +107,6 @@ class Problem:
     table: int
     stateless: bool
     plates: int
-    conjugate: frozenset[str]
     given: Mapping[str, Tensor] = field(default_factory=dict)
     earlier: Earlier | None = None
     _replayed: dict[Hashable, Replayed] = field(default_factory=dict, init=False, repr=False, compare=False)
@@ -128,8 +126,7 @@ class Problem:
             MethodError: when the model does not run, or has sites that no engine can treat.
         """
         found = _structure_on(model, blocks, data)
-        conjugate = frozenset(n for n, s in found.sites.items() if s.kind == "conjugate")
-        return Problem(model, blocks, options, whole, *found, plates_of(model), conjugate)
+        return Problem(model, blocks, options, whole, plates=plates_of(model), **found._asdict())
 
     def in_narrow_blocks(self) -> Problem:
         """The problem in blocks of few log-factors, of which several copies are there at a time."""
@@ -181,20 +178,20 @@ class Problem:
         return short and getattr(self.model, "repeatable", self.stateless) and not networks_of(self.model)
 
     def replay(
-        self, name: Hashable, function: Function, inputs: Mapping[str, Tensor], often: bool = False
+        self, key: Hashable, function: Function, inputs: Mapping[str, Tensor], often: bool = False
     ) -> dict[str, Tensor]:
         """A function of tensors, and of nothing else that changes; replayed after some calls where that is right.
 
         Args:
-            name: the same name means the same function.
+            key: tells the function from all others of this problem.
             function, inputs: as of ``Replayed``.
             often: whether it is mostly called a dozen times or more.
         """
         if not self.steady:
             return function(inputs)
-        if name not in self._replayed:
-            self._replayed[name] = Replayed(function, 0 if often else FIRST)
-        return self._replayed[name](inputs)
+        if key not in self._replayed:
+            self._replayed[key] = Replayed(function, 0 if often else FIRST)
+        return self._replayed[key](inputs)
 
     @property
     def tolerance(self) -> float:

@@ -65,6 +65,23 @@ class Softmax(Transform):
         return x.log_softmax(-1).sum(-1) + log_total + log_density
 
 
+class CentredSoftmax(Softmax):
+    """``x = softmax(u)``, made a change of variables by a sum of u that is normal and independent of x.
+
+    Where x is nearly normal in its log-ratios, u is nearly normal as a whole.
+    """
+
+    def _inverse(self, y: Tensor) -> Tensor:
+        """The vector whose sum is 0."""
+        log = y.clamp(min=1e-35).log()
+        return log - log.mean(-1, keepdim=True)
+
+    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
+        """Log of ``prod y`` times the density of the sum: (...) for (..., K)."""
+        k = x.shape[-1]
+        return x.log_softmax(-1).sum(-1) - x.sum(-1).square() / (2 * k) + math.log(k / (2 * math.pi)) / 2
+
+
 def plain_support(support: object) -> object:
     """The constraint of one event, without what batches put around it."""
     while hasattr(support, "base_constraint"):

@@ -108,7 +108,7 @@ def first_state(problem: Problem, number: int = 0, shares: int | None = None, *,
     Arguments are as of ``start_of``. Any engine can start from it.
     """
     start = start_of(problem, number, shares, points=points)
-    if start.continued or not problem.conjugate:
+    if start.continued or not problem.of_kind("conjugate"):
         return start.state
     priors, counts = prior_and_counts(problem, start)
     return replace(start.state, parameters={name: prior + counts[name] for name, prior in priors.items()})
@@ -167,7 +167,7 @@ def _fits(earlier: Earlier, problem: Problem, modes: bool) -> bool:
     shapes = {name: site.shape(problem.n_items) for name, site in problem.sites.items()}
     if not all(name in earlier.sites and earlier.sites[name].mean.shape == x for name, x in shapes.items()):
         return False
-    return modes or all(earlier.sites[name].conjugate is not None for name in problem.conjugate)
+    return modes or all(earlier.sites[s.name].conjugate is not None for s in problem.of_kind("conjugate"))
 
 
 def _continued(problem: Problem, earlier: Earlier, state: State) -> State:

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
 from torch import Tensor
+from torch.distributions.transforms import Transform
 
-from crowdppl.errors import MethodError
+from crowdppl.errors import MethodError, NumericalError
 from crowdppl.inference.density import Extra, TraceSites
 from crowdppl.inference.gaussians import FIRST_SCALE
+from crowdppl.inference.optimisers import LBFGSAscent
 from crowdppl.inference.problem import Problem
-from crowdppl.inference.sites import per_chain
+from crowdppl.inference.sites import Softmax, per_chain
 from crowdppl.inference.state import first_state
 
 Tensors = dict[str, Tensor]
+
+NUMBERS = 4_000_000
+"""Of the largest array in a pass over many vectors."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +34,7 @@ class Target:
     Args:
         problem: model and data.
         engine: its name, for messages.
+        simplex: from real numbers to proportions; by default ``Softmax``.
 
     Raises:
         MethodError: for a model with a one-hot site.
@@ -35,6 +42,7 @@ class Target:
 
     problem: Problem
     engine: str
+    simplex: Transform | None = None
 
     def __post_init__(self) -> None:
         onehot = [s.name for s in self.problem.of_kind("onehot")]
@@ -45,10 +53,16 @@ class Target:
             )
 
     @cached_property
+    def _transforms(self) -> dict[str, Transform]:
+        """From the whole real space to each site's support."""
+        own = {name: site.transform for name, site in self.problem.sites.items()}
+        return {name: self.simplex if self.simplex and isinstance(x, Softmax) else x for name, x in own.items()}
+
+    @cached_property
     def _shapes(self) -> dict[str, torch.Size]:
         """Of each site in unconstrained space."""
         n, sites = self.problem.n_items, self.problem.sites
-        return {name: site.transform.inverse_shape(torch.Size(site.shape(n))) for name, site in sites.items()}
+        return {name: x.inverse_shape(torch.Size(sites[name].shape(n))) for name, x in self._transforms.items()}
 
     def flat(self, at: Mapping[str, Tensor]) -> Tensor:
         """One vector from unconstrained values by site."""
@@ -57,15 +71,13 @@ class Target:
     def by_site(self, u: Tensor) -> Tensors:
         """Unconstrained values by site, from vectors (..., n)."""
         parts = u.split([shape.numel() for shape in self._shapes.values()], -1)
-        return {
-            n: x.reshape((*u.shape[:-1], *shape)) for (n, shape), x in zip(self._shapes.items(), parts, strict=True)
-        }
+        return {n: x.reshape((*u.shape[:-1], *self._shapes[n])) for n, x in zip(self._shapes, parts, strict=True)}
 
     def start(self, number: int = 0) -> Tensor:
         """Where start number n begins: at the means of its mean field."""
         state, sites = first_state(self.problem, number, points=True), self.problem.sites
-        means = {n: sites[n].transform.inv(sites[n].conjugate.mean_value(x)) for n, x in state.parameters.items()}
-        return self.flat(means | state.loc)
+        means = {n: sites[n].conjugate.mean_value(x) for n, x in state.parameters.items()}
+        return self.flat({n: self._transforms[n].inv(x) for n, x in means.items()} | state.loc)
 
     def drawn_start(self, number: int, stream: torch.Generator, chains: int) -> Tensor:
         """A draw around start number n, of which that of moments comes last of so many chains'."""
@@ -73,70 +85,89 @@ class Target:
         state, at = first_state(self.problem, number, shares, points=False), Tensors()
         for name, parameter in state.parameters.items():
             site = self.problem.sites[name]
-            at[name] = site.transform.inv(site.value(site.conjugate.draw(parameter, stream)))
+            at[name] = self._transforms[name].inv(site.value(site.conjugate.draw(parameter, stream)))
         for name, loc in state.loc.items():
-            at[name] = loc + FIRST_SCALE * torch.randn(
-                loc.shape, generator=stream, dtype=loc.dtype, device=loc.device
-            )
+            noise = torch.randn(loc.shape, generator=stream, dtype=loc.dtype, device=loc.device)
+            at[name] = loc + FIRST_SCALE * noise
         return self.flat(at)
 
     def value_and_slope(self, u: Tensor) -> tuple[Tensor, Tensor]:
         """The log density at a vector, and its gradient (n,)."""
-        found = self.problem.replay("target", self._value_and_slope, {"u": u.detach()})
+        found = self.problem.replay((Target, type(self.simplex)), self._value_and_slope, {"u": u.detach()})
         return found["value"], found["slope"]
 
     def _value_and_slope(self, at: Mapping[str, Tensor]) -> Tensors:
-        u, sites = at["u"].detach().requires_grad_(), self.problem.sites
-        free = self.by_site(u)
-        x = {n: sites[n].transform(v) for n, v in free.items()}
-        held = {n: sites[n].statistic(v) for n, v in x.items()}
-        given = {n: v.detach() for n, v in held.items()}
+        u = at["u"].detach().requires_grad_()
+        held, changes = self._statistics(u)
+        given = {n: x.detach() for n, x in held.items()}
         total = self.problem.full_pass()(given, gradient=list(given), extra=self._prior)
         value = total.objective
         for name, g in total.gradient.items():  # makes the number depend on the vector again
             value = value + (g * (held[name] - given[name])).sum()
-        value = self._with_jacobians(value, free, x)
+        value = sum(changes, value)
         (slope,) = torch.autograd.grad(value, u)
         return {"value": value.detach(), "slope": slope}
 
+    def climb(self, u: Tensor, looks: int, memory: Tensors) -> tuple[Tensor, Tensors, float]:
+        """A few steps uphill by L-BFGS: the vector, what is known of the curvature, and the log density.
+
+        Args:
+            u: where to begin.
+            looks: at the density, at most.
+            memory: of the curvature; empty at first.
+        """
+        at = u.clone().requires_grad_()
+
+        def objective() -> tuple[float, list[Tensor]]:
+            value, slope = self.value_and_slope(at)
+            return float(value), [slope]
+
+        search = LBFGSAscent([at], looks, looks, memory)
+        value = search(objective)
+        return at.detach(), search.memory, value
+
     def many(self, u: Tensor) -> Tensor:
-        """The log density at each of C vectors at once, (C, n) to (C,)."""
-        free, sites, plates = self.by_site(u), self.problem.sites, self.problem.plates
-        x = {n: sites[n].transform(v) for n, v in free.items()}
-        held = {n: sites[n].statistic(sites[n].with_plate_dims(v, plates)) for n, v in x.items()}
-        value = self.problem.full_pass(len(u))(held, extra=lambda first: self._prior(first, len(u))).objective
-        return self._with_jacobians(value, free, x, len(u))
+        """The log density at each of C vectors, (C, n) to (C,); minus infinity where it is not finite."""
+        if len(u) > 1 and len(u) * self.problem.width > NUMBERS:
+            return torch.cat([self.many(part) for part in u.tensor_split(2)])
+        held, changes = self._statistics(u, len(u))
+        try:
+            total = self.problem.full_pass(len(u))(held, extra=lambda first: self._prior(first, len(u)))
+        except NumericalError:
+            some = [u.new_full((1,), -math.inf)] if len(u) == 1 else map(self.many, u.tensor_split(2))
+            return torch.cat([*some])
+        return sum(changes, total.objective)
 
     def hessian(self, u: Tensor) -> Tensor:
         """The second derivatives of the log density at a vector, (n, n), in float64."""
-        found: Tensor = torch.autograd.functional.hessian(self._differentiable, u)
-        return found
+        full_pass = self.problem.full_pass()
 
-    def _differentiable(self, u: Tensor) -> Tensor:
-        """The log density in float64, to be differentiated as often as wanted."""
-        free, sites, full_pass = self.by_site(u), self.problem.sites, self.problem.full_pass()
-        x = {n: sites[n].transform(v) for n, v in free.items()}
-        held = {n: sites[n].statistic(v) for n, v in x.items()}
-        value = torch.zeros((), dtype=torch.float64, device=self.problem.blocks[0].device)
-        for number, block in enumerate(block for block in self.problem.blocks if block.n_items):
-            exact, own = replace(block, dtype=torch.float64), full_pass.in_block(held, block)
-            value = value + full_pass.density.objective(exact, own, self._prior(number == 0))
-        return self._with_jacobians(value, free, x)
+        def value(u: Tensor) -> Tensor:
+            held, changes = self._statistics(u)
+            parts = [torch.zeros((), dtype=torch.float64, device=u.device)]
+            for number, block in enumerate(block for block in self.problem.blocks if block.n_items):
+                exact, own = replace(block, dtype=torch.float64), full_pass.in_block(held, block)
+                parts.append(full_pass.density.objective(exact, own, self._prior(number == 0)))
+            return sum(changes, sum(parts[1:], parts[0]))
+
+        found: Tensor = torch.autograd.functional.hessian(value, u)
+        return found
 
     def sites(self, u: Tensor) -> Tensors:
         """Draws by site as engines hold them, (C, D, [1, ...] batch, event), from vectors (C, D, n)."""
         sites, plates = self.problem.sites, self.problem.plates
-        return {
-            n: sites[n].statistic(sites[n].with_plate_dims(sites[n].transform(x), plates, 2))
-            for n, x in self.by_site(u).items()
-        }
+        x = {n: self._transforms[n](x) for n, x in self.by_site(u).items()}
+        return {n: sites[n].statistic(sites[n].with_plate_dims(v, plates, lead=2)) for n, v in x.items()}
 
-    def _with_jacobians(self, value: Tensor, free: Tensors, x: Tensors, chains: int | None = None) -> Tensor:
-        """A log density of values, as one of unconstrained values."""
-        for name, u in free.items():
-            change = self.problem.sites[name].transform.log_abs_det_jacobian(u, x[name])
-            value = value + per_chain(change, chains)
-        return value
+    def _statistics(self, u: Tensor, chains: int | None = None) -> tuple[Tensors, list[Tensor]]:
+        """Sites as a pass takes them at a vector, or (C, n) of them, and what each change of variables adds."""
+        held, changes = Tensors(), []
+        for name, v in self.by_site(u).items():
+            site, transform = self.problem.sites[name], self._transforms[name]
+            x = transform(v)
+            held[name] = site.statistic(x if chains is None else site.with_plate_dims(x, self.problem.plates))
+            changes.append(per_chain(transform.log_abs_det_jacobian(v, x), chains))
+        return held, changes
 
     def _prior(self, first: bool, chains: int | None = None) -> Extra:
         """Log priors: those of items with each block, the others with the first."""

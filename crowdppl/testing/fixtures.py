@@ -21,8 +21,9 @@ from crowdppl.data.kinds.parts import SEPARATOR
 from crowdppl.data.kinds.rankings import RANKINGS
 from crowdppl.errors import CrowdpplWarning
 from crowdppl.fitting import fit
-from crowdppl.inference.engines import ENGINES, engine_support, fit_model, used_by
-from crowdppl.inference.options import FitOptions, options_from
+from crowdppl.inference.engines import ENGINES, engine_support, used_by
+from crowdppl.inference.fit import fit_one
+from crowdppl.inference.options import FitOptions
 from crowdppl.posterior import Posterior
 from crowdppl.primitives.model import (
     COVARIATES,
@@ -257,10 +258,9 @@ class Trial:
     def other_fit(self, engine: str, data: Annotations, model: Model | None = None, **how: Any) -> Posterior:
         """A quick fit without the spread of vb's tables, which takes most of its time."""
         model = model or self.model
-        name = name_of(model) or f"{type(model).__module__}.{type(model).__qualname__}"
-        options = options_from(cast("FitOptions", {**used_by(engine, QUICK), **how}))
+        options = cast("FitOptions", {**used_by(engine, QUICK), **how})
         with warnings.catch_warnings(action="ignore", category=CrowdpplWarning):
-            return Posterior.of(fit_model(model, name, data, engine, options))
+            return Posterior.of(fit_one(model, data, engine, options, name=name_of(model)))
 
 
 class NumberTrial(Trial):

@@ -20,7 +20,8 @@ from crowdppl.data.annotations import Annotations, require_annotations
 from crowdppl.errors import CrowdpplWarning, MethodError
 from crowdppl.inference.confusions import tables_at
 from crowdppl.inference.draws import draws_of
-from crowdppl.inference.engines import ENGINES, fit_model, refuse_engine
+from crowdppl.inference.engines import ENGINES, refuse_engine
+from crowdppl.inference.fit import fit_one
 from crowdppl.inference.options import FitOptions, Options, options_from
 from crowdppl.inference.problem import Problem, build_problem, model_runs
 from crowdppl.plots.axes import DARK, LIGHT, MIDDLE, axes_or_new
@@ -268,7 +269,7 @@ def _thinned(found: Mapping[str, Tensor], inference: str, ranks: int) -> dict[st
 def _fitted(model: Model, drawn: Simulation, inference: str, options: Options) -> tuple[Mapping[str, Any], bool]:
     """The posterior of each site as vb or svi has it, and whether the fit settled."""
     with warnings.catch_warnings(action="ignore", category=CrowdpplWarning):
-        result = fit_model(model, type(model).__name__, drawn.data, inference, options).result
+        result = fit_one(model, drawn.data, inference, options).result
     points = [name for name, site in result.sites.items() if site.family == "point"]
     if points:
         raise MethodError(f"{inference} gives a point for {points[0]!r}, not draws; use gibbs or vb")

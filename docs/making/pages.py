@@ -91,7 +91,8 @@ MEANING = (
     "exact: every update has a closed form, and nothing is approximated. mean-field: closed-form updates of a "
     "factorised approximation. gradient: some or all sites are moved along gradients. `laplace` is a Gaussian at "
     "the posterior mode, in unconstrained space, with the mode's curvature; where annotators gave few labels to "
-    "items of a class, it makes their rare errors too frequent."
+    "items of a class, it makes their rare errors too frequent. `pathfinder` draws from the best of "
+    "the Gaussians along its paths to the mode, weighted by the posterior, and says where these are far from it."
 )
 BASELINES = ("vote shares", "majority_vote")
 """Rows that each method's results are shown beside."""

@@ -111,7 +111,7 @@ def test_a_prior_that_draws_unbalanced_classes_together_is_doubted(shares: list[
 def test_doubts_beside_a_fit_never_fit_again(monkeypatch: pytest.MonkeyPatch) -> None:
     settings = {"prevalence_strength": 100.0}
     heavy = fit("bayesian_dawid_skene", shared([0.9, 0.1], 0), inference="vb", settings=settings)
-    monkeypatch.setattr(classes, "fit_model", lambda *_, **__: pytest.fail("a second fit"))
+    monkeypatch.setattr(classes, "fit_one", lambda *_, **__: pytest.fail("a second fit"))
     monkeypatch.setattr(of_fits, "heldout_score", lambda *_, **__: pytest.fail("a second fit"))
     assert doubts(heavy) == heavy.doubts() and heavy.doubts() is heavy.doubts()
 

@@ -10,7 +10,7 @@ from pyro.poutine.indep_messenger import IndepMessenger
 
 import crowdppl
 from crowdppl.data.annotations import Annotations
-from crowdppl.inference import assembly, engines
+from crowdppl.inference import assembly, fit
 from crowdppl.posterior import Posterior
 from tests.crowd import crowd
 
@@ -19,6 +19,7 @@ FEW: dict[str, dict[str, Any]] = {
     "vb": {},
     "gibbs": {"chains": 2, "draws": 8, "warmup": 4},
     "nuts": {"chains": 2, "draws": 8, "warmup": 4},
+    "pathfinder": {"chains": 2, "draws": 8},
     "svi": {"max_iterations": 5},
 }
 
@@ -65,7 +66,7 @@ def test_within_iterations_there_is_a_result_and_pyro_goes_on(
     np.testing.assert_array_equal(fitted(engine, data).probabilities(), before.probabilities())
 
 
-@pytest.mark.parametrize("place", [(engines, "build_problem"), (assembly, "tables_at"), (Posterior, "doubts")])
+@pytest.mark.parametrize("place", [(fit, "build_problem"), (assembly, "tables_at"), (Posterior, "doubts")])
 def test_before_and_after_the_iterations_it_raises(
     place: tuple[Any, str], data: Annotations, monkeypatch: pytest.MonkeyPatch
 ) -> None:

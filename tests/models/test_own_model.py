@@ -26,8 +26,8 @@ from torch import Tensor
 from crowdppl.data.blocks import Block
 from crowdppl.errors import MethodError
 from crowdppl.inference.density import Density
-from crowdppl.inference.engines import fit_model
 from crowdppl.inference.families import FAMILIES
+from crowdppl.inference.fit import fit_one
 from crowdppl.inference.mcmc import gibbs, nuts
 from crowdppl.inference.mcmc.gibbs import sample
 from crowdppl.inference.options import Options
@@ -201,7 +201,7 @@ def test_nuts_follows_pyros_own_density() -> None:
 
 
 def fitted(engine: str, **options: int) -> FitResult:
-    return fit_model(Rumour(), "rumour", crowd(60, 6, 3, 5, seed=2), engine, Options(**options)).result
+    return fit_one(Rumour(), crowd(60, 6, 3, 5, seed=2), engine, Options(**options)).result
 
 
 # Points, samples and mean fields differ, most where 30 draws or 400 steps have to do.
@@ -259,4 +259,4 @@ def test_a_model_without_a_truth_is_refused(engine: str) -> None:
                 annotate(data, taste.log().unsqueeze(-2), torch.zeros((), dtype=torch.long))
 
     with pytest.raises(MethodError, match="Truthless draws no truth"):
-        fit_model(Truthless(), "truthless", crowd(20, 4, 3, 3), engine, Options(max_iterations=3))
+        fit_one(Truthless(), crowd(20, 4, 3, 3), engine, Options(max_iterations=3))

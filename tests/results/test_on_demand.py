@@ -10,7 +10,7 @@ import torch
 
 import crowdppl
 from crowdppl.inference import assembly
-from crowdppl.inference.engines import fit_model
+from crowdppl.inference.fit import fit_one
 from crowdppl.inference.options import Options
 from crowdppl.inference.problem import Problem
 from crowdppl.inference.vb import engine
@@ -80,7 +80,7 @@ def test_what_is_not_asked_for_is_not_computed(monkeypatch: pytest.MonkeyPatch) 
     for name in ("tables_at", "tables_read"):
         monkeypatch.setattr(assembly, name, never)
     for inference in ("em", "vb"):  # without the doubts, which ask for tables
-        found = fit_model(crowdppl.method("one_coin"), "one_coin", DATA, inference, Options()).result
+        found = fit_one(crowdppl.method("one_coin"), DATA, inference, Options()).result
         assert len(found.probabilities) == DATA.n_items
         with pytest.raises(AssertionError, match="computed"):
             _ = found.table

@@ -19,7 +19,7 @@ from crowdppl.data.kinds import KINDS
 from crowdppl.data.kinds.space import GRADES
 from crowdppl.errors import CrowdpplError, CrowdpplWarning
 from crowdppl.inference.coin_tables import CoinTables
-from crowdppl.inference.engines import fit_model
+from crowdppl.inference.fit import fit_one
 from crowdppl.inference.options import Options
 from crowdppl.networks.outputs import networks_of
 from crowdppl.primitives.model import Card, card_of
@@ -152,7 +152,7 @@ def prevalence(search: Search) -> Iterator[Doubt]:
     options, light = Options(seed=posterior.options.get("seed", 0)), replace(model, prevalence_strength=1.0)
     try:
         with warnings.catch_warnings(action="ignore", category=CrowdpplWarning):
-            free = fit_model(light, posterior.method, data, "vb", options).result.probabilities.mean(0)
+            free = fit_one(light, data, "vb", options, name=posterior.method).result.probabilities.mean(0)
     except CrowdpplError:  # vb may not support it; a doubt too few is better than a fit that fails for one
         return
     worst = int(np.abs(free - share).argmax())

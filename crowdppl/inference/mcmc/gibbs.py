@@ -15,9 +15,8 @@ from crowdppl.errors import MethodError
 from crowdppl.inference.density import TraceSites
 from crowdppl.inference.engine import SAMPLING, Engine
 from crowdppl.inference.loop import Progress, iterate
-from crowdppl.inference.mcmc.chains import result_of_chains
+from crowdppl.inference.mcmc.chains import relabelled, result_of_chains, truth_shares
 from crowdppl.inference.mcmc.hmc import HmcState, Tensors, moved, where
-from crowdppl.inference.mcmc.permutations import relabelled, truth_shares
 from crowdppl.inference.passes import Total
 from crowdppl.inference.problem import Problem
 from crowdppl.inference.replay import with_prefix
@@ -123,15 +122,15 @@ def step(problem: Problem, state: GibbsState) -> tuple[GibbsState, float]:
         state = relabel(problem, state)
     stream = options.generator(6, t)
     for number, name in enumerate(state.onehot, 1):  # in turn: each is drawn given the current others
-        logits = _replay(problem, state, f"logits of {name}", partial(_logits, name=name), number)["logits"]
+        logits = _replay(problem, state, _logits, number, name=name)["logits"]
         state = replace(state, onehot={**state.onehot, name: draw_onehot(logits, stream)})
-    found = swept = _replay(problem, state, "sweep", _sweep, 0, {"draws": stream})
+    found = swept = _replay(problem, state, _sweep, 0, {"draws": stream})
     if (hyper := state.hyper) is not None:
         if t == options.warmup and int(hyper.time):  # from here on, the averaged step sizes
             hyper = replace(hyper, log_step=hyper.average)
         log_density = partial(_hyper_log_density, problem, state, with_prefix(swept, "count"))
         state = replace(state, hyper=moved(hyper, log_density, stream, adapting=t < options.warmup))
-        found = _replay(problem, state, "statistics", _statistics, more={**swept, "draws": stream})
+        found = _replay(problem, state, _statistics, more={**swept, "draws": stream})
     state = replace(state, statistics=with_prefix(found, "statistic"), sweeps=state.sweeps + 1)
     return state, float(swept["objective"].mean())
 
@@ -190,17 +189,17 @@ def _draw_statistics(
 def _replay(
     problem: Problem,
     state: GibbsState,
-    name: str,
     function: Callable[..., Tensors],
     number: int | None = None,
     more: Mapping[str, Any] | None = None,
+    **fixed: str,
 ) -> Tensors:
     """A function of the sites' values, of ``more``, and, numbered, of a stream a block; replayed where right."""
     inputs: dict[str, Any] = {f"site.{n}": x for n, x in values(problem, state).items()} | dict(more or {})
     if number is not None:
         stream = partial(problem.options.generator, 7, number, int(state.sweeps))
         inputs |= {f"stream.{block.offset}": stream(block.offset) for block in problem.blocks}
-    return problem.replay(name, partial(function, problem), inputs)
+    return problem.replay((function, *fixed.values()), partial(function, problem, **fixed), inputs)
 
 
 def _sweep(problem: Problem, given: Mapping[str, Any]) -> Tensors:
@@ -291,7 +290,7 @@ def _hyper_log_density(
     """
     parts = {"statistic": state.statistics, "onehot": state.onehot, "count": counts, "at": at}
     given = {f"{part}.{n}": x for part, by_name in parts.items() for n, x in by_name.items()}
-    found = problem.replay("prior parameters", partial(_hyper_slopes, problem), given)
+    found = problem.replay(_hyper_slopes, partial(_hyper_slopes, problem), given)
     return found["value"], with_prefix(found, "slope")
 
 

@@ -18,7 +18,8 @@ from crowdppl.errors import MethodError
 from crowdppl.inference.confusions import WIDTH
 from crowdppl.inference.density import DensityResult
 from crowdppl.inference.draws import draws_of
-from crowdppl.inference.engines import ENGINES, SelectVolume, fit_model
+from crowdppl.inference.engines import ENGINES
+from crowdppl.inference.fit import SelectVolume, fit_one
 from crowdppl.inference.options import Options
 from crowdppl.inference.predict.priors import PosteriorAsPrior
 from crowdppl.inference.predict.update import earlier_evidence, options_of, problem_of
@@ -87,13 +88,13 @@ def refit(
     again, memory = model or posterior.model, posterior.memory
     if memory is not None:
         again = PosteriorAsPrior(again, memory.sites)
-    found = fit_model(
+    found = fit_one(
         again,
-        posterior.method,
         data,
         posterior.inference,
         options,
         start,
+        name=posterior.method,
         evidence=earlier_evidence(posterior, data),
         earlier=earlier,
         select_volume=select_volume,

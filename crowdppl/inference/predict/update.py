@@ -23,7 +23,7 @@ from crowdppl.errors import ConvergenceWarning, MethodError
 from crowdppl.inference.confusions import as_draws, number_truth, truth_at, truth_over
 from crowdppl.inference.density import trace_sites
 from crowdppl.inference.draws import center_of, draws_of, mean_of
-from crowdppl.inference.engines import fit_model
+from crowdppl.inference.fit import fit_one
 from crowdppl.inference.gaussians import base_draws
 from crowdppl.inference.loop import iterate
 from crowdppl.inference.options import SESSION, FitOptions, Options, options_from
@@ -90,7 +90,7 @@ def update(posterior: Fit, data: Annotations, **options: Any) -> Fit:
         memory = _update_state(posterior, data, chosen)
     evidence = torch.from_numpy(memory.said_of(data))
     model = PosteriorAsPrior(posterior.model, memory.sites)
-    found = fit_model(model, posterior.method, data, "vb", chosen, evidence=evidence)
+    found = fit_one(model, data, "vb", chosen, name=posterior.method, evidence=evidence)
     return replace(posterior, data=data, result=found.result, options=found.options, correction=None, memory=memory)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -41,7 +41,7 @@ class MapUpdate:
         """A start of points. MethodError for a prior below 1, or one whose parameters are inferred."""
         refuse_inferred_priors(problem, "em")
         start = start_of(problem, number, points=True, modes=True)
-        if not problem.conjugate:
+        if not problem.of_kind("conjugate"):
             return start.state
         priors, counts = prior_and_counts(problem, start)
         parameters = {}
@@ -322,7 +322,7 @@ class CoordinateAscent:
         """
         found = with_prefix(state.memory, LOOK)
         if not found:
-            found = self._replay(problem, state, "pass", Evaluated.expected_counts)
+            found = self._replay(problem, state, Evaluated.expected_counts)
         moved = self.update(problem, state, with_prefix(found, "prior"), with_prefix(found, "count"))
         return moved, float(found["objective"])
 
@@ -341,7 +341,7 @@ class CoordinateAscent:
         state = replace(state, parameters=parameters)
         # Each has a pass of its own: where two enter a table together, one's gradient changes as the other moves.
         for name in state.logits:
-            found = self._replay(problem, state, f"logits of {name}", partial(Evaluated.new_logits, name=name))
+            found = self._replay(problem, state, Evaluated.new_logits, name=name)
             state = replace(state, logits={**state.logits, name: found["logits"]})
         return self._search_gaussians(problem, state, priors) if state.loc else state
 
@@ -366,7 +366,7 @@ class CoordinateAscent:
         def objective() -> tuple[float, list[Tensor]]:
             found = {} if looks or state.parameters else known  # others have moved since
             if not found:
-                found = self._replay(problem, state, "gaussians", Evaluated.gaussian_gradient, counts)
+                found = self._replay(problem, state, Evaluated.gaussian_gradient, counts)
             looks.append(([x.detach().clone() for x in leaves.values()], found))
             return float(found["objective"]), [found[f"slope.{i}"] for i in range(len(leaves))]
 
@@ -378,22 +378,23 @@ class CoordinateAscent:
             last = next(ends) if kept else {}
             return replace(state, memory=memory | {f"{LOOK}.{n}": x for n, x in last.items()})
         state = replace(state, memory=memory)
-        after = self._replay(problem, state, "priors", Evaluated.prior_parameters)
+        after = self._replay(problem, state, Evaluated.prior_parameters)
         return replace(state, parameters=state.parameters | {n: x + counts[n] for n, x in after.items()})
 
     def _replay(
-        self, problem: Problem, state: State, name: str, function: Callable[..., Tensors], *more: Tensors
+        self, problem: Problem, state: State, function: Callable[..., Tensors], *more: Tensors, **fixed: str
     ) -> Tensors:
         """A function of what is known at a state, and of more tensors; replayed where that is right."""
 
         def elsewhere(arrays: Mapping[str, Tensor]) -> Tensors:
-            return function(self.at(problem, state.at(arrays)), *({n: arrays[n] for n in given} for given in more))
+            given = ({n: arrays[n] for n in tensors} for tensors in more)
+            return function(self.at(problem, state.at(arrays)), *given, **fixed)
 
         inputs = replace(state, memory={}).arrays()
         for given in more:
             inputs |= given
-        often = self.rule.many_iterations or name == "gaussians"  # a search looks several times
-        return problem.replay((name, type(self.rule)), elsewhere, inputs, often)
+        often = self.rule.many_iterations or function is Evaluated.gaussian_gradient  # a search looks several times
+        return problem.replay((function, type(self.rule), *fixed.values()), elsewhere, inputs, often)
 
 
 EM, VB = CoordinateAscent("em", MapUpdate()), CoordinateAscent("vb", MeanFieldUpdate())

@@ -21,7 +21,6 @@ from torch import Tensor
 from crowdppl.data.blocks import Block
 from crowdppl.inference.confusions import WIDTH
 from crowdppl.inference.loop import Step, iterate
-from crowdppl.inference.predict.priors import PosteriorAsPrior
 from crowdppl.inference.problem import Problem
 from crowdppl.inference.responses import Response
 from crowdppl.inference.state import State, Tensors
@@ -104,7 +103,7 @@ def _weights(
     within = min(LABELS, FACTORS // problem.states) // max(problem.n_labels, _cells(problem))
     probes = max(FEWEST, min(PROBES, within, NUMBERS // sum(x.parameter.numel() for x in rows.of.values())))
     k = problem.blocks[0].n_classes
-    unsupported = problem.model.unsupported if isinstance(problem.model, PosteriorAsPrior) else {}
+    unsupported = getattr(problem.model, "unsupported", {})  # of an update
     found = {}
     for name, row in rows.of.items():
         vectors = max(FEWEST, probes * k // max(k, row.shape[-1]))  # each says as much of a row as it has entries

@@ -15,7 +15,6 @@ from torch import Tensor
 
 from crowdppl.inference.mcmc import gibbs
 from crowdppl.inference.mcmc.hmc import HmcState
-from crowdppl.inference.predict.priors import PosteriorAsPrior
 from crowdppl.inference.problem import Problem
 from crowdppl.inference.state import State
 from crowdppl.inference.vb.learned_priors import amount_around, shares
@@ -61,7 +60,7 @@ def of_chains(problem: Problem, state: State, generator: torch.Generator) -> Cha
     quiet = replace(problem.options, progress=False, callback=None)
     problem = replace(problem, options=replace(quiet, seed=seed, chains=CHAINS, warmup=SWEEPS // 2))
     shared = [n for n in state.parameters if not problem.sites[n].local]
-    together = any(problem.sites[n].ratios for n in shared) and not isinstance(problem.model, PosteriorAsPrior)
+    together = any(problem.sites[n].ratios for n in shared) and not hasattr(problem.model, "unsupported")
     drawn_sites = shared if together else []
     at, kept = _start(problem, state, generator), []
     draws: dict[str, list[Tensor]] = {name: [] for name in drawn_sites}

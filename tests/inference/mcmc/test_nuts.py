@@ -17,7 +17,7 @@ import crowdppl
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.blocks import Block
 from crowdppl.errors import ConvergenceWarning, MethodError
-from crowdppl.inference.engines import fit_model
+from crowdppl.inference.fit import fit_one
 from crowdppl.inference.mcmc import gibbs, nuts
 from crowdppl.inference.options import Options
 from crowdppl.inference.target import Target
@@ -130,7 +130,7 @@ def test_the_callback_and_the_diagnostics_hear_the_log_density_of_every_transiti
     options = Options(chains=2, draws=5, warmup=4, callback=lambda *said: heard.append(said))
     model, data = crowdppl.method("one_coin"), crowd(10, 3, 2, 3)
     with pytest.warns(ConvergenceWarning):
-        said = fit_model(model, "model", data, "nuts", options).result.diagnostics
+        said = fit_one(model, data, "nuts", options).result.diagnostics
     assert [number for number, _ in heard] == list(range(18))
     assert [value for _, value in heard] == said["objectives"] and np.isfinite(said["objectives"]).all()
     assert said["iterations"] == 18 and said["objective"] == said["objectives"][-1]
@@ -140,7 +140,7 @@ def test_the_callback_and_the_diagnostics_hear_the_log_density_of_every_transiti
 @pytest.mark.parametrize("engine", ["gibbs", "nuts"])
 def test_samplers_refuse_minibatches(engine: str) -> None:
     with pytest.raises(MethodError, match="batch_size=5"):
-        fit_model(crowdppl.method("one_coin"), "one_coin", crowd(10, 3, 2, 3), engine, Options(batch_size=5))
+        fit_one(crowdppl.method("one_coin"), crowd(10, 3, 2, 3), engine, Options(batch_size=5))
 
 
 class Funnel:
@@ -160,7 +160,7 @@ class Funnel:
 def test_divergences_are_counted_by_chain_and_warned_of() -> None:
     options = Options(chains=2, draws=30, warmup=20)
     with pytest.warns(ConvergenceWarning, match="divergent"):
-        found = fit_model(Funnel(), "funnel", annotations(LABELS, 2), "nuts", options)
+        found = fit_one(Funnel(), annotations(LABELS, 2), "nuts", options)
     assert found.inference == "nuts"
     divergences = found.result.diagnostics["divergences"]
     assert divergences.keys() == {"chain 0", "chain 1"} and sum(divergences.values()) > 0

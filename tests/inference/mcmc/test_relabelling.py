@@ -13,9 +13,8 @@ import crowdppl
 from crowdppl.data.annotations import Annotations
 from crowdppl.inference.assembly import result_of_draws
 from crowdppl.inference.mcmc import gibbs
-from crowdppl.inference.mcmc.chains import mixing
+from crowdppl.inference.mcmc.chains import best_permutation, class_similarity, mixing, permutations, relabelled
 from crowdppl.inference.mcmc.gibbs import GibbsState, sample
-from crowdppl.inference.mcmc.permutations import best_permutation, class_similarity, permutations, relabelled
 from crowdppl.inference.problem import Problem
 from tests.crowd import annotations, double, posed
 

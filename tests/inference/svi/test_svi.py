@@ -12,7 +12,7 @@ import crowdppl
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.blocks import Block
 from crowdppl.errors import MethodError, NumericalError
-from crowdppl.inference.engines import fit_model
+from crowdppl.inference.fit import fit_one
 from crowdppl.inference.options import Options
 from crowdppl.inference.result import FitResult
 from crowdppl.inference.svi import svi
@@ -28,7 +28,7 @@ KINDS = ["mace", "dependent_clusters", "coin_net", "glad"]
 
 
 def fitted(model: Any, data: Annotations, engine: str, **options: Any) -> FitResult:
-    return fit_model(model, "model", data, engine, Options(**options)).result
+    return fit_one(model, data, engine, Options(**options)).result
 
 
 def last(result: FitResult) -> float:
@@ -132,7 +132,7 @@ def test_a_start_is_where_the_guide_begins_and_arrays_are_taken() -> None:
     data, model = crowd(40, 5, 3, 4), crowdppl.method("dawid_skene")
     rolled = np.roll(data.votes()[data.order], 1, axis=1) + 0.01
     shares = rolled / rolled.sum(1, keepdims=True)
-    found = fit_model(model, "model", data, "svi", Options(max_iterations=2), {"truth": shares}).result
+    found = fit_one(model, data, "svi", Options(max_iterations=2), {"truth": shares}).result
     agree = found.probabilities.argmax(1) == np.roll(data.votes(), 1, axis=1).argmax(1)
     assert agree.mean() > 0.8
 

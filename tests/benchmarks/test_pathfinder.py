@@ -1,0 +1,82 @@
+"""Pathfinder and laplace beside a long run of an exact sampler: moments of all sites, and processor time."""
+
+import time
+
+import numpy as np
+
+from crowdppl.data.annotations import Annotations
+from crowdppl.errors import MethodError
+from crowdppl.fitting import fit
+from crowdppl.inference.options import FitOptions
+from crowdppl.posterior import Posterior
+from tests.benchmarks.results import Recorder
+from tests.benchmarks.simulated import draw
+from tests.benchmarks.tables import markdown
+from tests.benchmarks.timing import threads
+
+LONG: FitOptions = {"seed": 9, "chains": 2, "draws": 500, "warmup": 250}
+METHODS = ("one_coin", "bayesian_dawid_skene", "glad", "ordinal", "item_difficulty", "gaussian_annotators")
+ENGINES = ("laplace", "pathfinder")
+
+
+def test_pathfinder_beside_laplace_and_nuts(recorder: Recorder) -> None:
+    rows = []
+    with threads(1):
+        for method in METHODS:
+            data = data_of(method)
+            exact, long = timed(method, data, "nuts", LONG)
+            rows.append([method, "nuts", "", "", "", "", f"{long:.1f}"])
+            for engine in ENGINES:
+                try:
+                    found, took = timed(method, data, engine, {"seed": 0})
+                except MethodError:
+                    rows.append([method, engine, "refused", "", "", "", ""])
+                    continue
+                rows.append([method, engine, *errors(found, exact), pareto(found), f"{took:.1f}"])
+    header = ("method", "engine", "largest error of means", "median", "sds, times nuts's", "Pareto k", "CPU s")
+    text = (
+        "100 items x 6 labels of 10 annotators, K = 3 (of gaussian_annotators, numbers). Errors are those of each "
+        "number of all sites, against nuts with 2 chains of 500 draws after 250: of means in deviations by "
+        "nuts, of deviations as ratios, the smallest and the largest. Default options, one thread.\n\n"
+    )
+    recorder.add("Pathfinder beside laplace and nuts", text + markdown(header, rows))
+
+
+def data_of(method: str) -> Annotations:
+    """Simulated labels of the method's kind."""
+    if method == "gaussian_annotators":
+        rng = np.random.default_rng(0)
+        truth, bias, spread = rng.normal(5, 2, 100), rng.normal(0, 0.5, 10), rng.uniform(0.3, 1.5, 10)
+        pairs = [(i, a) for i in range(100) for a in rng.choice(10, 6, replace=False)]
+        item, annotator = np.array(pairs).T
+        number = truth[item] + bias[annotator] + spread[annotator] * rng.normal(size=len(item))
+        return Annotations.from_arrays(item, annotator, number, kind="real")
+    drawn = draw(100, 6, 10, 3, seed=5)
+    kind = "ordinal" if method == "ordinal" else "nominal"
+    return Annotations.from_arrays(drawn.item, drawn.annotator, drawn.label, kind=kind)
+
+
+def timed(method: str, data: Annotations, engine: str, options: FitOptions) -> tuple[Posterior, float]:
+    """A fit, and the CPU seconds that it took."""
+    began = time.process_time()
+    found = fit(method, data, inference=engine, **options)
+    return found, time.process_time() - began
+
+
+def moments(posterior: Posterior) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and standard deviation of each number of all sites."""
+    draws = [site.arrays["draws"] for _, site in sorted(posterior.result.sites.items())]
+    flat = np.concatenate([x.reshape(x.shape[0] * x.shape[1], -1) for x in draws], 1)
+    return flat.mean(0), flat.std(0)
+
+
+def errors(found: Posterior, exact: Posterior) -> list[str]:
+    """Largest and median error of means, and the range of the ratios of deviations."""
+    (mean, sd), (true, width) = moments(found), moments(exact)
+    off, ratio = np.abs(mean - true) / width, sd / width
+    return [f"{off.max():.2f}", f"{np.median(off):.2f}", f"{ratio.min():.2f} to {ratio.max():.2f}"]
+
+
+def pareto(found: Posterior) -> str:
+    k = found.diagnostics().get("pareto_k")
+    return "" if k is None else f"{k:.2f}"
