@@ -25,7 +25,6 @@ from crowdppl.data.blocks import (
 )
 from crowdppl.data.checks import cell_counts, check_tables, require_one_of
 from crowdppl.data.coded import Coded, code_ids, warnings_of, who_abstains, without_repeats
-from crowdppl.data.columns import label_roles
 from crowdppl.data.covariates import covariate_table, feature_table, history_table, label_columns, some_columns
 from crowdppl.data.features import StoredFeatures, placed_features
 from crowdppl.data.gold import given_truths, known_truths
@@ -36,7 +35,8 @@ from crowdppl.data.kinds.kind import Kind, LabelSet
 from crowdppl.data.kinds.numbers import NUMBER
 from crowdppl.data.kinds.sequences import units_of
 from crowdppl.data.kinds.space import REAL_LINE, number_space
-from crowdppl.data.tables import Rows, coded_table, rows_of_dicts, rows_of_frame, rows_of_matrix, rows_of_wide
+from crowdppl.data.tables import Rows, coded_table, label_roles, rows_of_dicts, rows_of_frame
+from crowdppl.data.wide import rows_of_matrix, rows_of_wide
 from crowdppl.errors import CrowdpplWarning, DataError
 
 if TYPE_CHECKING:

@@ -18,12 +18,20 @@ import pandas as pd
 
 from crowdppl.core.validation import require_path, require_text, shown, switch
 from crowdppl.data.annotations import Annotations, Options, parts_of_items
-from crowdppl.data.columns import Roles, label_roles, recognise, refuse_twins, two_parts
 from crowdppl.data.gold import without_blanks
 from crowdppl.data.ids import Place, by_item, encode, place_in_rows, refuse_missing_text
 from crowdppl.data.kinds.sequences import SEQUENCES
-from crowdppl.data.tables import as_pandas, rows_of_frame, rows_of_wide
+from crowdppl.data.tables import (
+    Roles,
+    as_pandas,
+    label_roles,
+    recognise,
+    refuse_twins,
+    rows_of_frame,
+    two_parts,
+)
 from crowdppl.data.tagged import SPAN, TASK, read_conll, spans_of_tasks, tags_of_columns, tags_of_spans
+from crowdppl.data.wide import rows_of_wide
 from crowdppl.errors import DataError
 
 if TYPE_CHECKING:

@@ -1,7 +1,8 @@
-"""Tables of labels, long (a row a label) or wide (a column an annotator), as rows of item, annotator and label."""
+"""Tables with a label a row, as rows of item, annotator and label: which column holds what, and what it holds."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -10,37 +11,52 @@ import numpy as np
 import pandas as pd
 
 from crowdppl.core.validation import kind_of
-from crowdppl.data.columns import (
-    ALIASES,
-    PARTS_OF_ITEMS,
-    UNSPECIFIC,
-    Roles,
-    apart_from_roles,
-    letters,
-    looks_like,
-    named,
-    not_annotators,
-    recognise,
-    refuse_twins,
-)
-from crowdppl.data.ids import (
-    EXACT,
-    Codebook,
-    Encoding,
-    Place,
-    as_column,
-    as_index,
-    encode_text,
-    native,
-    place_in_rows,
-    tensor_to_numpy,
-)
+from crowdppl.data.ids import Encoding, Place, as_column, as_index, encode_text, native, place_in_rows
 from crowdppl.errors import DataError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+ALIASES: Mapping[str, tuple[str, ...]] = {
+    "item": (
+        "item task question subject example",
+        "instance object unit document doc patient sample hit record case",
+        "id",
+        "text image sentence audio video url",
+    ),
+    "annotator": (
+        "annotator worker rater coder user",
+        "labeler labeller judge grader observer reviewer expert performer contributor participant",
+    ),
+    "label": (
+        "label answer rating response accept",
+        "class category annotation judgment judgement grade score choice vote value",
+        "winner preferred preference tag",
+        "ranking rank",
+    ),
+    "class": ("label class truth gold answer", "category true rating target", "rank"),
+    "left": ("left lefta objecta optiona responsea modela itema a",),
+    "right": ("right rightb objectb optionb responseb modelb itemb b",),
+    "sequence": ("sequence sentence", "document doc text"),
+    "position": ("position", "token index order"),
+    "problem": ("problem list", "query question topic task prompt"),
+    "object": ("object candidate option alternative",),
+}
+"""Names of each role. Later ones count only where no earlier one is there: tables of labels carry the text or image
+along, beside an id. Prodigy writes choices to "accept", beside an "answer" that says whether the task was done."""
+IDENTIFIED = frozenset(["item", "annotator"])
+"""Roles whose columns may end in "id"; one of labels never does."""
+PARTS_OF_ITEMS = ("left", "right", "sequence", "position", "problem", "object")
+"""Roles of columns of which two name an item."""
+OPTIONAL = ("problem", "object")
+"""Those of which either may be missing: rankings of one list name none, and whole ones name their objects."""
+ARGUMENT: Mapping[str, str] = {"class": "label", "gold": "gold_column", **dict.fromkeys(PARTS_OF_ITEMS, "item")}
+"""The argument that names the column of a role, where it is not called like the role."""
+UNSPECIFIC = frozenset(["id", "ids", "index", "unnamed0"])
+"""What tables call their rows: pandas writes an index under no name, and reads it back as "Unnamed: 0"."""
 
+Roles = Mapping[str, Hashable | None]
+"""The column of each role, or None to recognise it by name."""
 NESTED = 100
 """Rows in which nested records are looked for."""
 
@@ -217,107 +233,6 @@ def _arrow(column: Any) -> Any:
         return pa.array(column.map(str, na_action="ignore"), from_pandas=True)
 
 
-def rows_of_wide(
-    frame: Any, given: Roles, annotators: Any = None, place: Place = place_in_rows, text: bool = False
-) -> Rows:
-    """A table with a row an item and a column an annotator; an empty cell, or one of blanks, is no label.
-
-    Columns of annotators are those that ``annotators`` lists; else all but gold, of which none may look like
-    something else. Items are in the column given for "item", else in one that is recognised where the index only
-    counts rows, else in the index. DataError where columns are given for other roles, have one name or are those
-    of a long table.
-    """
-    origin = "the wide table"
-    frame = as_pandas(require_table(frame, origin), origin)
-    refuse_twins(list(frame.columns), origin)
-    others = {role: given[role] for role in ("annotator", "label") if given.get(role) is not None}
-    if others:
-        raise DataError(f"{others} name columns, but each column of a wide table is an annotator; leave them out")
-    frame = _by_item(frame, given.get("item"), text, origin)
-    said, gold = {"item": str(frame.index.name or "the index")}, None
-    if given.get("gold") is not None:
-        truth = recognise(list(frame.columns), {"gold": given["gold"]}, origin)["gold"]
-        gold, said["gold"] = frame[truth], str(truth)
-        frame = frame.drop(columns=truth)
-    frame = _of_annotators(frame, annotators, origin)
-    row, column, labels = _cells(frame, frame, np.nan)
-    return Rows(
-        frame.index.take(row),
-        frame.columns.take(column),
-        labels,
-        place=lambda label: f"column {frame.columns[column[label]]!r} of {place(int(row[label]))}",
-        text=text,
-        items=frame.index,
-        annotators=frame.columns,
-        gold=gold,
-        roles=said | {"annotator": ", ".join(map(str, frame.columns))},
-    )
-
-
-def _by_item(frame: pd.DataFrame, item: Hashable | None, text: bool, origin: str) -> pd.DataFrame:
-    """A wide table with its items as the index: of a column, or as they are."""
-    if item is None and _counts_rows(frame.index):
-        _refuse_unspecific(frame, origin)
-        if text or looks_like(list(frame.columns), "item"):
-            item = recognise(list(frame.columns), {"item": None}, origin)["item"]
-    if item is None:
-        return frame
-    return frame.set_index(recognise(list(frame.columns), {"item": item}, origin)["item"])
-
-
-def _of_annotators(frame: pd.DataFrame, listed: Any, origin: str) -> pd.DataFrame:
-    """The columns of annotators: those of a list; else all, and one that looks like something else is refused."""
-    if listed is not None and not isinstance(listed, Codebook):
-        known = Codebook("annotator", frame.columns)
-        return frame.iloc[:, known.require_once(listed, "annotators=", "name columns of the table")]
-    one, other = (named(list(frame.columns), ALIASES[role][0], role) for role in ("annotator", "label"))
-    if one and other:
-        raise DataError(
-            f"{origin} has columns {one[0]!r} and {other[0]!r}, as a table with a label a row has; leave out "
-            "wide=, or name the columns of annotators in annotators="
-        )
-    _refuse_others(frame, origin, "name the columns of annotators in annotators=, or give it as gold_column=")
-    return frame
-
-
-def _refuse_others(frame: pd.DataFrame, origin: str, remedy: str) -> None:
-    """Refuses a column that looks like something else than an annotator's labels."""
-    for column, why in not_annotators(frame):
-        raise DataError(f"{origin} has a column {column!r} that looks like no annotator's, {why}; {remedy}")
-
-
-def rows_of_matrix(matrix: Any, missing: Any, items: Any, annotators: Any) -> Rows:
-    """A matrix (N, A) of labels: array, tensor, table or rows; what a mask covers, or is ``missing``, is no label.
-
-    By default missing is what pandas takes so, -1 among what are no floats, and text of blanks; ``items`` and
-    ``annotators`` are those of a table, else numbers. DataError if it is sparse or nothing fits.
-    """
-    values = tensor_to_numpy(matrix, "the matrix")
-    try:
-        values = np.asanyarray(values)
-    except (TypeError, ValueError) as error:
-        raise DataError(f"the matrix cannot be read ({error}); give rows of one length") from error
-    if values.ndim != 2:
-        raise DataError(f"the matrix has shape {values.shape}; give a row an item and a column an annotator")
-    if isinstance(matrix, pd.DataFrame):
-        items = matrix.index if items is None else items
-        annotators = _annotators_of(matrix) if annotators is None else annotators
-    ids = []
-    for axis, names, size in zip(("items", "annotators"), (items, annotators), values.shape, strict=True):
-        ids.append(as_index(np.arange(size) if names is None else names))
-        if len(ids[-1]) != size:
-            raise DataError(f"the matrix has {size} {axis}, but {axis}= names {len(ids[-1])}")
-    row, column, labels = _cells(matrix, values, missing)
-    return Rows(
-        ids[0].take(row),
-        ids[1].take(column),
-        labels,
-        place=lambda label: f"[{row[label]}, {column[label]}]",
-        items=ids[0],
-        annotators=ids[1],
-    )
-
-
 def rows_of_dicts(dicts: Mapping[Hashable, Mapping[Hashable, Any]]) -> Rows:
     """Dictionaries {annotator: {item: label}}; DataError when they, or the inner values, are no mappings."""
     inner = dicts.values() if isinstance(dicts, Mapping) else [dicts]
@@ -334,65 +249,106 @@ def rows_of_dicts(dicts: Mapping[Hashable, Mapping[Hashable, Any]]) -> Rows:
     )
 
 
-def _counts_rows(index: pd.Index[Any]) -> bool:
-    """Whether an index says nothing of items; sorted and filtered tables keep whole numbers without a name."""
-    return index.name is None and pd.api.types.is_integer_dtype(index.dtype)
+def label_roles(
+    item: Any, annotator: Hashable | None, label: Hashable | None, gold: Hashable | None, parts: Sequence[str] = ()
+) -> Roles:
+    """The roles of a table of labels and, where it is given, of gold, which is never recognised: it informs a fit.
 
-
-def _refuse_unspecific(table: pd.DataFrame, origin: str, also: Sequence[Hashable] = ()) -> None:
-    """Refuses a column that may hold the items or be an annotator's."""
-    found = [*(column for column in table.columns if letters(column) in UNSPECIFIC), *also]
-    if found:
+    Where two columns, of roles ``parts``, name an item together, ``item`` is a pair of columns, or one with the
+    ids of both; else DataError.
+    """
+    if parts and item is not None and not isinstance(item, str) and np.size(item) != 2:
         raise DataError(
-            f"{origin} has a column {found[0]!r}, which may hold the items or be an annotator's; make it the "
-            "index (a wide table: say item=), or drop it"
+            f"item={item!r} must name two columns, of {' and '.join(parts)}: item=({', '.join(map(repr, parts))}), "
+            "or one with ids of both"
+        )
+    one = not parts or isinstance(item, str)
+    of_item = {"item": item} if one else dict(zip(parts, item or (None, None), strict=False))
+    roles = {**of_item, "annotator": annotator, "label": label}
+    return roles if gold is None else {**roles, "gold": gold}
+
+
+def recognise(columns: Sequence[Hashable], given: Roles, origin: str) -> dict[str, Hashable]:
+    """Finds the column of each role: as given, or, for None, by its name.
+
+    Names are compared without regard to case, spaces, underscores and, of items and annotators, a final "id". The
+    truth in a table of gold has the role "class". A column "item" names both parts of items where no other column
+    does. DataError when a column is missing, occurs twice, or several could be meant.
+    """
+    listed = ", ".join(map(repr, columns)) or "none"
+    refuse_twins(columns, origin)
+    parts = [role for role in given if role in PARTS_OF_ITEMS]
+    if "item" in columns and parts and not any(given[role] or looks_like(columns, role) for role in parts):
+        given = {"item": "item"} | {role: column for role, column in given.items() if role not in parts}
+    found = {role: column for role, column in given.items() if column is not None}
+    for role, column in found.items():
+        if column not in columns:
+            raise DataError(f"{origin} has no column {column!r} for {role}; its columns are {listed}")
+    taken = set(found.values())
+    if len(taken) < len(found):
+        raise DataError(f"one column is given for several of {', '.join(found)}; each needs one of its own")
+    for role in [role for role in given if role not in found]:
+        near = looks_like([c for c in columns if c not in taken], role)
+        argument = f"{ARGUMENT.get(role, role)}="
+        if len(near) > 1:
+            names = ", ".join(map(repr, near))
+            raise DataError(f"{origin}: the {role} could be any of the columns {names}; say {argument}")
+        if not near and role in OPTIONAL:
+            continue
+        if not near:
+            wide = ", or wide=True if each annotator has a column" if role == "annotator" else ""
+            raise DataError(
+                f"{origin} has no column that looks like {role} (such as {ALIASES[role][0].replace(' ', ', ')}); "
+                f"its columns are {listed}; say {argument}{wide}"
+            )
+        found[role] = near[0]
+    return {role: found[role] for role in given if role in found}
+
+
+def two_parts(columns: Sequence[Hashable]) -> tuple[str, ...]:
+    """The roles of two columns that name an item together, where no other column is named like items."""
+    pairs = zip(PARTS_OF_ITEMS[::2], PARTS_OF_ITEMS[1::2], strict=True)
+    pair = next((pair for pair in pairs if all(looks_like(columns, part) for part in pair)), ())
+    own = {column for part in pair for column in named(columns, ALIASES[part][0], part)}
+    return () if looks_like([column for column in columns if column not in own], "item") else pair
+
+
+def refuse_twins(columns: Sequence[Hashable], origin: str) -> None:
+    """Refuses columns of one name."""
+    again = pd.Series(list(columns), dtype=object).duplicated()
+    if again.any():
+        raise DataError(
+            f"{origin} has several columns named {columns[int(np.argmax(again))]!r}; rename all but one"
         )
 
 
-def _annotators_of(table: pd.DataFrame) -> pd.Index[Any]:
-    """The columns of a matrix; refuses two of one name, and one of items, whose ids would be labels."""
-    refuse_twins(list(table.columns), "the matrix")
-    if _counts_rows(table.index):
-        _refuse_unspecific(table, "the matrix", looks_like(list(table.columns), "item"))
-    _refuse_others(table, "the matrix", "drop it, or name all columns in annotators=")
-    return table.columns
+def looks_like(columns: Sequence[Hashable], role: str) -> list[Hashable]:
+    """Columns that are named like a role, by the most usual of its names that are there."""
+    return next((found for names in ALIASES[role] if (found := named(columns, names, role))), [])
 
 
-def _cells(matrix: Any, values: Any, missing: Any) -> tuple[np.ndarray, np.ndarray, Any]:
-    """Row, column and label of each cell with one: categoricals, if the matrix holds such; none is missing."""
-    given, values = ~np.ma.getmaskarray(values), np.asarray(np.ma.getdata(values))
-    if missing is None or pd.isna(missing):
-        given &= ~pd.isna(values)
-        if values.dtype.kind in "OU":
-            given[given] = [not (isinstance(x, str) and not x.strip()) for x in values[given]]
-        if missing is None and values.dtype.kind != "f":
-            given[given] = values[given] != -1
-    else:
-        given &= np.where(pd.isna(values), True, values != missing)
-    row, column = np.nonzero(given)
-    labels = values[row, column]
-    if pd.api.types.infer_dtype(labels) in ("floating", "mixed-integer-float"):
-        labels = _whole(labels.astype(np.float64))
-    if isinstance(matrix, pd.DataFrame):
-        return row, column, _as_categories(matrix, labels, -1 if missing is None else missing)
-    return row, column, labels
+def named(columns: Sequence[Hashable], names: str, role: str) -> list[Hashable]:
+    """Columns that bear one of the names, separated by blanks, as a column of the role may be spelled."""
+
+    def spellings(column: Hashable) -> set[str]:
+        bare = letters(column)
+        return {bare, bare.removesuffix("ids").removesuffix("id")} if role in IDENTIFIED else {bare}
+
+    return [column for column in columns if spellings(column) & {*names.split()}]
 
 
-def _as_categories(table: pd.DataFrame, labels: np.ndarray, missing: Any) -> Any:
-    """Labels of columns that are all categoricals as one, ordered if all are alike; unused ones stay classes."""
-    kinds: list[Any] = list(table.dtypes)
-    if not kinds or not all(isinstance(kind, pd.CategoricalDtype) for kind in kinds):
-        return labels
-    names = kinds[0].categories
-    for kind in kinds[1:]:
-        names = names.union(kind.categories, sort=False)
-    names = pd.Index(_whole(names.to_numpy()))
-    same = bool(kinds[0].ordered) and all(kind == kinds[0] for kind in kinds)
-    return pd.Categorical(labels, names if pd.isna(missing) else names[names != missing], ordered=same)
+def letters(column: Hashable) -> str:
+    """The letters and digits of a column's name, in lower case."""
+    return re.sub(r"[^a-z0-9]", "", column.lower()) if isinstance(column, str) else ""
 
 
-def _whole(values: np.ndarray) -> np.ndarray:
-    """Floats that are all whole numbers as integers: missing cells had made them floats."""
-    if values.dtype.kind != "f" or not (np.abs(values) < EXACT).all() or (values % 1).any():
-        return values
-    return values.astype(np.int64)
+def apart_from_roles(columns: Sequence[Hashable], roles: Mapping[str, Hashable]) -> dict[Hashable, Hashable]:
+    """New names for columns that bear the name of a role that another one holds: "other_label", say."""
+    new: dict[Hashable, Hashable] = {}
+    for column in columns:
+        if column in roles:
+            name = f"other_{column}"
+            while name in columns:
+                name = f"other_{name}"
+            new[column] = name
+    return new

@@ -13,8 +13,8 @@ import pytest
 
 import crowdppl
 from crowdppl.data.annotations import Annotations
-from crowdppl.data.columns import recognise
 from crowdppl.data.files import read_annotations, read_gold
+from crowdppl.data.tables import recognise
 from crowdppl.errors import DataError
 from tests.benchmarks.results import ROOT
 

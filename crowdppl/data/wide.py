@@ -1,0 +1,242 @@
+"""Tables with a row an item and a column an annotator, and matrices of labels, as rows."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Hashable, Iterator, Sequence
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from crowdppl.data.ids import EXACT, Codebook, Place, as_index, native, place_in_rows, tensor_to_numpy
+from crowdppl.data.tables import (
+    ALIASES,
+    UNSPECIFIC,
+    Roles,
+    Rows,
+    as_pandas,
+    letters,
+    looks_like,
+    named,
+    recognise,
+    refuse_twins,
+    require_table,
+)
+from crowdppl.errors import DataError
+
+NO_ANNOTATOR = "gold golden truth groundtruth gt true target majority consensus adjudicated"
+"""Words in the name of a column of a wide table that holds truths."""
+MEASURED = "time times timestamp date created updated seconds duration length words tokens count"
+"""Words in the name of one that holds times and lengths."""
+
+
+def rows_of_wide(
+    frame: Any, given: Roles, annotators: Any = None, place: Place = place_in_rows, text: bool = False
+) -> Rows:
+    """A table with a row an item and a column an annotator; an empty cell, or one of blanks, is no label.
+
+    Columns of annotators are those that ``annotators`` lists; else all but gold, of which none may look like
+    something else. Items are in the column given for "item", else in one that is recognised where the index only
+    counts rows, else in the index. DataError where columns are given for other roles, have one name or are those
+    of a long table.
+    """
+    origin = "the wide table"
+    frame = as_pandas(require_table(frame, origin), origin)
+    refuse_twins(list(frame.columns), origin)
+    others = {role: given[role] for role in ("annotator", "label") if given.get(role) is not None}
+    if others:
+        raise DataError(f"{others} name columns, but each column of a wide table is an annotator; leave them out")
+    frame = _by_item(frame, given.get("item"), text, origin)
+    said, gold = {"item": str(frame.index.name or "the index")}, None
+    if given.get("gold") is not None:
+        truth = recognise(list(frame.columns), {"gold": given["gold"]}, origin)["gold"]
+        gold, said["gold"] = frame[truth], str(truth)
+        frame = frame.drop(columns=truth)
+    frame = _of_annotators(frame, annotators, origin)
+    row, column, labels = _cells(frame, frame, np.nan)
+    return Rows(
+        frame.index.take(row),
+        frame.columns.take(column),
+        labels,
+        place=lambda label: f"column {frame.columns[column[label]]!r} of {place(int(row[label]))}",
+        text=text,
+        items=frame.index,
+        annotators=frame.columns,
+        gold=gold,
+        roles=said | {"annotator": ", ".join(map(str, frame.columns))},
+    )
+
+
+def _by_item(frame: pd.DataFrame, item: Hashable | None, text: bool, origin: str) -> pd.DataFrame:
+    """A wide table with its items as the index: of a column, or as they are."""
+    if item is None and _counts_rows(frame.index):
+        _refuse_unspecific(frame, origin)
+        if text or looks_like(list(frame.columns), "item"):
+            item = recognise(list(frame.columns), {"item": None}, origin)["item"]
+    if item is None:
+        return frame
+    return frame.set_index(recognise(list(frame.columns), {"item": item}, origin)["item"])
+
+
+def _of_annotators(frame: pd.DataFrame, listed: Any, origin: str) -> pd.DataFrame:
+    """The columns of annotators: those of a list; else all, and one that looks like something else is refused."""
+    if listed is not None and not isinstance(listed, Codebook):
+        known = Codebook("annotator", frame.columns)
+        return frame.iloc[:, known.require_once(listed, "annotators=", "name columns of the table")]
+    one, other = (named(list(frame.columns), ALIASES[role][0], role) for role in ("annotator", "label"))
+    if one and other:
+        raise DataError(
+            f"{origin} has columns {one[0]!r} and {other[0]!r}, as a table with a label a row has; leave out "
+            "wide=, or name the columns of annotators in annotators="
+        )
+    _refuse_others(frame, origin, "name the columns of annotators in annotators=, or give it as gold_column=")
+    return frame
+
+
+def _refuse_others(frame: pd.DataFrame, origin: str, remedy: str) -> None:
+    """Refuses a column that looks like something else than an annotator's labels."""
+    for column, why in not_annotators(frame):
+        raise DataError(f"{origin} has a column {column!r} that looks like no annotator's, {why}; {remedy}")
+
+
+def rows_of_matrix(matrix: Any, missing: Any, items: Any, annotators: Any) -> Rows:
+    """A matrix (N, A) of labels: array, tensor, table or rows; what a mask covers, or is ``missing``, is no label.
+
+    By default missing is what pandas takes so, -1 among what are no floats, and text of blanks; ``items`` and
+    ``annotators`` are those of a table, else numbers. DataError if it is sparse or nothing fits.
+    """
+    values = tensor_to_numpy(matrix, "the matrix")
+    try:
+        values = np.asanyarray(values)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"the matrix cannot be read ({error}); give rows of one length") from error
+    if values.ndim != 2:
+        raise DataError(f"the matrix has shape {values.shape}; give a row an item and a column an annotator")
+    if isinstance(matrix, pd.DataFrame):
+        items = matrix.index if items is None else items
+        annotators = _annotators_of(matrix) if annotators is None else annotators
+    ids = []
+    for axis, names, size in zip(("items", "annotators"), (items, annotators), values.shape, strict=True):
+        ids.append(as_index(np.arange(size) if names is None else names))
+        if len(ids[-1]) != size:
+            raise DataError(f"the matrix has {size} {axis}, but {axis}= names {len(ids[-1])}")
+    row, column, labels = _cells(matrix, values, missing)
+    return Rows(
+        ids[0].take(row),
+        ids[1].take(column),
+        labels,
+        place=lambda label: f"[{row[label]}, {column[label]}]",
+        items=ids[0],
+        annotators=ids[1],
+    )
+
+
+def _counts_rows(index: pd.Index[Any]) -> bool:
+    """Whether an index says nothing of items; sorted and filtered tables keep whole numbers without a name."""
+    return index.name is None and pd.api.types.is_integer_dtype(index.dtype)
+
+
+def _refuse_unspecific(table: pd.DataFrame, origin: str, also: Sequence[Hashable] = ()) -> None:
+    """Refuses a column that may hold the items or be an annotator's."""
+    found = [*(column for column in table.columns if letters(column) in UNSPECIFIC), *also]
+    if found:
+        raise DataError(
+            f"{origin} has a column {found[0]!r}, which may hold the items or be an annotator's; make it the "
+            "index (a wide table: say item=), or drop it"
+        )
+
+
+def _annotators_of(table: pd.DataFrame) -> pd.Index[Any]:
+    """The columns of a matrix; refuses two of one name, and one of items, whose ids would be labels."""
+    refuse_twins(list(table.columns), "the matrix")
+    if _counts_rows(table.index):
+        _refuse_unspecific(table, "the matrix", looks_like(list(table.columns), "item"))
+    _refuse_others(table, "the matrix", "drop it, or name all columns in annotators=")
+    return table.columns
+
+
+def _cells(matrix: Any, values: Any, missing: Any) -> tuple[np.ndarray, np.ndarray, Any]:
+    """Row, column and label of each cell with one: categoricals, if the matrix holds such; none is missing."""
+    given, values = ~np.ma.getmaskarray(values), np.asarray(np.ma.getdata(values))
+    if missing is None or pd.isna(missing):
+        given &= ~pd.isna(values)
+        if values.dtype.kind in "OU":
+            given[given] = [not (isinstance(x, str) and not x.strip()) for x in values[given]]
+        if missing is None and values.dtype.kind != "f":
+            given[given] = values[given] != -1
+    else:
+        given &= np.where(pd.isna(values), True, values != missing)
+    row, column = np.nonzero(given)
+    labels = values[row, column]
+    if pd.api.types.infer_dtype(labels) in ("floating", "mixed-integer-float"):
+        labels = _whole(labels.astype(np.float64))
+    if isinstance(matrix, pd.DataFrame):
+        return row, column, _as_categories(matrix, labels, -1 if missing is None else missing)
+    return row, column, labels
+
+
+def _as_categories(table: pd.DataFrame, labels: np.ndarray, missing: Any) -> Any:
+    """Labels of columns that are all categoricals as one, ordered if all are alike; unused ones stay classes."""
+    kinds: list[Any] = list(table.dtypes)
+    if not kinds or not all(isinstance(kind, pd.CategoricalDtype) for kind in kinds):
+        return labels
+    names = kinds[0].categories
+    for kind in kinds[1:]:
+        names = names.union(kind.categories, sort=False)
+    names = pd.Index(_whole(names.to_numpy()))
+    same = bool(kinds[0].ordered) and all(kind == kinds[0] for kind in kinds)
+    return pd.Categorical(labels, names if pd.isna(missing) else names[names != missing], ordered=same)
+
+
+def _whole(values: np.ndarray) -> np.ndarray:
+    """Floats that are all whole numbers as integers: missing cells had made them floats."""
+    if values.dtype.kind != "f" or not (np.abs(values) < EXACT).all() or (values % 1).any():
+        return values
+    return values.astype(np.int64)
+
+
+def not_annotators(table: pd.DataFrame) -> Iterator[tuple[Hashable, str]]:
+    """Columns of a wide table that look like no annotator's, and why: their names, or values of their own."""
+    usual = {*" ".join(chain(*(ALIASES[role] for role in ("item", "label", "class")))).split(), *UNSPECIFIC}
+    truths, measures = {*NO_ANNOTATOR.split()}, {*MEASURED.split()}
+    values = [_values(table.iloc[:, n]) for n in range(table.shape[1])]
+    spans = [_span(own) for own in values]
+    times = Counter(chain(*values))
+    for n, (column, own) in enumerate(zip(table.columns, values, strict=True)):
+        alone = {value for value in own if times[value] == 1}
+        words = {word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+", str(column))}
+        if letters(column) in usual or words & truths or (words & measures and alone):
+            yield column, "by its name"
+            continue
+        foreign = len(alone) == len(own) > 1 and len(values) > 2  # of two, either may be the odd one
+        if foreign and not _among(spans[n], [*spans[:n], *spans[n + 1 :]]):
+            yield column, f"because no other has its values, such as {native(next(iter(alone)))!r}"
+
+
+def _span(values: set[Any]) -> tuple[float, float, float, bool] | None:
+    """Least, median and greatest of numbers, and whether there are fractions; None where one is no number."""
+    numbers = pd.to_numeric(pd.Series([*values]), errors="coerce").to_numpy(np.float64)
+    if not len(numbers) or not np.isfinite(numbers).all():
+        return None
+    return numbers.min(), float(np.median(numbers)), numbers.max(), bool((numbers % 1 != 0).any())
+
+
+def _among(own: tuple[float, float, float, bool] | None, others: list[Any]) -> bool:
+    """Whether numbers lie where those of other columns do, and are of their kind: measurements seldom repeat."""
+    known = [span for span in others if span is not None]
+    if own is None or not known:
+        return False
+    least, _, greatest, fractions = zip(*known, strict=True)
+    return min(least) <= own[1] <= max(greatest) and (any(fractions) or not own[3])
+
+
+def _values(column: pd.Series[Any]) -> set[Any]:
+    """The different values of a column, blanks aside; none where there are lists among them."""
+    try:
+        found = set(column.dropna().unique().tolist())
+    except TypeError:
+        return set()
+    return {value for value in found if not (isinstance(value, str) and not value.strip())}
