@@ -13,7 +13,7 @@ import torch
 from crowdppl import registry
 from crowdppl.core.validation import switch, warn
 from crowdppl.data.annotations import Annotations, require_annotations
-from crowdppl.data.checks import require_labels
+from crowdppl.data.coded import require_labels
 from crowdppl.data.kinds.classes import Classes
 from crowdppl.data.kinds.numbers import Numbers
 from crowdppl.errors import ConvergenceWarning, DoubtWarning, MethodError

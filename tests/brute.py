@@ -12,7 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from crowdppl.data.blocks import Block, build_blocks
+from crowdppl.data.blocks import Block
+from crowdppl.data.coded import build_blocks
 
 Values = Mapping[str, Tensor]
 # p(label | truth k) of annotator a on the item at position i: (model, values, a, i, k, label).

@@ -31,7 +31,7 @@ def real_data() -> Path:
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     """Lets blocks of data read from now on hold about so many labels."""
-    return lambda n_labels: monkeypatch.setattr("crowdppl.data.blocks.BLOCK_LABELS", n_labels)
+    return lambda n_labels: monkeypatch.setattr("crowdppl.data.coded.BLOCK_LABELS", n_labels)
 
 
 @pytest.fixture(autouse=True)

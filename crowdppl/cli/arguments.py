@@ -15,6 +15,7 @@ from typing import Annotated, Any, cast
 from typer import Argument, Option
 
 from crowdppl import registry
+from crowdppl.core.validation import one_of
 from crowdppl.errors import DataError, MethodError
 
 ON_TERMINAL = sys.stderr.isatty()
@@ -80,11 +81,10 @@ Progress = Annotated[bool, Option(help="Show a progress bar; by default on a ter
 
 def default_methods(kind: str | None) -> tuple[str, ...]:
     """Methods to compare for labels of a kind, where none is named; ``fit`` takes the last."""
-    from crowdppl.data.checks import require_one_of  # imports torch
-    from crowdppl.data.kinds import KINDS
+    from crowdppl.data.kinds import KINDS  # imports torch
 
     name = kind or "nominal"
-    require_one_of("kind", name, [*KINDS])
+    one_of("kind", name, [*KINDS], DataError)
     if not KINDS[name].methods:
         takes = ", ".join(registry.names_for(name)) or "none"
         raise MethodError(f"no method is the default for labels of kind {name!r}; say --model, one of: {takes}")

@@ -270,11 +270,11 @@ def list_datasets(name: Annotated[str | None, typer.Argument(help="A data set; b
 def read_answers(answers: Path, given: Mapping[str, Any]) -> Annotations:
     """The annotations of a file, by the options ``arguments.READING``."""
     from crowdppl.data import files  # imports torch
-    from crowdppl.data.kinds import KINDS
+    from crowdppl.data.annotations import parts_of_items
 
     given = {name: default for name, (_, default) in arguments.READING.items()} | dict(given)
     found: Any = {name: given[name] for name in (*PASSED_ON, "informative_abstentions")}
-    if given["item"] is not None and given["kind"] in KINDS and KINDS[given["kind"]].columns:
+    if given["item"] is not None and parts_of_items({"kind": given["kind"]}):
         columns = arguments.names(given["item"], "--item") or []
         found["item"] = columns[0] if len(columns) == 1 else columns
     found |= {"classes": arguments.names(given["classes"], "--classes"), "abstentions": given["abstain"] or ()}

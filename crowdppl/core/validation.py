@@ -134,11 +134,11 @@ def near_names(wrong: str, known: Iterable[str]) -> str:
     return f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
 
 
-def one_of(name: str, value: Any, names: Sequence[str]) -> str:
+def one_of(name: str, value: Any, names: Sequence[str], error: type[CrowdpplError] = MethodError) -> str:
     """The value, when it is one of some names."""
     if isinstance(value, str) and value in names:
         return value
-    raise MethodError(f"{name}={shown(value)} {_none_of(names)}")
+    raise error(f"{name}={shown(value)} {_none_of(names)}")
 
 
 def _none_of(names: Sequence[Any]) -> str:

@@ -9,7 +9,7 @@ import pandas as pd
 
 from crowdppl.agreement.votes import DeduplicatedVotes, row_pairs
 from crowdppl.data.annotations import Annotations, require_annotations
-from crowdppl.data.checks import cell_counts
+from crowdppl.data.coded import cell_counts
 from crowdppl.errors import DataError
 
 SPARSE_SOLVER = 200

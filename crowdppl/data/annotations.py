@@ -12,10 +12,9 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from crowdppl.core.validation import no_annotations, switch, warn
+from crowdppl.core.validation import no_annotations, one_of, switch, warn
 from crowdppl.data.blocks import (
     Block,
-    count_repeats,
     join_blocks,
     row_codes,
     row_sizes,
@@ -23,8 +22,16 @@ from crowdppl.data.blocks import (
     with_covariates,
     with_known,
 )
-from crowdppl.data.checks import cell_counts, check_tables, require_one_of
-from crowdppl.data.coded import Coded, code_ids, warnings_of, who_abstains, without_repeats
+from crowdppl.data.coded import (
+    Coded,
+    cell_counts,
+    check_tables,
+    code_ids,
+    count_repeats,
+    warnings_of,
+    who_abstains,
+    without_repeats,
+)
 from crowdppl.data.covariates import covariate_table, feature_table, history_table, label_columns, some_columns
 from crowdppl.data.features import StoredFeatures, placed_features
 from crowdppl.data.gold import given_truths, known_truths
@@ -112,13 +119,13 @@ def check_options(options: Options) -> None:
     if options.get("like") is not None:
         require_annotations(options.get("like"), "like")
     switch("grow", options.get("grow", False), error=DataError)
-    require_one_of("repeats", options.get("repeats", "keep"), REPEATS)
+    one_of("repeats", options.get("repeats", "keep"), REPEATS, DataError)
     if options.get("kind") is not None:
-        require_one_of("kind", options.get("kind"), [*KINDS])
+        one_of("kind", options.get("kind"), [*KINDS], DataError)
 
 
 def code_rows(rows: Rows, options: Options) -> Coded:
-    """Codes the three columns; DataError for ids or labels that are missing, mixed or unknown."""
+    """Codes the three columns; DataError for what is missing, mixed or unknown, and labels that are no classes."""
     like, features = options.get("like"), options.get("features")
     alphabet, answer = _kind(options).answers(rows, options)
     known = [options.get("items"), features.index if isinstance(features, pd.DataFrame) else None]
@@ -128,6 +135,10 @@ def code_rows(rows: Rows, options: Options) -> Coded:
         known.insert(0, like.annotator_book)
     grow = like is not None and options.get("grow", False)
     annotators, annotator = code_ids("annotator", rows.annotator, rows, rows.annotators, known, grow)
+    check_tables(len(annotators), len(alphabet.book))
+    said = any(options.get(name) is not None for name in ("kind", "classes", "like"))
+    if answer is not None and not said and not isinstance(getattr(rows.label, "dtype", None), pd.CategoricalDtype):
+        require_categories(alphabet.book.ids[: alphabet.n_classes], item, answer, rows.place)
     return Coded(items, annotators, alphabet, item, annotator, answer)
 
 
@@ -138,19 +149,36 @@ def _kind(options: Options) -> Kind:
     unit = options.get("unit")
     if like is not None and unit not in (None, kind.unit):
         raise DataError(f"unit={unit!r}, and labels of like= are in {kind.unit or 'none'}; leave unit= out")
-    return kind.in_unit(unit)
+    return kind if unit is None else kind.in_unit(unit)
 
 
 def parts_of_items(options: Options) -> tuple[str, ...]:
     """What the two columns are called that name an item together; none where one does."""
     check_options(options)
-    return _kind(options).columns
+    parts = _kind(options).parts
+    return parts.names if parts is not None and parts.columns else ()
 
 
-def _said_to_be_classes(labels: Any, options: Options) -> bool:
-    """Whether somebody said that labels are categories: by an option, or by a categorical of pandas."""
-    said = any(options.get(name) is not None for name in ("kind", "classes", "like"))
-    return said or isinstance(getattr(labels, "dtype", None), pd.CategoricalDtype)
+def _known(rows: Rows, options: Options, coded: Coded) -> dict[str, Any]:
+    """What is known besides labels, as attributes of annotations."""
+    given: dict[str, Any] = {**options}
+    found, gold = dict[str, Any](), None
+    if given.get("gold") is not None or rows.gold is not None:
+        truths = given_truths(given.get("gold"), rows.gold, rows.text, coded.alphabet)
+        gold = known_truths(truths, coded.items, coded.alphabet)
+    for name, book in (("item_covariates", coded.items), ("annotator_covariates", coded.annotators)):
+        found[name] = None if given.get(name) is None else covariate_table(given[name], book)
+    if given.get("features") is not None:
+        found["features"] = feature_table(given["features"], given.get("items"), coded.items)
+    return {**found, "known": gold}
+
+
+def _label_names(rows: Rows, options: Options) -> tuple[Hashable, ...]:
+    """Names of the label covariates: given, or those of the annotations that these are to be like."""
+    like = options.get("like")
+    names = options.get("label_covariates", () if like is None else like.label_names)
+    none = names is None or (isinstance(names, tuple) and not names)
+    return () if none else label_columns(names, rows.columns, rows.place)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -270,58 +298,49 @@ class Annotations:
             TypeError: for an unknown option.
         """
         check_options(options)
-        kind = _kind(options)
-        rows, changed = kind.read(rows, options)
+        rows, changed = _kind(options).read(rows, options)
         options = cast(Options, changed)
-        coded = code_rows(rows, options)
-        if coded.answer is not None and not _said_to_be_classes(rows.label, options):
-            require_categories(coded.alphabet.classes.ids, coded.item, coded.answer, rows.place)
-        check_tables(len(coded.annotators), len(coded.alphabet.book))
-        truths = given_truths(options.get("gold"), rows.gold, rows.text, coded.alphabet)
-        gold = known_truths(truths, coded.items, coded.alphabet)
-        history = history_table(options.get("history"), coded.annotators, coded.alphabet.n_classes)
-        of_items = covariate_table(options.get("item_covariates"), coded.items)
-        of_annotators = covariate_table(options.get("annotator_covariates"), coded.annotators)
-        like: Any = options.get("like") or cls
-        names = label_columns(options.get("label_covariates", like.label_names), rows.columns, rows.place)
-        order, blocks = coded.blocks(units := units_of(of_items))
-        of_labels, again = some_columns(rows.columns, names), options.get("repeats", "keep")
-        kept, repeats = without_repeats(coded, blocks, rows.place, again, of_labels)
+        coded, like = code_rows(rows, options), options.get("like")
+        known, names = _known(rows, options, coded), _label_names(rows, options)
+        of_items = known["item_covariates"]
+        units = None if of_items is None else units_of(of_items)
+        order, blocks = coded.blocks(units)
+        of_labels = some_columns(rows.columns, names) if names else None
+        kept, repeats = without_repeats(coded, blocks, rows.place, options.get("repeats", "keep"), of_labels)
         left = coded if kept is None else coded.rows(kept)
         if kept is not None:
             order, blocks = left.blocks(units)
-        columns = rows.columns if kept is None or rows.columns is None else rows.columns.iloc[kept]
-        columns = None if columns is None else columns.iloc[left.by_code].reset_index(drop=True)
-        numbers = (NUMBER,) if kind.numeric and rows.label is not None else ()
         counts = cell_counts(blocks)
-        may = who_abstains(left, counts, getattr(options.get("like"), "abstainers", None))
-        shared: dict[str, Any] = {
-            "history": None if history is None else torch.from_numpy(history),
-            "abstainers": None if may is None else torch.from_numpy(may),
-            "informative": coded.alphabet.informative,
-            "space": coded.alphabet.kind.space,
-        }
-        blocks = [with_known(replace(block, **shared), order, gold) for block in blocks]
+        may = who_abstains(left, counts, None if like is None else like.abstainers)
+        history = options.get("history")
+        if history is not None:
+            history = torch.from_numpy(history_table(history, coded.annotators, coded.alphabet.n_classes))
         made = cls(
-            item_book=coded.items,
-            annotator_book=coded.annotators,
-            alphabet=coded.alphabet,
-            blocks=with_covariates(
-                blocks, order, of_items, of_annotators, some_columns(columns, (*numbers, *names))
-            ),
-            order=order,
-            known=gold,
-            features=feature_table(options.get("features"), options.get("items"), coded.items),
-            item_covariates=of_items,
-            annotator_covariates=of_annotators,
-            columns=columns,
+            coded.items,
+            coded.annotators,
+            coded.alphabet,
+            blocks,
+            order,
+            columns=left.sorted_columns(rows.columns, kept),
             label_names=names,
             roles={**rows.roles, **({"label_covariates": ", ".join(map(str, names))} if names else {})},
             warnings=(*repeats, *warnings_of(coded, blocks, counts, options, units, of_items)),
-        )
+            **known,
+        ).filled(history=history, abstainers=None if may is None else torch.from_numpy(may))
         for warning in made.warnings:
             warn(warning)
         return made
+
+    def filled(self, **shared: Any) -> Annotations:
+        """Annotations whose blocks hold what is known: gold, covariates, labels that are numbers, ``shared``."""
+        shared = {"informative": self.alphabet.informative, "space": self.alphabet.kind.space, **shared}
+        blocks = [replace(block, **shared) for block in self.blocks]
+        if self.known is not None:
+            blocks = [with_known(block, self.order, self.known) for block in blocks]
+        covariates = (self.item_covariates, self.annotator_covariates, self.label_columns)
+        if any(table is not None for table in covariates):
+            blocks = with_covariates(blocks, self.order, *covariates)
+        return replace(self, blocks=blocks)
 
     @property
     def n_items(self) -> int:
@@ -417,7 +436,8 @@ class Annotations:
     def label_columns(self) -> pd.DataFrame | None:
         """What models read of each label: itself where it is a number, and covariates; None for neither."""
         numbers = (NUMBER,) if self.alphabet.kind.numeric and self.blocks[0].has_labels else ()
-        return some_columns(self.columns, (*numbers, *self.label_names))
+        names = (*numbers, *self.label_names)
+        return some_columns(self.columns, names) if names else None
 
     def frame(self) -> pd.DataFrame:
         """All rows: item, annotator, label (unless a design) and further columns, in codebook order."""
@@ -476,11 +496,8 @@ class Annotations:
         """The design with numbers as labels, (S,) in the order of the blocks."""
         first = pd.DataFrame({NUMBER: numbers[rows_by_item(self.blocks, self.order)[1]]})
         rest = [] if self.columns is None else [self.columns.drop(columns=NUMBER, errors="ignore")]
-        out = replace(self, columns=pd.concat([first, *rest], axis=1))
         blocks = [replace(block, has_labels=True) for block in self.blocks]
-        out = replace(out, blocks=blocks)
-        known = (self.item_covariates, self.annotator_covariates, out.label_columns)
-        return replace(out, blocks=with_covariates(blocks, self.order, *known))
+        return replace(self, columns=pd.concat([first, *rest], axis=1), blocks=blocks).filled()
 
     def with_gold(self, gold: Any) -> Annotations:
         """A copy with other known truths, a series or mapping by item id, or None; DataError if not of these.

@@ -19,11 +19,9 @@ from crowdppl.data.kinds.numbers import NUMBER
 from crowdppl.data.kinds.rankings import OF_RANKS, Rankings
 from crowdppl.data.kinds.sequences import SEQUENCE, Sequences, edges_between
 from crowdppl.data.kinds.space import CATEGORIES, Space
-from crowdppl.data.ragged import RaggedIndex, gather, runs, sorted_pairs
+from crowdppl.data.ragged import RaggedIndex, gather, runs
 from crowdppl.errors import DataError
 
-BLOCK_LABELS = 500_000
-"""Labels a block: few enough for the cache, enough to make the cost of tracing a model negligible."""
 MANY_CLASSES, FEW_NAMED = 32, 4
 """Classes from which on truths that no label of an item names are summed out together, where the largest number of
 classes that an item's labels name is at most one in so many of them."""
@@ -422,47 +420,6 @@ class Block:
         return self
 
 
-def build_blocks(
-    item: np.ndarray,
-    annotator: np.ndarray,
-    answer: np.ndarray | None,
-    *,
-    n_items: int,
-    n_annotators: int,
-    n_classes: int,
-    n_answers: int,
-    block_labels: int | None = None,
-    units: np.ndarray | None = None,
-) -> tuple[np.ndarray, list[Block]]:
-    """Sorts labels, codes (S,) each, into blocks of items; ``answer=None`` makes a design without labels.
-
-    Items have one fixed pseudo-random order that depends on their number alone, whatever the order of the rows;
-    within an item, labels are sorted by (annotator, answer). Sequences, of ``units`` (N, 2) as of ``units_of``,
-    have such an order, too, and stay whole. Blocks have about ``block_labels``, by default 500,000, more where
-    tables are larger.
-
-    Returns ``order`` int32 (N,), the item code at each position, and the blocks, at least one.
-    """
-    order = np.random.default_rng(0).permutation(n_items).astype(np.int32)
-    if units is not None:
-        turn = np.random.default_rng(0).permutation(n_items)[units[:, 0]]
-        order = np.lexsort((units[:, 1], turn)).astype(np.int32)
-    position = np.empty(n_items, np.int32)
-    position[order] = np.arange(n_items, dtype=np.int32)
-    n_cells = n_annotators * n_answers
-    cell = annotator.astype(np.int32) * np.int32(n_answers)
-    if answer is not None:
-        cell += answer.astype(np.int32, copy=False)
-    whole = sorted_pairs(position[item], cell, n_items, n_cells)
-    size = block_labels or max(BLOCK_LABELS, 4 * n_cells)
-    n_blocks = max(1, min(-(-len(item) // size), n_items))
-    edges = np.linspace(0, n_items, n_blocks + 1).round().astype(np.int64).tolist()
-    edges = edges if units is None else edges_between(edges, units[order, 0])
-    sizes, has_labels = (n_annotators, n_classes, n_answers), answer is not None
-    bags = [(RaggedIndex.of_matrix(whole[first:last]), first) for first, last in pairwise(edges)]
-    return order, [Block(some, *sizes, first, has_labels=has_labels) for some, first in bags]
-
-
 def with_known(block: Block, order: np.ndarray, known: np.ndarray | None) -> Block:
     """A block with the known truths of its items, as of ``Annotations.known``."""
     mine = order[block.offset : block.offset + block.n_items]
@@ -575,28 +532,3 @@ def seen_by_all(blocks: Sequence[Block]) -> dict[str, Tensor] | None:
     """The outputs of networks for the items of all blocks, by network; None where there are none."""
     seen = [block.seen for block in blocks if block.seen is not None]
     return {name: torch.cat([x[name] for x in seen]) for name in seen[0]} if seen else None
-
-
-def repeats(block: Block, most: int | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """Annotators of the (first ``most``) labels that follow each other within an item: int32 (pairs,), twice."""
-    annotator, within = _in_order(block, most)
-    return annotator[:-1][within], annotator[1:][within]
-
-
-def count_repeats(blocks: Sequence[Block]) -> int:
-    """Labels beyond the first that an annotator gave to the same item."""
-    found = 0
-    for block in blocks:
-        annotator, within = _in_order(block, None)
-        found += int(np.count_nonzero((annotator[:-1] == annotator[1:]) & within))
-    return found
-
-
-def _in_order(block: Block, most: int | None) -> tuple[np.ndarray, np.ndarray]:
-    """The annotator of each label, int32 (S,), and whether it and the next are of one item, bool (S - 1,)."""
-    assert block.bags.row_starts is not None, "a block's rows are items"
-    annotator = block.bags.cells.numpy()[:most] // np.int32(block.n_answers)
-    within, starts = np.ones(max(0, len(annotator) - 1), bool), block.bags.row_starts.numpy()
-    first, last = np.searchsorted(starts, (1, len(annotator)))
-    within[starts[first:last] - 1] = False
-    return annotator, within

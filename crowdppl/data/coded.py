@@ -1,29 +1,32 @@
-"""Rows of labels as codes, with what the codes mean."""
+"""Rows of labels as codes and blocks, with what is refused and what is warned of."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
-from typing import Any
+from itertools import chain, pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from crowdppl.data.blocks import Block, build_blocks, count_repeats
-from crowdppl.data.checks import (
-    Compared,
-    find_warnings,
-    refuse_repeat,
-    repeats_warning,
-    spelling_warning,
-    unused_warning,
-)
-from crowdppl.data.ids import Codebook, Encoding, Place, encode, refuse_missing_text
+from crowdppl.data.blocks import Block
+from crowdppl.data.ids import Codebook, Encoding, Place, encode, native, refuse_missing_text, texts_of
 from crowdppl.data.kinds.kind import LabelSet
-from crowdppl.data.kinds.sequences import beginnings_warning
+from crowdppl.data.kinds.sequences import beginnings_warning, edges_between
+from crowdppl.data.ragged import RaggedIndex, sorted_pairs
 from crowdppl.data.tables import Rows
-from crowdppl.errors import CrowdpplWarning
+from crowdppl.errors import (
+    CrowdpplWarning,
+    DataError,
+    DisconnectedWarning,
+    OneClassWarning,
+    RepeatsWarning,
+    SparseDataWarning,
+)
+
+BLOCK_LABELS = 500_000
+"""Labels a block: few enough for the cache, enough to make the cost of tracing a model negligible."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,12 @@ class Coded:
         """The permutation of the rows that sorts them by item, annotator and answer."""
         keys = (self.annotator, self.item) if self.answer is None else (self.answer, self.annotator, self.item)
         return np.lexsort(keys)
+
+    def sorted_columns(self, columns: pd.DataFrame | None, kept: np.ndarray | None) -> pd.DataFrame | None:
+        """Further columns of the rows that were ``kept``, None for all, in the order of ``by_code``."""
+        if columns is None:
+            return None
+        return (columns if kept is None else columns.iloc[kept]).iloc[self.by_code].reset_index(drop=True)
 
 
 def code_ids(
@@ -174,3 +183,261 @@ def _compared(coded: Coded, of_items: pd.DataFrame | None) -> Compared | None:
     if parts.shared:
         return Compared(ids, np.concatenate([one, other]), np.tile(coded.item, 2))
     return Compared(ids, other, one * len(coded.annotators) + coded.annotator)
+
+
+def build_blocks(
+    item: np.ndarray,
+    annotator: np.ndarray,
+    answer: np.ndarray | None,
+    *,
+    n_items: int,
+    n_annotators: int,
+    n_classes: int,
+    n_answers: int,
+    block_labels: int | None = None,
+    units: np.ndarray | None = None,
+) -> tuple[np.ndarray, list[Block]]:
+    """Sorts labels, codes (S,) each, into blocks of items; ``answer=None`` makes a design without labels.
+
+    Items have one fixed pseudo-random order that depends on their number alone, whatever the order of the rows;
+    within an item, labels are sorted by (annotator, answer). Sequences, of ``units`` (N, 2) as of ``units_of``,
+    have such an order, too, and stay whole. Blocks have about ``block_labels``, by default 500,000, more where
+    tables are larger.
+
+    Returns ``order`` int32 (N,), the item code at each position, and the blocks, at least one.
+    """
+    order = np.random.default_rng(0).permutation(n_items).astype(np.int32)
+    if units is not None:
+        turn = np.random.default_rng(0).permutation(n_items)[units[:, 0]]
+        order = np.lexsort((units[:, 1], turn)).astype(np.int32)
+    position = np.empty(n_items, np.int32)
+    position[order] = np.arange(n_items, dtype=np.int32)
+    n_cells = n_annotators * n_answers
+    cell = annotator.astype(np.int32) * np.int32(n_answers)
+    if answer is not None:
+        cell += answer.astype(np.int32, copy=False)
+    whole = sorted_pairs(position[item], cell, n_items, n_cells)
+    size = block_labels or max(BLOCK_LABELS, 4 * n_cells)
+    n_blocks = max(1, min(-(-len(item) // size), n_items))
+    edges = np.linspace(0, n_items, n_blocks + 1).round().astype(np.int64).tolist()
+    edges = edges if units is None else edges_between(edges, units[order, 0])
+    sizes, has_labels = (n_annotators, n_classes, n_answers), answer is not None
+    bags = [(RaggedIndex.of_matrix(whole[first:last]), first) for first, last in pairwise(edges)]
+    return order, [Block(some, *sizes, first, has_labels=has_labels) for some, first in bags]
+
+
+def check_tables(n_annotators: int, n_answers: int) -> None:
+    """Refuses tables of A * L rows beyond 2**31; what their numbers take, a method says."""
+    if n_annotators * n_answers >= 2**31:
+        raise DataError(
+            f"{n_annotators} annotators and {n_answers} answers need {n_annotators * n_answers} table rows, and "
+            "2**31 is the limit; merge rare classes, leave out annotators of few labels, or give alike annotators "
+            "one id"
+        )
+
+
+def cell_counts(blocks: Sequence[Block]) -> np.ndarray:
+    """How often each annotator gave each answer, (A, L)."""
+    first = blocks[0]
+    counts = np.zeros(first.n_annotators * first.n_answers, np.int64)
+    for block in blocks:
+        counts += np.bincount(block.bags.cells.numpy(), minlength=len(counts))
+    return counts.reshape(first.n_annotators, first.n_answers)
+
+
+def refuse_repeat(item: np.ndarray, annotator: np.ndarray, books: tuple[Codebook, Codebook], place: Place) -> None:
+    """Raises on the first pair of item and annotator, codes (S,), that is repeated, with both rows."""
+    _, first, inverse = np.unique(item.astype(np.int64) * len(books[1]) + annotator, True, True)
+    row = int(np.argmax(first[inverse] != np.arange(len(item))))
+    names = [native(book.ids[code[row]]) for book, code in zip(books, (item, annotator), strict=True)]
+    raise DataError(
+        f"annotator {names[1]!r} labels item {names[0]!r} at {place(int(first[inverse[row]]))} and again at "
+        f"{place(row)}; correct one, or use repeats='keep', 'first' or 'last'"
+    )
+
+
+def repeats_warning(extra: int, n_labels: int, repeats: str) -> RepeatsWarning:
+    """What to say of ``extra`` labels beyond the first of each pair of item and annotator."""
+    copied = (
+        "all count as independent; if rows were copied, use repeats='first'; if different items share an id, as "
+        "sentences of several documents do, give each its own"
+    )
+    done = copied if repeats == "keep" else f"only the {repeats} of each counts"
+    return RepeatsWarning(
+        f"{extra} of {n_labels} labels repeat an annotator's label of the same item; {done} (repeats={repeats!r})"
+    )
+
+
+def spelling_warning(kind: str, ids: pd.Index[Any]) -> CrowdpplWarning | None:
+    """What to say of "items", "annotators" or "labels" that differ in case, blanks or Unicode form alone."""
+    texts = texts_of(ids)
+    if texts.empty:
+        return None
+    bare = texts.str.strip().str.lower()
+    if bare.str.contains(r"[^\x00-\x7f]").any():  # letters and their accents are one sign or two
+        bare = bare.str.normalize("NFKC")
+    if bare.equals(texts):  # no two are the same
+        return None
+    alike = texts[bare.duplicated(keep=False)]
+    if alike.empty:
+        return None
+    one, other = alike[bare[alike.index] == bare[alike.index[0]]].iloc[:2]
+    return CrowdpplWarning(
+        f"{len(alike)} of {len(ids)} {kind} differ from another in case or blanks (or Unicode form) alone, such as "
+        f"{one!r} and {other!r}, and count as different {kind}; spell each in one way, if they are meant to be the "
+        "same"
+    )
+
+
+def find_warnings(
+    blocks: Sequence[Block], annotators: Codebook, counts: np.ndarray, compared: Compared | None = None
+) -> list[CrowdpplWarning]:
+    """Warnings of few labels, of what no label connects, of annotators who give one class; of counts (A, L).
+
+    Annotators who compare the same objects are connected by these, also where they share no pair of them.
+    """
+    n_classes, active = blocks[0].n_classes, counts.sum(1) > 0
+    if compared is None:
+        sets, why = connected_sets(blocks, active), "share no item"
+        apart = _disconnected(sets[active], annotators.ids[active], "annotators", why)
+    else:
+        sets, ids = compared.sets()
+        apart = _disconnected(sets, ids, "objects", "no label compares")
+    found = [
+        _thin(counts.sum(1), annotators, n_classes),
+        apart,
+        _one_class(counts[:, :n_classes], annotators),
+    ]
+    return [warning for warning in found if warning is not None]
+
+
+def unused_warning(counts: np.ndarray, answer: np.ndarray, alphabet: LabelSet) -> list[SparseDataWarning]:
+    """Warnings of classes without labels that nobody listed: unused categories, or those of repeats left out.
+
+    Of counts (A, L), and the answer of each label before repeats were left out.
+    """
+    k = alphabet.n_classes
+    unused = counts[:, :k].sum(0) == 0
+    named = np.bincount(answer, minlength=counts.shape[1])[:k] > 0
+    found = []
+    for which, why, remedy in (
+        (unused & named, "only repeats that are left out name them", "keep these repeats"),
+        (unused & ~named, "they are unused categories", "use .cat.remove_unused_categories()"),
+    ):
+        names = [repr(native(name)) for name in alphabet.book.ids[:k][which]]
+        if names:
+            several = ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
+            text = (
+                f"{len(names)} of {k} classes have no label ({several}): {why}. A method without a prior may give "
+                f"items to them; list the classes in classes=, or {remedy}"
+            )
+            found.append(SparseDataWarning(text))
+    return found
+
+
+def _thin(given: np.ndarray, annotators: Codebook, n_classes: int) -> SparseDataWarning | None:
+    if np.count_nonzero(given) == 1:
+        name = native(annotators.ids[int(given.argmax())])
+        return SparseDataWarning(f"all labels are by {name!r}: from one annotator, no accuracy can be estimated")
+    few = np.flatnonzero(given < n_classes)
+    if not len(few):
+        return None
+    return SparseDataWarning(
+        f"{len(few)} of {len(given)} annotators gave fewer labels than there are classes ({n_classes}), such as "
+        f"{native(annotators.ids[few[0]])!r} with {given[few[0]]}; their estimates rest on the prior"
+    )
+
+
+class Compared(NamedTuple):
+    """Objects by name, the code of one (M,) in each comparison or ranking of several, and the code of that (M,)."""
+
+    ids: pd.Index[Any]
+    one: np.ndarray
+    together: np.ndarray
+
+    def sets(self) -> tuple[np.ndarray, pd.Index[Any]]:
+        """The set of each object that is compared at all: those of one set are joined by comparisons."""
+        from scipy.sparse import coo_array  # slow to import
+        from scipy.sparse.csgraph import connected_components
+
+        n, group = len(self.ids), np.unique(self.together, return_inverse=True)[1]
+        size = n + group.max(initial=0) + 1
+        joined = coo_array((np.ones(len(self.one), bool), (self.one, n + group)), shape=(size, size))
+        here = np.unique(self.one)
+        return connected_components(joined, directed=False)[1][here], self.ids[here]
+
+
+def _disconnected(sets: np.ndarray, ids: pd.Index[Any], what: str, why: str) -> DisconnectedWarning | None:
+    kinds, first, sizes = np.unique(sets, return_index=True, return_counts=True)
+    if len(kinds) < 2:
+        return None
+    some = ids[np.sort(first)[:2]]
+    listed = ", ".join(map(str, np.sort(sizes)[::-1][:5])) + (", ..." if len(sizes) > 5 else "")
+    return DisconnectedWarning(
+        f"the {what} fall into {len(kinds)} sets (of {listed}) that {why}, such as those of "
+        f"{native(some[0])!r} and {native(some[1])!r}; across sets, the prior alone compares them"
+    )
+
+
+def connected_sets(blocks: Sequence[Block], active: np.ndarray) -> np.ndarray:
+    """The set of each annotator, (A,): those of one set, ``active`` with labels, are joined by shared items."""
+    from scipy.sparse import coo_array  # slow to import
+    from scipy.sparse.csgraph import connected_components
+
+    n = len(active)
+    sets: np.ndarray = np.arange(n)
+    part = max(1_000, 20 * n)  # mostly joins everyone already
+    for block in blocks:
+        for most in (part, None):
+            one, other = repeats(block, most)
+            joined = coo_array((np.ones(len(one), bool), (sets[one], sets[other])), shape=(n, n))
+            sets = connected_components(joined, directed=False)[1][sets]
+            if np.ptp(sets[active]) == 0:
+                return sets
+    return sets
+
+
+def _one_class(counts: np.ndarray, annotators: Codebook) -> OneClassWarning | None:
+    same = np.flatnonzero((counts.sum(1) > 1) & (np.count_nonzero(counts, 1) == 1))
+    if not len(same):
+        return None
+    one = same[np.argmax(counts[same].sum(1))]
+    return OneClassWarning(
+        f"{len(same)} of {len(counts)} annotators always give one class, such as {native(annotators.ids[one])!r} "
+        f"in all of {counts[one].sum()} labels; their labels do not distinguish the classes"
+    )
+
+
+def require_labels(blocks: Sequence[Block]) -> None:
+    """Refuses a design, which has no labels."""
+    if not blocks[0].has_labels:
+        n = sum(block.n_labels for block in blocks)
+        raise DataError(
+            f"these annotations are a design of {n} labels to be drawn: use crowdppl.simulate, or give "
+            "annotations with labels"
+        )
+
+
+def repeats(block: Block, most: int | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """Annotators of the (first ``most``) labels that follow each other within an item: int32 (pairs,), twice."""
+    annotator, within = _in_order(block, most)
+    return annotator[:-1][within], annotator[1:][within]
+
+
+def count_repeats(blocks: Sequence[Block]) -> int:
+    """Labels beyond the first that an annotator gave to the same item."""
+    found = 0
+    for block in blocks:
+        annotator, within = _in_order(block, None)
+        found += int(np.count_nonzero((annotator[:-1] == annotator[1:]) & within))
+    return found
+
+
+def _in_order(block: Block, most: int | None) -> tuple[np.ndarray, np.ndarray]:
+    """The annotator of each label, int32 (S,), and whether it and the next are of one item, bool (S - 1,)."""
+    assert block.bags.row_starts is not None, "a block's rows are items"
+    annotator = block.bags.cells.numpy()[:most] // np.int32(block.n_answers)
+    within, starts = np.ones(max(0, len(annotator) - 1), bool), block.bags.row_starts.numpy()
+    first, last = np.searchsorted(starts, (1, len(annotator)))
+    within[starts[first:last] - 1] = False
+    return annotator, within

@@ -10,10 +10,9 @@ import pandas as pd
 import torch
 
 from crowdppl.core.validation import warn
-from crowdppl.data.annotations import SIDE_INFORMATION, Annotations
-from crowdppl.data.blocks import OF_ANNOTATORS, with_covariates, with_known
-from crowdppl.data.checks import require_labels
-from crowdppl.data.coded import Coded
+from crowdppl.data.annotations import SIDE_INFORMATION, Annotations, parts_of_items
+from crowdppl.data.blocks import OF_ANNOTATORS, with_covariates
+from crowdppl.data.coded import Coded, require_labels
 from crowdppl.data.covariates import label_columns, regrouped
 from crowdppl.data.features import StoredFeatures, in_columns
 from crowdppl.data.ids import native, place_in_rows
@@ -47,7 +46,7 @@ def align_to(old: Annotations, new: Annotations | pd.DataFrame) -> Annotations:
 
 def _with_parts(data: Annotations) -> tuple[pd.DataFrame, Any]:
     """The labels, and the columns that name an item: one, or the two parts."""
-    frame, parts = data.frame(), data.alphabet.kind.columns
+    frame, parts = data.frame(), parts_of_items({"kind": data.kind})
     if not parts or data.item_covariates is None:
         return frame, "item"
     of_labels = data.item_covariates.loc[frame["item"], [*parts]].set_axis(frame.index)
@@ -149,12 +148,8 @@ def with_rows(
     answers = answer if first.has_labels else None
     coded = Coded(data.item_book, data.annotator_book, data.alphabet, item, annotator, answers)
     order, blocks = coded.blocks(units_of(data.item_covariates))
-    kept = {name: getattr(first, name) for name in (*OF_ANNOTATORS, "informative", "space")}
-    shared = [replace(block, **kept) for block in blocks]
-    known = [with_known(block, order, data.known) for block in shared]
-    of_labels = replace(data, columns=columns).label_columns
-    known = with_covariates(known, order, data.item_covariates, data.annotator_covariates, of_labels)
-    return replace(data, blocks=known, order=order, columns=columns, warnings=())
+    other = replace(data, blocks=blocks, order=order, columns=columns, warnings=())
+    return other.filled(**{name: getattr(first, name) for name in OF_ANNOTATORS})
 
 
 def whole_units(data: Annotations) -> np.ndarray:

@@ -6,10 +6,10 @@ import warnings
 
 import numpy as np
 
+from crowdppl.core.validation import one_of
 from crowdppl.data.annotations import Annotations
-from crowdppl.data.checks import require_one_of
 from crowdppl.data.kinds import KINDS
-from crowdppl.errors import CrowdpplWarning, RepeatsWarning
+from crowdppl.errors import CrowdpplWarning, DataError, RepeatsWarning
 
 READINGS = """
 1111111 3334334 1122122 2223121 2223222 2223322 1122111 3333433 2222223
@@ -59,7 +59,7 @@ def example(kind: str = "nominal") -> Annotations:
         0  apple | fig       ann  left
         1  apple | fig       bob  left
     """
-    require_one_of("kind", kind, [*KINDS])
+    one_of("kind", kind, [*KINDS], DataError)
     given = KINDS[kind].example
     if given is None:
         return anaesthetists(kind)

@@ -15,7 +15,7 @@ import torch
 from crowdppl import registry
 from crowdppl.core.validation import kind_of, switch, whole_number
 from crowdppl.data.annotations import Annotations, require_annotations
-from crowdppl.data.checks import require_labels
+from crowdppl.data.coded import require_labels
 from crowdppl.data.split import item_folds, keep, label_folds, whole_units
 from crowdppl.errors import CrowdpplWarning, DataError, MethodError, NumericalError
 from crowdppl.inference.checkpoint import TrialCache

@@ -14,7 +14,7 @@ from crowdppl.criticism.collusion import excess_agreement
 from crowdppl.criticism.design import MIN_SHARED
 from crowdppl.criticism.doubts.fit import own
 from crowdppl.criticism.doubts.search import Search
-from crowdppl.data.checks import cell_counts
+from crowdppl.data.coded import cell_counts
 from crowdppl.data.ids import native
 from crowdppl.errors import DataError, DoubtWarning, MethodError
 from crowdppl.inference.result import Fit, require_fit

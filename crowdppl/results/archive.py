@@ -21,14 +21,12 @@ from crowdppl.core.fields import Sizes
 from crowdppl.core.files import new_files, settle
 from crowdppl.core.validation import kind_of, printable, require_path
 from crowdppl.data.annotations import Annotations
-from crowdppl.data.blocks import build_blocks, with_covariates, with_known
-from crowdppl.data.checks import check_tables
-from crowdppl.data.covariates import feature_table, label_columns, some_columns
+from crowdppl.data.coded import build_blocks, check_tables
+from crowdppl.data.covariates import feature_table, label_columns
 from crowdppl.data.features import StoredFeatures
 from crowdppl.data.ids import Codebook, place_in_rows, tensor_to_numpy
 from crowdppl.data.kinds import KINDS
 from crowdppl.data.kinds.kind import LabelSet
-from crowdppl.data.kinds.numbers import NUMBER
 from crowdppl.data.kinds.sequences import units_of
 from crowdppl.errors import CrowdpplError, CrowdpplWarning, MethodError, ResultError
 from crowdppl.inference.predict.answers import redrawn
@@ -452,9 +450,6 @@ def _annotations(values: Mapping[str, Any], tables: Mapping[str, pd.DataFrame], 
     of_items = None if of_items is None else _with_categories(of_items, values["categories"])
     of_annotators = _columns(people, "covariate", names["annotator_covariate"], annotator_ids)
     columns = _columns(labels, "column", names["column"], labels.index)
-    numbers = () if alphabet.n_classes else (NUMBER,)
-    named = label_columns(values["label_names"], columns, place_in_rows)
-    of_labels = some_columns(columns, (*numbers, *named))
     order, blocks = build_blocks(
         labels["item"].to_numpy(),
         labels["annotator"].to_numpy(),
@@ -465,8 +460,6 @@ def _annotations(values: Mapping[str, Any], tables: Mapping[str, pd.DataFrame], 
         n_answers=len(answers),
         units=units_of(of_items),
     )
-    more = {"space": alphabet.kind.space, **{n: values[n] for n in ("history", "abstainers", "informative")}}
-    blocks = [replace(with_known(block, order, gold), **more) for block in blocks]
     features = values["features"]
     if isinstance(features, Mapping):
         features = StoredFeatures.recalled(features, item_ids, dataset)
@@ -480,17 +473,17 @@ def _annotations(values: Mapping[str, Any], tables: Mapping[str, pd.DataFrame], 
         item_book=Codebook("item", item_ids),
         annotator_book=Codebook("annotator", annotator_ids),
         alphabet=alphabet,
-        blocks=with_covariates(blocks, order, of_items, of_annotators, of_labels),
+        blocks=blocks,
         order=order,
         known=gold,
         features=features,
         item_covariates=of_items,
         annotator_covariates=of_annotators,
         columns=columns,
-        label_names=values["label_names"],
+        label_names=label_columns(values["label_names"], columns, place_in_rows),
         roles=values["roles"],
         warnings=tuple(_warning(*parts) for parts in values["warnings"]),
-    )
+    ).filled(history=values["history"], abstainers=values["abstainers"])
 
 
 def _joined(first: Mapping[str, Any], **tables: pd.DataFrame | None) -> pd.DataFrame:

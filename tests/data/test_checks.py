@@ -9,7 +9,7 @@ import pytest
 
 import crowdppl.data.annotations
 from crowdppl.data.annotations import Annotations
-from crowdppl.data.checks import check_tables, connected_sets
+from crowdppl.data.coded import check_tables, connected_sets
 from crowdppl.errors import (
     CrowdpplWarning,
     DataError,

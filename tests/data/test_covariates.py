@@ -16,7 +16,8 @@ import torch
 import crowdppl
 from crowdppl import Annotations, heldout_score, simulate, testing
 from crowdppl.cli.commands import main
-from crowdppl.data.blocks import build_blocks, with_covariates, with_known
+from crowdppl.data.blocks import with_covariates, with_known
+from crowdppl.data.coded import build_blocks
 from crowdppl.errors import DataError, MethodError
 from crowdppl.inference.density import Density
 from crowdppl.primitives import (

@@ -9,7 +9,7 @@ import pytest
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.ids import place_in_rows
 from crowdppl.data.kinds import KINDS
-from crowdppl.data.kinds.classes import Classes, encode_labels, read_label_set
+from crowdppl.data.kinds.classes import Classes, code_labels, encode_labels, read_label_set
 from crowdppl.data.kinds.kind import LabelSet
 from crowdppl.errors import DataError
 
@@ -21,7 +21,7 @@ def alphabet(
     of_classes = KINDS[kind]
     assert isinstance(of_classes, Classes)
     found = read_label_set(encoded, classes, abstentions, of_classes)
-    return found, found.code(encoded, place_in_rows).tolist()
+    return found, code_labels(found, encoded, place_in_rows).tolist()
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Many classes: truths that no label names are summed out together, and tables of coins are not formed."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -59,11 +60,14 @@ def test_classes_that_no_label_names_may_be_summed_out_together(
         np.testing.assert_allclose(other.result.sites[name].mean, site.mean, atol=1e-8)
 
 
-def test_blocks_of_items_may_differ_in_how_many_classes_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_of_items_may_differ_in_how_many_classes_are_named(
+    monkeypatch: pytest.MonkeyPatch, small_blocks: Callable[[int], None]
+) -> None:
     last = crowd().order[30:]
     rows = crowd().frame().assign(label=lambda x: x["label"].where(~x["item"].isin(last), x["item"] % K))
     one = fitted("mace", "learned", Annotations.from_frame(rows, classes=range(K)))
-    for name, value in {"MANY_CLASSES": 3, "FEW_NAMED": 1, "BLOCK_LABELS": 1}.items():
+    small_blocks(1)
+    for name, value in {"MANY_CLASSES": 3, "FEW_NAMED": 1}.items():
         monkeypatch.setattr(f"crowdppl.data.blocks.{name}", value)
     data = Annotations.from_frame(rows, classes=range(K))
     named = [replace(block, sparse=True).named_classes for block in data.blocks]

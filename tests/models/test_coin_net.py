@@ -17,7 +17,7 @@ from pyro.infer import Predictive
 import crowdppl
 from crowdppl import outlier_scores
 from crowdppl.data.annotations import Annotations
-from crowdppl.data.blocks import build_blocks
+from crowdppl.data.coded import build_blocks
 from crowdppl.errors import DoubtWarning, MethodError
 from crowdppl.evaluation.evaluate import evaluate
 from crowdppl.inference.density import Density

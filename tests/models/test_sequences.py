@@ -13,7 +13,7 @@ from torch import Tensor
 import crowdppl
 import crowdppl.primitives as cp
 from crowdppl import Annotations
-from crowdppl.data.blocks import build_blocks
+from crowdppl.data.coded import build_blocks
 from crowdppl.data.kinds.sequences import Sequences, units_of
 from crowdppl.data.split import item_folds, label_folds
 from crowdppl.errors import DataError, MethodError

@@ -11,7 +11,7 @@ import torch
 import crowdppl
 from crowdppl import random_design, simulate
 from crowdppl.data.annotations import Annotations
-from crowdppl.data.blocks import build_blocks
+from crowdppl.data.coded import build_blocks
 from crowdppl.networks import class_logits
 from crowdppl.primitives import Block, annotate, plates, truth
 

@@ -13,8 +13,7 @@ from crowdppl.core.doubt import Doubt
 from crowdppl.core.validation import listed
 from crowdppl.criticism.spammers import names_one_class
 from crowdppl.criticism.sparse_data import SparseData, sparse_data
-from crowdppl.data.blocks import count_repeats
-from crowdppl.data.checks import cell_counts
+from crowdppl.data.coded import cell_counts, count_repeats
 from crowdppl.data.ids import native
 from crowdppl.inference.result import ClassProbabilities, Fit
 from crowdppl.results.correction import labels_an_item

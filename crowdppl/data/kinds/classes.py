@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,7 @@ from crowdppl.data.ids import (
     texts_of,
 )
 from crowdppl.data.kinds.kind import Kind, LabelSet
+from crowdppl.data.kinds.parts import with_parts
 from crowdppl.data.kinds.space import CATEGORIES, Space
 from crowdppl.data.tables import Rows
 from crowdppl.errors import DataError
@@ -62,6 +63,10 @@ class Classes(Kind):
     methods: tuple[str, ...] = field(default=PLAIN, compare=False)
     members: tuple[str, ...] = field(default=(), compare=False)
 
+    def read(self, rows: Rows, options: Mapping[str, Any]) -> tuple[Rows, dict[str, Any]]:
+        """Rows with one id an item."""
+        return (rows, {**options}) if self.parts is None else with_parts(rows, options, self.parts)
+
     def answers(self, rows: Rows, options: Mapping[str, Any]) -> tuple[LabelSet, np.ndarray | None]:
         """Classes and abstentions, those of the option ``like`` where there are, and the answer of each row."""
         like, classes = options.get("like"), options.get("classes")
@@ -76,8 +81,8 @@ class Classes(Kind):
             labels = encode_labels(rows.label, rows.place, named, away, rows.text)
         alphabet = read_label_set(labels, classes, away, self, informative) if like is None else like.alphabet
         if labels is not None and like is not None and options.get("grow"):
-            alphabet = alphabet.extended(labels, rows.place, rows.text)
-        return alphabet, None if labels is None else alphabet.code(labels, rows.place)
+            alphabet = _extended(alphabet, labels, rows.place, rows.text)
+        return alphabet, None if labels is None else code_labels(alphabet, labels, rows.place)
 
     def in_order(self, classes: pd.Index[Any]) -> pd.Index[Any]:
         """Classes, of which nobody listed the order, in order."""
@@ -85,6 +90,30 @@ class Classes(Kind):
 
 
 NOMINAL = Classes("nominal", "classes", "classes, such as spam or ham")
+
+
+def _extended(alphabet: LabelSet, labels: Encoding, place: Place, text: bool) -> LabelSet:
+    """A set in which unknown labels are further classes; DataError where classes have an order."""
+    new = labels.values[Codebook("label", alphabet.book.ids).codes(labels.values) < 0]
+    if not len(new):
+        return alphabet
+    refuse_missing_text(labels, "label", place, alphabet.book.ids, "leave it out", text)
+    if alphabet.kind.space.ordered:
+        raise DataError(
+            f"the class {native(new[0])!r} is new, and its place among ordered classes is unknown; fit anew, and "
+            "list all in classes="
+        )
+    classes = alphabet.classes.extended(new).ids
+    book = Codebook("answer", classes.append(alphabet.book.ids[alphabet.n_classes :]))
+    return replace(alphabet, book=book, n_classes=len(classes))
+
+
+def code_labels(alphabet: LabelSet, labels: Encoding, place: Place) -> np.ndarray:
+    """The answer code of each row; DataError for the first label that is no answer."""
+    classes = ", ".join(repr(native(c)) for c in alphabet.book.ids[: min(alphabet.n_classes, 12)])
+    remedy = "correct it, add it to classes=, or name it in abstentions= if it means that there is no answer"
+    book = Codebook("label", alphabet.book.ids)
+    return labels.code_in(book, place, f"{alphabet.n_classes} classes ({classes})", remedy)
 
 
 def encode_labels(column: Any, place: Place, named: bool, abstentions: Iterable[Any], text: bool) -> Encoding:

@@ -22,14 +22,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
 
 from crowdppl.core.validation import shown
-from crowdppl.data.ids import Codebook, Encoding, Place, native, refuse_missing_text
-from crowdppl.data.kinds.parts import Parts, ids_of_items, with_parts
+from crowdppl.data.ids import Codebook
+from crowdppl.data.kinds.parts import Parts, ids_of_items
 from crowdppl.data.kinds.space import Space
 from crowdppl.data.tables import Rows
 from crowdppl.errors import DataError
@@ -62,8 +62,10 @@ class Kind:
         example: ids of the items of a built-in example and the labels that three annotators give in turn; None
             where the grades of ``anaesthetists`` are one.
         small: on which data methods are checked.
+        numeric: whether labels are numbers and no classes.
     """
 
+    numeric: ClassVar[bool] = False
     name: str
     plural: str = field(compare=False)
     about: str = field(compare=False)
@@ -76,16 +78,6 @@ class Kind:
     example: tuple[Sequence[Any], Sequence[Any]] | None = field(default=None, compare=False)
     small: Small = field(default=Small(), compare=False)
 
-    @property
-    def numeric(self) -> bool:
-        """Whether labels are numbers and no classes."""
-        return False
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """What the two columns are called that name an item together; none where one does."""
-        return self.parts.names if self.parts is not None and self.parts.columns else ()
-
     def in_unit(self, unit: str | None) -> Kind:
         """The kind with labels in a unit, by default its own; DataError for one that it does not have."""
         if unit is not None and unit not in self.units:
@@ -95,7 +87,7 @@ class Kind:
 
     def read(self, rows: Rows, options: Mapping[str, Any]) -> tuple[Rows, dict[str, Any]]:
         """Rows of a table, and options, as those of one id an item and one answer a row; DataError for others."""
-        return (rows, {**options}) if self.parts is None else with_parts(rows, options, self.parts)
+        raise NotImplementedError
 
     def answers(self, rows: Rows, options: Mapping[str, Any]) -> tuple[LabelSet, np.ndarray | None]:
         """What can be answered in rows that were read, and the code of each row's answer; None for a design."""
@@ -128,25 +120,3 @@ class LabelSet:
     def classes(self) -> Codebook:
         """What the truth can be."""
         return Codebook("class", self.book.ids[: self.n_classes])
-
-    def extended(self, labels: Encoding, place: Place, text: bool) -> LabelSet:
-        """A set in which unknown labels are further classes; DataError where classes have an order."""
-        new = labels.values[Codebook("label", self.book.ids).codes(labels.values) < 0]
-        if not len(new):
-            return self
-        refuse_missing_text(labels, "label", place, self.book.ids, "leave it out", text)
-        if self.kind.space.ordered:
-            raise DataError(
-                f"the class {native(new[0])!r} is new, and its place among ordered classes is unknown; fit anew, "
-                "and list all in classes="
-            )
-        classes = self.classes.extended(new).ids
-        book = Codebook("answer", classes.append(self.book.ids[self.n_classes :]))
-        return replace(self, book=book, n_classes=len(classes))
-
-    def code(self, labels: Encoding, place: Place) -> np.ndarray:
-        """The answer code of each row; DataError for the first label that is no answer."""
-        classes = ", ".join(repr(native(c)) for c in self.book.ids[: min(self.n_classes, 12)])
-        remedy = "correct it, add it to classes=, or name it in abstentions= if it means that there is no answer"
-        book = Codebook("label", self.book.ids)
-        return labels.code_in(book, place, f"{self.n_classes} classes ({classes})", remedy)

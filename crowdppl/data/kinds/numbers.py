@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
 
 from crowdppl.data.ids import Codebook, Encoding, as_column, listed_answers, native, number_and_unit
 from crowdppl.data.kinds.kind import Kind, LabelSet
+from crowdppl.data.kinds.parts import with_parts
 from crowdppl.data.kinds.space import REAL_LINE, RealLine
 from crowdppl.data.tables import Rows
 from crowdppl.errors import DataError
@@ -44,17 +45,13 @@ class Numbers(Kind):
         grid: of a middle and a scale, labels (n,) and weights (n,), over which a density of labels sums to one.
     """
 
+    numeric: ClassVar[bool] = True
     space: RealLine = field(default=REAL_LINE, compare=False)
     holds: Callable[[Array], Array] = field(default=np.isfinite, compare=False)
     words: str = field(default="a finite number", compare=False)
     candidates: Mapping[str, tuple[str, Mapping[str, Any]]] = field(default_factory=dict, compare=False)
     nearest: Callable[[Array], Array] = field(default=np.asarray, compare=False)
     grid: Callable[[float, float], tuple[Array, Array]] = field(default=_grid, compare=False)
-
-    @property
-    def numeric(self) -> bool:
-        """Labels are numbers and no classes."""
-        return True
 
     def read(self, rows: Rows, options: Mapping[str, Any]) -> tuple[Rows, dict[str, Any]]:
         """Rows with numbers as a further column and the only answer in their place; DataError for others."""
@@ -66,7 +63,7 @@ class Numbers(Kind):
             more = [] if rows.columns is None else [rows.columns.reset_index(drop=True)]
             answers = Encoding(ONE_ANSWER.ids, np.zeros(len(numbers), np.int32))
             rows = replace(rows, label=answers, columns=pd.concat([first, *more], axis=1))
-        return super().read(rows, options)
+        return (rows, {**options}) if self.parts is None else with_parts(rows, options, self.parts)
 
     def answers(self, rows: Rows, options: Mapping[str, Any]) -> tuple[LabelSet, Array | None]:
         """No class, and one answer, that a number was given."""
