@@ -15,12 +15,12 @@ from pathlib import Path
 from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any
 
-import pandas as pd
-
 from crowdppl.core.validation import check_settings, named_settings, near_names, switch, warn
 from crowdppl.errors import CrowdpplWarning, MethodError
 
-if TYPE_CHECKING:  # what imports torch is imported when a method is, so that the methods are listed quickly
+if TYPE_CHECKING:  # what is slow to import waits for its use, so that methods are listed quickly
+    import pandas as pd
+
     from crowdppl.data.annotations import Annotations
     from crowdppl.primitives.model import Card, Model
 
@@ -144,6 +144,8 @@ def zoo(*, engines: bool = True) -> pd.DataFrame:
         >>> crowdppl.zoo(engines=False).loc["mace", "title"]
         'MACE'
     """
+    import pandas as pd
+
     from crowdppl.primitives.model import kind_of_labels  # imports torch
 
     columns = _engine_columns() if switch("engines", engines) else {}

@@ -16,8 +16,6 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, TypeGuard, TypeVar, Union, get_args, get_origin, get_type_hints
 
-import numpy as np
-
 from crowdppl.errors import CrowdpplError, DataError, MethodError
 
 LONGEST = 80
@@ -113,9 +111,15 @@ def share_between(name: str, value: Any, hint: str = "") -> float:
     return number_within(name, value, "a number between 0 and 1", lambda x: 0 < x < 1, hint)
 
 
+def is_switch(value: Any) -> bool:
+    """Whether a value is True or False, of Python or NumPy."""
+    numpy = sys.modules.get("numpy")  # slow to import, and there where a value is of NumPy
+    return isinstance(value, bool) or (numpy is not None and isinstance(value, numpy.bool_))
+
+
 def switch(name: str, value: Any, hint: str = "", error: type[CrowdpplError] = MethodError) -> bool:
     """True or False, as Python's; not 1 and 0."""
-    if not isinstance(value, bool | np.bool_):
+    if not is_switch(value):
         raise _refusal(name, value, "True or False", hint, error)
     return bool(value)
 
@@ -230,7 +234,7 @@ def _is(value: object, kind: Any) -> bool:
     if get_origin(kind) is Literal:
         return any(type(value) is type(one) and value == one for one in get_args(kind))
     if kind is bool:
-        return isinstance(value, bool | np.bool_)
+        return is_switch(value)
     if kind is float:  # in a user's model, a tensor may stand for a number
         return is_number(value) or not isinstance(value, Real | str | NoneType)
     cls = get_origin(kind) or kind
