@@ -9,7 +9,6 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache, partial
 from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
 from pathlib import Path
 from pkgutil import iter_modules
@@ -19,6 +18,8 @@ from crowdppl.core.validation import check_settings, named_settings, near_names,
 from crowdppl.errors import CrowdpplWarning, MethodError
 
 if TYPE_CHECKING:  # what is slow to import waits for its use, so that methods are listed quickly
+    from importlib.metadata import EntryPoint
+
     import pandas as pd
 
     from crowdppl.data.annotations import Annotations
@@ -267,6 +268,8 @@ def _of_packages() -> dict[str, EntryPoint]:
 @lru_cache(maxsize=1)
 def _entry_points(path: tuple[str, ...]) -> dict[str, EntryPoint]:
     """Entry points, read once for each search path, because reading takes as long as a small fit."""
+    from importlib.metadata import entry_points
+
     return {point.name: point for point in entry_points(group=ENTRY_POINTS)}
 
 

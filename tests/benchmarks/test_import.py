@@ -1,4 +1,4 @@
-"""What `import crowdppl` adds to `import pyro`."""
+"""What `import crowdppl` adds to `import pyro`, and what commands take that fit nothing."""
 
 import subprocess
 import sys
@@ -6,6 +6,7 @@ from itertools import pairwise
 
 from tests.benchmarks.results import ROOT, Recorder
 from tests.benchmarks.tables import markdown, seconds
+from tests.benchmarks.test_command_line import used
 
 WHAT = {
     "`import pyro`": "import pyro",
@@ -17,8 +18,14 @@ WHAT = {
 def test_import(recorder: Recorder) -> None:
     runs = [measured() for _ in range(5)]
     rows = [[what, seconds(min(run[i] for run in runs))] for i, what in enumerate(WHAT)]
+    alone = min(used(["-c", "import crowdppl"])[0] for _ in range(5))
+    commands = [["`import crowdppl` alone", seconds(alone)]]
+    for command in ("--help", "zoo"):
+        took = min(used(["-m", "crowdppl", command])[0] for _ in range(5))
+        commands.append([f"`crowdppl {command}`", seconds(took)])
     text = "Seconds of a fresh process, least of five. What a name needs is imported when it is first used.\n\n"
-    recorder.add("Import", text + markdown(("", "adds"), rows))
+    about = "\n\nCPU seconds of a fresh process, least of five:\n\n"
+    recorder.add("Import", text + markdown(("", "adds"), rows) + about + markdown(("", "takes"), commands))
 
 
 def measured() -> list[float]:
