@@ -111,7 +111,7 @@ class PoissonLabels(cp.NumberLabels):
 
 
 def _found(block: cp.Block) -> tuple[float, float]:
-    """The same by the moments of labels; 10 and 1 without labels."""
+    """Mean and shape of counts by the moments of labels; 10 and 1 without labels."""
     y = block.numbers if block.has_labels else None
     if y is None or not len(y):
         return 10.0, 1.0

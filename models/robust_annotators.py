@@ -175,7 +175,7 @@ class RobustLabels(cp.NumberLabels):
             x = torch.where(known.unsqueeze(-1), (self.block.gold - self.origin).nan_to_num().unsqueeze(-1), x)
             total = total + torch.where(known, math.log(len(self.grid)), 0.0).unsqueeze(-1)
         of_labels = self.block.of_item(x, event_dim=1) if x.dim() > 1 else x
-        log_p = self.block.sum_by_item(self._each(value.unsqueeze(-1), of_labels), event_dim=1)
+        log_p = self.block.sum_by_item(self._log_density(value.unsqueeze(-1), of_labels), event_dim=1)
         return cp.log_grid(log_p + self._prior(x) - total, x, self.truth, self.spread(), known)
 
     def _prior(self, x: Tensor) -> Tensor:
@@ -183,7 +183,7 @@ class RobustLabels(cp.NumberLabels):
         mean, width = (each.unsqueeze(-1) for each in self.items)
         return -((x - mean) / width).square() / 2
 
-    def _each(self, y: Tensor, x: Tensor) -> Tensor:
+    def _log_density(self, y: Tensor, x: Tensor) -> Tensor:
         """Log-density of each label at each point, (..., S, G); at an end of the scale, the log-mass beyond it."""
         scale = self.scale.unsqueeze(-1)
         u = (y - x - self.bias.unsqueeze(-1)) / scale

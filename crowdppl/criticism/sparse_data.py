@@ -61,8 +61,8 @@ def parameters(posterior: Fit) -> tuple[int, int]:
 def narrowness(draws: np.ndarray | CoinTables) -> np.ndarray:
     """How many labels a row of each annotator is worth, (A,): the concentration of Dirichlets with this spread."""
     if isinstance(draws, CoinTables):
-        square = draws.each(lambda x: x.mean(0, dtype=np.float64) ** 2).rows()
-        variance = draws.each(lambda x: x.var(0, dtype=np.float64, ddof=1)).rows()
+        square = draws.map(lambda x: x.mean(0, dtype=np.float64) ** 2).rows()
+        variance = draws.map(lambda x: x.var(0, dtype=np.float64, ddof=1)).rows()
     else:
         square = (draws.mean(0, dtype=np.float64) ** 2).sum(-1)
         variance = draws.var(0, dtype=np.float64, ddof=1).sum(-1)
@@ -83,7 +83,7 @@ def supported(posterior: Fit, few: np.ndarray, worth: float) -> bool:
         draws, step = mean_field_tables(posterior, max(FEWEST_DRAWS, min(NARROW_DRAWS, most))), 1
     else:
         draws, step = drawn().tables, len(drawn().prevalence) // NARROW_DRAWS + 1
-    some = draws.each(lambda x: x[::step, few]) if isinstance(draws, CoinTables) else draws[::step, few]
+    some = draws.map(lambda x: x[::step, few]) if isinstance(draws, CoinTables) else draws[::step, few]
     return bool(np.median(narrowness(some)) >= worth)
 
 

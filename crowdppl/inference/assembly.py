@@ -50,7 +50,7 @@ def tables_of_draws(drawn: TableDraws) -> Tables:
     """The means of draws of the annotators' tables and the prevalence."""
     tables = drawn.tables
     if isinstance(tables, CoinTables):
-        return Tables(tables.each(lambda x: x.mean(0, dtype=np.float64)), drawn.prevalence.mean(0))
+        return Tables(tables.map(lambda x: x.mean(0, dtype=np.float64)), drawn.prevalence.mean(0))
     return Tables(tables.mean(0, dtype=np.float64), drawn.prevalence.mean(0))
 
 

@@ -52,7 +52,7 @@ class CoinTables:
     def __getitem__(self, key: Any) -> np.ndarray:
         """The tables of some annotators; or, by (annotators, :, answers), how probable a truth makes an answer."""
         if not isinstance(key, tuple):
-            return np.asarray(self.each(lambda x: x[key]))
+            return np.asarray(self.map(lambda x: x[key]))
         annotator, _, answer = key
         right, wrong = (np.broadcast_to(x, self.shape[:-1]) for x in (self.right, self.wrong))
         named, at = answer < self.n_classes, np.minimum(answer, self.n_classes - 1)
@@ -90,7 +90,7 @@ class CoinTables:
         most = wrong if self.by_truth else wrong[other]
         return np.where(own >= most, every, other), np.maximum(own, most), np.asarray(own)
 
-    def each(self, of: Callable[[np.ndarray], np.ndarray]) -> CoinTables:
+    def map(self, of: Callable[[np.ndarray], np.ndarray]) -> CoinTables:
         """One function of each of the three arrays, such as the mean over draws, which come first."""
         return replace(self, right=of(self.right), wrong=of(self.wrong), other=of(self.other))
 

@@ -433,7 +433,7 @@ def _draws_read(problem: Problem, draws: Draws) -> TableDraws | None:
         if found is None:
             return None
         tables, share = found
-        small = tables.each(_float32) if isinstance(tables, CoinTables) else _float32(tables)
+        small = tables.map(_float32) if isinstance(tables, CoinTables) else _float32(tables)
         _add(parts, TableDraws(small, share), n)
         start += step
         if isinstance(tables, CoinTables):

@@ -34,7 +34,7 @@ class TypicalLabels:
     table: Tensor
 
     @staticmethod
-    def each(annotator: Tensor, covariates: CovariateColumns | None) -> TypicalLabels:
+    def of_annotators(annotator: Tensor, covariates: CovariateColumns | None) -> TypicalLabels:
         """Labels each of which has a table of its own."""
         n, device = len(annotator), annotator.device
         return TypicalLabels(annotator, covariates, torch.ones(n, device=device), torch.arange(n, device=device))
@@ -52,7 +52,7 @@ class TypicalLabels:
         columns = CovariateColumns.joined(block.label_covariates for block in blocks)
         if columns is None or not names:  # tables are the same whatever the covariates
             everyone = torch.arange(first.n_annotators, device=first.device)
-            return TypicalLabels.each(everyone, columns and columns.average(first.n_annotators))
+            return TypicalLabels.of_annotators(everyone, columns and columns.average(first.n_annotators))
         kept = [name for name in columns.names if name in names]
         values = columns.chosen(kept).cpu().numpy().copy()
         for name, value in (at or {}).items():

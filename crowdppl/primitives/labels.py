@@ -98,7 +98,7 @@ class Coins:
         lead = np.broadcast_shapes(classes.shape[:-1], other.shape[:-1])
         return torch.cat([classes.expand(*lead, -1), other.expand(*lead, -1)], -1)
 
-    def each(self, block: Block) -> tuple[Tensor, Tensor]:
+    def by_label(self, block: Block) -> tuple[Tensor, Tensor]:
         """Of each label of a block, (..., S): as if right and as if wrong; by truth, less what is of its class."""
         right, wrong = self.log_right, self.log_wrong
         if self.by_truth:
@@ -261,7 +261,7 @@ class CategoricalLabels(Labels):
         if isinstance(self.log_p, Tensor):
             sums, lead = self._from_table(block, self._table(self.log_p))
         elif isinstance(self.log_p, Coin | Coins):
-            sums, lead = self._from_coin(block, *self._each(block))
+            sums, lead = self._from_coin(block, *self._by_label(block))
         else:
             sums, lead = self._from_callable(block, self.log_p(block.answer))
         if self.power != 1:
@@ -311,10 +311,10 @@ class CategoricalLabels(Labels):
         named, summed = self.block.named_classes, self.state.dim() > len(self.batch_shape)
         return wrong_is_alike(self.log_p) and named is not None and summed and len(self.state) == len(named) + 1
 
-    def _each(self, block: Block) -> tuple[Tensor, Tensor]:
+    def _by_label(self, block: Block) -> tuple[Tensor, Tensor]:
         """Log-probabilities of each label where it is right and where it is wrong, (..., S)."""
         if isinstance(self.log_p, Coins):
-            return self.log_p.each(block)
+            return self.log_p.by_label(block)
         assert isinstance(self.log_p, Coin)
         return self.log_p.log_right, self.log_p.log_wrong - _log_others(block)
 
@@ -349,7 +349,7 @@ class CategoricalLabels(Labels):
 
     def _of_named(self, block: Block) -> Tensor:
         """Log-probabilities given each value of the truth, classes named and any other: (M + 1, *batch)."""
-        every, extra, lead = self._sums(block, *self._each(block))
+        every, extra, lead = self._sums(block, *self._by_label(block))
         extra = ragged_sum(extra, block.by_named_class, every.dtype)
         n, batch = block.n_items, len(self.batch_shape)
         sums = every.unsqueeze(0) + extra.reshape(-1, n, every.shape[-1])

@@ -126,7 +126,7 @@ def neg_log(u: Tensor, name: str | None = None) -> Tensor:
 
 
 def _neg_log(u: Tensor, moments: Tensor | None, how: Summing) -> Tensor:
-    """The same with a probe for moments, where these are wanted."""
+    """Minus the logarithm, with a probe for moments where these are wanted."""
     if how.kind == "sum" and moments is None:
         return -u.log()
     out: Tensor = _Waiting.apply(u, moments, how, how.formed)  # type: ignore[no-untyped-call]

@@ -336,7 +336,9 @@ def label_tables(posterior: Fit, data: Annotations, rows: np.ndarray) -> np.ndar
         columns, found = CovariateColumns.of(covariates, "label"), []
         for some in np.array_split(rows, -(-len(rows) * data.n_answers * problem.states // CHUNK)):
             mine = torch.from_numpy(some)
-            labels = TypicalLabels.each(torch.from_numpy(annotator[some]).long(), columns and columns.at(mine))
+            labels = TypicalLabels.of_annotators(
+                torch.from_numpy(annotator[some]).long(), columns and columns.at(mine)
+            )
             found.append(_tables_of(posterior, problem, labels))
         return np.asarray(np.concatenate(found)[np.arange(len(rows)), :, answer[rows]])
 
