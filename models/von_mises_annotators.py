@@ -26,6 +26,8 @@ import crowdppl.primitives as cp
 from crowdppl import mean_field
 
 LOG_TURN = math.log(2 * math.pi)
+MOST = 1e8
+"""A concentration of labels that scatter by less than a hundredth of a degree; a sampler may try larger ones."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,7 @@ class VonMisesLabels(cp.NumberLabels):
 
     def __init__(self, block: cp.Block, bias: Tensor, concentration: Tensor, shared: float, radian: float) -> None:
         super().__init__(block)
+        concentration = concentration.clamp(1 / MOST, MOST)
         self.bias, self.each = block.of_annotator(bias), block.of_annotator(concentration)
         self.concentration, self.shared, self.unit = concentration, shared, radian
 

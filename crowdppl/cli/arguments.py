@@ -133,7 +133,7 @@ READING: Mapping[str, tuple[Any, Any]] = {
     "informative_abstentions": _flag(
         "--informative-abstentions", "Abstaining may depend on the class, and is evidence of it."
     ),
-    "kind": _text("nominal, the default; ordinal if classes have an order; real, pair, sequence ...", "NAME"),
+    "kind": _text("nominal, the default; ordinal if classes have an order; real, count, angle, pair ...", "NAME"),
     "unit": _text("Of angles: degrees, the default, or radians.", "NAME"),
     "repeats": (
         Annotated[str, Option(help="If an annotator labels an item again: keep, first, last or error.")],

@@ -34,6 +34,10 @@ class Circle(RealLine):
 
     Attributes:
         turn: a whole turn in the unit of the angles.
+
+    Examples:
+        >>> crowdppl.primitives.Circle(turn=360.0).error(1.0, 359.0).item()
+        2.0
     """
 
     scale: ClassVar[str] = "circular"
