@@ -56,6 +56,6 @@ def split(data: Annotations, n_blocks: int) -> Annotations:
     return replace(data, blocks=parts)
 
 
-def posed(model: Any, data: Annotations, **options: Any) -> Problem:
+def problem_of(model: Any, data: Annotations, **options: Any) -> Problem:
     setup = getattr(model, "setup", None)
     return build_problem(model if setup is None else setup(data), data, Options(**options))

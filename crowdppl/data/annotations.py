@@ -54,7 +54,7 @@ SIDE_INFORMATION = ("gold", "features", "item_covariates", "annotator_covariates
 """What annotations may hold besides labels: options and attributes of these names."""
 
 
-class Options(TypedDict, total=False):
+class AnnotationOptions(TypedDict, total=False):
     """What may be said about annotations besides the labels; everything is optional.
 
     Attributes:
@@ -111,11 +111,11 @@ class Options(TypedDict, total=False):
     grow: bool
 
 
-def check_options(options: Options) -> None:
+def check_options(options: AnnotationOptions) -> None:
     """Refuses unknown options by TypeError, as for any keyword that a function does not take."""
-    unknown = sorted(set(options) - set(Options.__annotations__))
+    unknown = sorted(set(options) - set(AnnotationOptions.__annotations__))
     if unknown:
-        raise TypeError(f"{unknown[0]!r} is no option; there are {', '.join(Options.__annotations__)}")
+        raise TypeError(f"{unknown[0]!r} is no option; there are {', '.join(AnnotationOptions.__annotations__)}")
     if options.get("like") is not None:
         require_annotations(options.get("like"), "like")
     switch("grow", options.get("grow", False), error=DataError)
@@ -124,7 +124,7 @@ def check_options(options: Options) -> None:
         one_of("kind", options.get("kind"), [*KINDS], DataError)
 
 
-def code_rows(rows: Rows, options: Options) -> Coded:
+def code_rows(rows: Rows, options: AnnotationOptions) -> Coded:
     """Codes the three columns; DataError for what is missing, mixed or unknown, and labels that are no classes."""
     like, features = options.get("like"), options.get("features")
     alphabet, answer = _kind(options).answers(rows, options)
@@ -142,7 +142,7 @@ def code_rows(rows: Rows, options: Options) -> Coded:
     return Coded(items, annotators, alphabet, item, annotator, answer)
 
 
-def _kind(options: Options) -> Kind:
+def _kind(options: AnnotationOptions) -> Kind:
     """The kind of labels."""
     like = options.get("like")
     kind = KINDS[options.get("kind") or NOMINAL.name] if like is None else like.alphabet.kind
@@ -152,14 +152,14 @@ def _kind(options: Options) -> Kind:
     return kind if unit is None else kind.in_unit(unit)
 
 
-def parts_of_items(options: Options) -> tuple[str, ...]:
+def parts_of_items(options: AnnotationOptions) -> tuple[str, ...]:
     """What the two columns are called that name an item together; none where one does."""
     check_options(options)
     parts = _kind(options).parts
     return parts.names if parts is not None and parts.columns else ()
 
 
-def _known(rows: Rows, options: Options, coded: Coded) -> dict[str, Any]:
+def _known(rows: Rows, options: AnnotationOptions, coded: Coded) -> dict[str, Any]:
     """What is known besides labels, as attributes of annotations."""
     given: dict[str, Any] = {**options}
     found, gold = dict[str, Any](), None
@@ -173,7 +173,7 @@ def _known(rows: Rows, options: Options, coded: Coded) -> dict[str, Any]:
     return {**found, "known": gold}
 
 
-def _label_names(rows: Rows, options: Options) -> tuple[Hashable, ...]:
+def _label_names(rows: Rows, options: AnnotationOptions) -> tuple[Hashable, ...]:
     """Names of the label covariates: given, or those of the annotations that these are to be like."""
     like = options.get("like")
     names = options.get("label_covariates", () if like is None else like.label_names)
@@ -185,8 +185,8 @@ def _label_names(rows: Rows, options: Options) -> tuple[Hashable, ...]:
 class Annotations:
     """Labels that annotators gave to items, coded, checked and held as blocks of items.
 
-    ``read_annotations`` and the constructors below make them, with ``crowdppl.data.annotations.Options`` (classes,
-    gold, features, history, ...). Items, annotators and labels are text or integers; whole floats, which pandas
+    ``read_annotations`` and the constructors below make them, with the options of
+    ``crowdppl.data.annotations.AnnotationOptions`` (classes, gold, features, history, ...). Items, annotators and labels are text or integers; whole floats, which pandas
     makes of integers where some are missing, become integers, with a warning. Faults raise a ``DataError`` with
     value, row and remedy; doubtful data emit a warning of ``crowdppl.errors``. A model of plain Pyro may be given
     annotations as its data.
@@ -240,7 +240,7 @@ class Annotations:
         *,
         wide: bool = False,
         gold_column: Hashable | None = None,
-        **options: Unpack[Options],
+        **options: Unpack[AnnotationOptions],
     ) -> Annotations:
         """Reads a table with one label a row, or with a row an item and a column an annotator.
 
@@ -261,13 +261,15 @@ class Annotations:
         return cls.of_rows(rows_of_frame(frame, given, "the table"), options)
 
     @classmethod
-    def from_arrays(cls, item: Any, annotator: Any, label: Any, **options: Unpack[Options]) -> Annotations:
+    def from_arrays(
+        cls, item: Any, annotator: Any, label: Any, **options: Unpack[AnnotationOptions]
+    ) -> Annotations:
         """Reads three arrays, tensors or lists of one length: item ids, annotator ids, labels."""
         parts = bool(parts_of_items(options))
         return cls.of_rows(Rows.of_arrays(item, annotator, label, _given_columns(options), parts), options)
 
     @classmethod
-    def from_matrix(cls, matrix: Any, missing: Any = None, **options: Unpack[Options]) -> Annotations:
+    def from_matrix(cls, matrix: Any, missing: Any = None, **options: Unpack[AnnotationOptions]) -> Annotations:
         """Reads a matrix (N, A) of labels: an array, a tensor, or a DataFrame, which names items and annotators.
 
         Args:
@@ -279,18 +281,20 @@ class Annotations:
         return cls.of_rows(rows, options)
 
     @classmethod
-    def from_dicts(cls, dicts: Mapping[Any, Mapping[Any, Any]], **options: Unpack[Options]) -> Annotations:
+    def from_dicts(
+        cls, dicts: Mapping[Any, Mapping[Any, Any]], **options: Unpack[AnnotationOptions]
+    ) -> Annotations:
         """Reads ``{annotator: {item: label}}``."""
         return cls.of_rows(rows_of_dicts(dicts), options)
 
     @classmethod
-    def design(cls, item: Any, annotator: Any, **options: Unpack[Options]) -> Annotations:
+    def design(cls, item: Any, annotator: Any, **options: Unpack[AnnotationOptions]) -> Annotations:
         """Who is to label what, without labels: for simulation; needs ``classes`` or ``like``."""
         parts = bool(parts_of_items(options))
         return cls.of_rows(Rows.of_arrays(item, annotator, None, _given_columns(options), parts), options)
 
     @classmethod
-    def of_rows(cls, rows: Rows, options: Options) -> Annotations:
+    def of_rows(cls, rows: Rows, options: AnnotationOptions) -> Annotations:
         """Codes, checks and sorts labels, and emits warnings.
 
         Raises:
@@ -299,7 +303,7 @@ class Annotations:
         """
         check_options(options)
         rows, changed = _kind(options).read(rows, options)
-        options = cast(Options, changed)
+        options = cast(AnnotationOptions, changed)
         coded, like = code_rows(rows, options), options.get("like")
         known, names = _known(rows, options, coded), _label_names(rows, options)
         of_items = known["item_covariates"]
@@ -569,7 +573,7 @@ _SHARED = frozenset(["history", "space", "scale", "has_labels", "dtype", "device
 _FIELDS = frozenset(field.name for field in fields(Block))
 
 
-def _given_columns(options: Options) -> pd.DataFrame | None:
+def _given_columns(options: AnnotationOptions) -> pd.DataFrame | None:
     """Columns that are handed over beside labels which are no table."""
     given = options.get("label_covariates")
     return given if isinstance(given, pd.DataFrame) else None

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from crowdppl.core.validation import require_path, require_text, shown, switch
-from crowdppl.data.annotations import Annotations, Options, parts_of_items
+from crowdppl.data.annotations import AnnotationOptions, Annotations, parts_of_items
 from crowdppl.data.gold import without_blanks
 from crowdppl.data.ids import Place, by_item, encode, place_in_rows, refuse_missing_text
 from crowdppl.data.kinds.sequences import SEQUENCES
@@ -236,7 +236,7 @@ def read_annotations(
     encoding: str | None = None,
     wide: bool = False,
     gold_column: Hashable | None = None,
-    **options: Unpack[Options],
+    **options: Unpack[AnnotationOptions],
 ) -> Annotations:
     """Reads annotations from a file: CSV, TSV, JSON (lines or one array), CoNLL (all also gzipped) or Parquet.
 
@@ -260,7 +260,7 @@ def read_annotations(
         wide: whether columns are annotators; an empty cell, or one of blanks, is no label. ``annotators`` names
             their columns where there are others.
         gold_column: column of known truths, which inform the fit: blank where unknown, repeated where known.
-        options: see ``crowdppl.data.annotations.Options``.
+        options: see ``crowdppl.data.annotations.AnnotationOptions``.
 
     Raises:
         DataError: with the value, the line and the remedy.
@@ -288,7 +288,7 @@ def read_annotations(
     return Annotations.of_rows(rows, changed)
 
 
-def _tags(table: Table, options: Options) -> tuple[Table, Options]:
+def _tags(table: Table, options: AnnotationOptions) -> tuple[Table, AnnotationOptions]:
     """Tagged text as a table of labels, with its tokens as items; other tables stay as they are."""
     of_sequences, known = options.get("kind") == SEQUENCES.name, table.frame
     if of_sequences and isinstance(known, pd.DataFrame) and {*TASK} <= {*known.columns}:

@@ -15,7 +15,7 @@ from pyro import poutine
 from crowdppl import registry
 from crowdppl.core.devices import seeded
 from crowdppl.core.validation import is_whole, number_within, seed_number, whole_number
-from crowdppl.data.annotations import Annotations, Options, require_annotations
+from crowdppl.data.annotations import AnnotationOptions, Annotations, require_annotations
 from crowdppl.data.blocks import Block
 from crowdppl.data.covariates import feature_table
 from crowdppl.data.features import placed_features
@@ -131,7 +131,11 @@ def simulate_annotators(
     else:
         members, item, who, label = _assign_by_number(opinions, context, draw, labels_per_item)
     ids: pd.Index[Any] = pd.Index([member.annotator for member in members])
-    known: Options = {"items": truth.index, "annotators": Codebook("annotator", ids), "classes": context.classes}
+    known: AnnotationOptions = {
+        "items": truth.index,
+        "annotators": Codebook("annotator", ids),
+        "classes": context.classes,
+    }
     data = Annotations.from_arrays(
         truth.index.take(item),
         ids.take(who),
@@ -359,7 +363,7 @@ def random_design(
         chosen.append(np.argpartition(key, labels_per_item - 1, axis=1)[:, :labels_per_item])
     names: Any = range(classes) if is_whole(classes) else classes
     item = np.repeat(np.arange(n_items), labels_per_item)
-    known: Options = {"items": range(n_items), "annotators": range(n_annotators), "classes": names}
+    known: AnnotationOptions = {"items": range(n_items), "annotators": range(n_annotators), "classes": names}
     return Annotations.design(item, np.concatenate(chosen).reshape(-1), **{**known, **options})
 
 

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 import torch
 
-from crowdppl.data.annotations import Annotations, Options
+from crowdppl.data.annotations import AnnotationOptions, Annotations
 from crowdppl.errors import CrowdpplError
 
 ROWS = ([0, 0, 1, 1, 2, 3], [0, 1, 0, 1, 0, 1], [0, 1, 1, 0, 0, 1])
@@ -22,7 +22,7 @@ ODD: tuple[Any, ...] = (
 )
 
 
-@pytest.mark.parametrize("name", Options.__annotations__)
+@pytest.mark.parametrize("name", AnnotationOptions.__annotations__)
 def test_an_odd_value_is_taken_or_refused_by_name(name: Any, recwarn: pytest.WarningsRecorder) -> None:
     refused = 0
     for value in ODD:

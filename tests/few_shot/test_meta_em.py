@@ -20,7 +20,7 @@ from crowdppl.inference.families import FAMILIES
 from crowdppl.inference.vb.coordinate_ascent import EM
 from crowdppl.inference.vb.fit import run_starts
 from crowdppl.networks.embedding import Embedding
-from tests.crowd import crowd, double, posed
+from tests.crowd import crowd, double, problem_of
 
 N, M, A, K = 9, 2, 3, 3
 Labels = tuple[Tensor, Tensor, Tensor]
@@ -238,7 +238,7 @@ def test_the_model_has_the_density_of_the_steps() -> None:
     data, rows = worlds()[1].draw(1, 2).annotations(), {"coins": False, "likelihood_power": 1.0}
     trained = replace(learned(), tau=0.5, prevalence_strength=9.0, **rows)  # in single precision, as it always is
     with double():
-        posing = posed(trained, data)
+        posing = problem_of(trained, data)
         model: Any = posing.model
         block, k = posing.blocks[0], 3
         c = crowdppl.primitives.diagonal_prior(k, model.prior_strength).expand(3, -1, -1)
@@ -272,7 +272,7 @@ def test_the_engine_goes_on_from_the_steps_to_where_they_lead(
         learned(), coins=coins, likelihood_power=likelihood_power
     )  # in single precision, as it always is
     with double():
-        posing = posed(trained, data, tolerance=1e-14)
+        posing = problem_of(trained, data, tolerance=1e-14)
         (run,) = run_starts(posing, EM)
         block, model = posing.blocks[0], posing.model
         c = crowdppl.primitives.diagonal_prior(3, 4.0) / (3 if coins else 1) + torch.from_numpy(history * known)

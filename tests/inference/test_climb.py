@@ -23,7 +23,7 @@ from crowdppl.inference.problem import Problem
 from crowdppl.inference.vb.coordinate_ascent import EM, VB
 from crowdppl.inference.vb.fit import AscentRun, run_starts, warm_up
 from crowdppl.primitives import plates
-from tests.crowd import ASCENTS, annotations, crowd, double, posed, split
+from tests.crowd import ASCENTS, annotations, crowd, double, problem_of, split
 from tests.evidence import SETTINGS, STATES, exact
 
 # Settings without which a method has nothing to do; for em, priors of 1 and more, away from flat ridges.
@@ -62,7 +62,7 @@ def model(name: str, engine: str) -> Any:
 
 
 def runs(name: str, engine: str, data: Annotations, **options: Any) -> list[AscentRun]:
-    problem = posed(model(name, engine), data, **options)
+    problem = problem_of(model(name, engine), data, **options)
     refuse_engine(problem.model, engine, problem.options)
     return run_starts(problem, ASCENTS[engine])
 
@@ -87,7 +87,7 @@ def test_the_objective_never_falls(name: str, engine: str) -> None:
             runs(name, engine, crowd(12, 5, 3, 3), max_iterations=2)
         return
     data = crowd(12, 5, 3, 3, seed=2)
-    problem = posed(model(name, engine), data)
+    problem = problem_of(model(name, engine), data)
     slow = problem.of_kind("free") + problem.of_kind("hyper")
     found = runs(name, engine, data, max_iterations=4 if slow else 15, restarts=2, tolerance=0.0)
     assert {r.start for r in found} == {"votes", "spectral"}
@@ -109,7 +109,7 @@ def test_at_the_optimum_of_em_a_step_moves_nothing(name: str) -> None:
     data = crowd(30, 5, 3, 4, seed=4)
     (run,) = runs(name, "em", data, max_iterations=2000, tolerance=1e-15)
     assert run.progress.converged
-    after, _ = EM.step(posed(model(name, "em"), data), run.state)
+    after, _ = EM.step(problem_of(model(name, "em"), data), run.state)
     for site, x in parameters(replace(run, state=after)).items():
         assert float((x - parameters(run)[site]).abs().max()) < 1e-6, site
 
@@ -119,7 +119,7 @@ def test_the_optimum_of_em_is_a_maximum_of_the_posterior(name: str) -> None:
     """No small move of the parameters raises the objective: log-likelihood plus log-priors."""
     data = crowd(30, 5, 3, 4, seed=4)
     (run,) = runs(name, "em", data, max_iterations=2000, tolerance=1e-15)
-    problem = posed(model(name, "em"), data)
+    problem = problem_of(model(name, "em"), data)
     best = objective(problem, run)
     stream = torch.Generator().manual_seed(0)
     for _ in range(30):
@@ -130,7 +130,7 @@ def test_the_optimum_of_em_is_a_maximum_of_the_posterior(name: str) -> None:
 
 @pytest.mark.parametrize("name", STATES)
 def test_vb_stays_below_the_exact_evidence_and_near_it(name: str) -> None:
-    problem = posed(crowdppl.method(name, **SETTINGS[name]), annotations(LABELS, 2), tolerance=1e-12)
+    problem = problem_of(crowdppl.method(name, **SETTINGS[name]), annotations(LABELS, 2), tolerance=1e-12)
     (run,) = run_starts(problem, VB)
     bound = objective(problem, run)
     evidence = exact(STATES[name](LABELS, 2), 2).log_evidence
@@ -185,7 +185,7 @@ def test_the_fixed_point_of_vb_is_stationary_for_pyros_svi(name: str) -> None:
     drawn theta, so that the ELBO has no Monte Carlo error. Gradients have: with 29 degrees of freedom a z beyond
     6 has chance 2e-6 for each of the some 300.
     """
-    problem = posed(model(name, "vb"), crowd(12, 5, 3, 3, seed=5), tolerance=1e-14, max_iterations=4000)
+    problem = problem_of(model(name, "vb"), crowd(12, 5, 3, 3, seed=5), tolerance=1e-14, max_iterations=4000)
     (run,) = run_starts(problem, VB)
     guide = mean_field_with_truth(problem, run)
     values, slopes = monte_carlo(problem, guide)
@@ -211,7 +211,7 @@ def test_minibatches_reach_the_objective_of_full_batches(name: str) -> None:
     (mini,) = runs(name, "vb", data, max_iterations=60, batch_size=50)
     assert abs(mini.objective - full.objective) <= 1e-3 * abs(full.objective)
     # Three epochs alone, before any full pass, are close already.
-    problem = posed(model(name, "vb"), data, batch_size=50)
+    problem = problem_of(model(name, "vb"), data, batch_size=50)
     state = warm_up(problem, VB.start(problem))
     assert objective(problem, replace(full, state=state)) >= full.objective - 5e-3 * abs(full.objective)
 
@@ -245,7 +245,7 @@ def test_several_blocks_equal_one(name: str, engine: str) -> None:
 
 def test_em_names_a_prior_below_one_and_its_smallest_value() -> None:
     with pytest.raises(MethodError, match="0.351"):
-        problem = posed(
+        problem = problem_of(
             crowdppl.method("bayesian_dawid_skene", prior_strength=1.8, prior_accuracy=0.61), crowd(20, 4, 3, 3)
         )
         run_starts(problem, EM)

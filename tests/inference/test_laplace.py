@@ -15,7 +15,7 @@ from crowdppl.errors import ConvergenceWarning, MethodError
 from crowdppl.inference import laplace
 from crowdppl.inference.target import Target
 from crowdppl.primitives import annotate, confusion_prior, plates, prevalence, truth
-from tests.crowd import annotations, crowd, double, posed
+from tests.crowd import annotations, crowd, double, problem_of
 from tests.networks.test_networks import clouds
 
 
@@ -48,7 +48,7 @@ def test_a_gaussian_posterior_is_found_exactly() -> None:
     design = torch.stack([torch.ones_like(PLACE), PLACE], 1)
     precision = design.mT @ design / NOISE**2 + torch.diag(torch.tensor([0.25, 1.0]))
     mean = torch.linalg.solve(precision, design.mT @ SEEN / NOISE**2)
-    problem = posed(Measured(), crowd(N, 4, 2, 3), tolerance=1e-12)
+    problem = problem_of(Measured(), crowd(N, 4, 2, 3), tolerance=1e-12)
     (run,) = laplace.fit(problem)
     target = Target(problem, "laplace")
     at, found = target.by_site(run.state.at), -target.hessian(run.state.at)
@@ -59,7 +59,7 @@ def test_a_gaussian_posterior_is_found_exactly() -> None:
 
 
 def test_the_curvature_is_that_of_the_density() -> None:
-    target = Target(posed(crowdppl.method("glad"), crowd(6, 3, 2, 2)), "laplace")
+    target = Target(problem_of(crowdppl.method("glad"), crowd(6, 3, 2, 2)), "laplace")
     at, step = target.start(), 1e-5
     ends = [[target.value_and_slope(at + sign * step * unit)[1] for sign in (1, -1)] for unit in torch.eye(len(at))]
     wanted = torch.stack([one - other for one, other in ends]) / (2 * step)
@@ -68,7 +68,7 @@ def test_the_curvature_is_that_of_the_density() -> None:
 
 @pytest.mark.parametrize("name", ["glad", "hierarchical_dawid_skene", "item_difficulty"])
 def test_many_vectors_have_the_density_of_each(name: str) -> None:
-    target = Target(posed(crowdppl.method(name), crowd(6, 3, 2, 2)), "laplace")
+    target = Target(problem_of(crowdppl.method(name), crowd(6, 3, 2, 2)), "laplace")
     at = target.start() + 0.3 * torch.randn((4, len(target.start())), generator=torch.Generator().manual_seed(0))
     wanted = torch.stack([target.value_and_slope(u)[0] for u in at])
     torch.testing.assert_close(target.many(at), wanted, atol=1e-10, rtol=1e-10)
@@ -81,7 +81,7 @@ def test_with_known_truths_and_many_labels_it_is_the_dirichlet_posterior() -> No
     labels = [(i, a, int(t if rng.random() < 0.7 else rng.integers(3))) for i, t in enumerate(true) for a in (0, 1)]
     data = annotations(labels, 3, gold=dict(enumerate(true.tolist())))
     model = crowdppl.method("bayesian_dawid_skene", prior_strength=3.0, prior_accuracy=0.5)
-    draws, _ = laplace.sample(posed(model, data, draws=4000))
+    draws, _ = laplace.sample(problem_of(model, data, draws=4000))
     counts = np.zeros((2, 3, 3))
     for i, a, label in labels:
         counts[a, true[i], label] += 1
@@ -116,7 +116,7 @@ def test_the_best_of_several_starts_is_kept_and_a_short_search_is_told() -> None
 )
 def test_what_has_no_mode_is_refused_by_name(method: str, named: str) -> None:
     with pytest.raises(MethodError, match=rf"laplace refuses .*{named}"):
-        laplace.start(posed(crowdppl.method(method), crowd(8, 5, 3, 3)))
+        laplace.start(problem_of(crowdppl.method(method), crowd(8, 5, 3, 3)))
 
 
 def test_networks_large_models_and_methods_without_a_posterior_are_refused() -> None:

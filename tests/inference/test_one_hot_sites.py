@@ -13,7 +13,7 @@ from crowdppl.data.blocks import Block
 from crowdppl.inference.mcmc import gibbs
 from crowdppl.inference.vb.fit import run_starts
 from crowdppl.primitives import OneHot, annotate, plates, prevalence, truth
-from tests.crowd import ASCENTS, annotations, crowd, double, posed
+from tests.crowd import ASCENTS, annotations, crowd, double, problem_of
 
 CAMP, HABIT = torch.tensor([0.51, 0.49]), torch.tensor([0.6, 0.4])
 
@@ -47,7 +47,7 @@ class TwoOneHots:
 def test_the_objective_never_falls(engine: str, data: crowdppl.Annotations) -> None:
     with double():
         for seed in range(3):
-            problem = posed(TwoOneHots(), data, seed=seed, max_iterations=30, tolerance=0.0)
+            problem = problem_of(TwoOneHots(), data, seed=seed, max_iterations=30, tolerance=0.0)
             (run,) = run_starts(problem, ASCENTS[engine])
             x = np.array(run.progress.objectives)
             assert (np.diff(x) / np.abs(x[1:])).min() >= -1e-9
@@ -58,7 +58,7 @@ def test_gibbs_draws_them_from_their_joint_posterior() -> None:
     labels = [(i, a, i % 2 if (i + a) % 3 else (i + 1) % 2) for i in range(4) for a in range(3)]
     data = annotations(labels, 2, gold={i: i % 2 for i in range(4)})
     with double():
-        problem = posed(TwoOneHots(0.3), data, chains=64, draws=60, warmup=20)
+        problem = problem_of(TwoOneHots(0.3), data, chains=64, draws=60, warmup=20)
         draws, *_ = gibbs.sample(problem)
         log, prior = tables(2, 0.3), CAMP[:, None].log() + HABIT.log()
         for a in range(3):

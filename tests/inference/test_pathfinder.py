@@ -18,7 +18,7 @@ from crowdppl.inference.pathfinder import Normal
 from crowdppl.inference.sites import CentredSoftmax
 from crowdppl.inference.target import Target
 from crowdppl.primitives import annotate, plates, prevalence, truth
-from tests.crowd import crowd, double, posed
+from tests.crowd import crowd, double, problem_of
 from tests.inference.test_laplace import NOISE, PLACE, SEEN, N
 
 
@@ -87,7 +87,7 @@ def test_a_gaussian_posterior_is_found() -> None:
     design = torch.stack([torch.ones_like(PLACE), PLACE], 1)
     precision = design.mT @ design / NOISE**2 + torch.diag(torch.tensor([0.25, 1.0]))
     mean, covariance = torch.linalg.solve(precision, design.mT @ SEEN / NOISE**2), torch.linalg.inv(precision)
-    draws, paths, k = pathfinder.sample(posed(Line(), crowd(N, 4, 2, 3), draws=4000))
+    draws, paths, k = pathfinder.sample(problem_of(Line(), crowd(N, 4, 2, 3), draws=4000))
     assert len(paths) == 4 and k < 0.5
     found = torch.stack([draws["level"].flatten(), draws["slope"].flatten()])
     assert ((found.mean(1) - mean).abs() < 5 * covariance.diagonal().sqrt() / 4000**0.5 * 1.5).all()
@@ -133,11 +133,11 @@ def test_weights_of_a_pareto_tail_have_its_shape() -> None:
 
 def test_a_site_that_cannot_be_summed_out_is_refused_by_name() -> None:
     with pytest.raises(MethodError, match=r"pathfinder refuses .*community"):
-        pathfinder.capability(posed(crowdppl.method("community"), crowd(8, 5, 3, 3)))
+        pathfinder.capability(problem_of(crowdppl.method("community"), crowd(8, 5, 3, 3)))
 
 
 def test_vectors_of_no_density_have_no_weight() -> None:
-    target = Target(posed(crowdppl.method("glad"), crowd(6, 3, 2, 2)), "pathfinder")
+    target = Target(problem_of(crowdppl.method("glad"), crowd(6, 3, 2, 2)), "pathfinder")
     u = target.start().repeat(3, 1)
     u[1, 0] = float("nan")
     found = target.many(u)

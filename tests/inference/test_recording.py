@@ -12,7 +12,7 @@ import crowdppl
 from crowdppl.inference import problem, replay
 from crowdppl.inference.replay import FIRST, Function, Replayed, recorded
 from crowdppl.inference.sites import structure_of
-from tests.crowd import posed
+from tests.crowd import problem_of
 
 HERE = {"x": torch.tensor([0.3, 0.7, 1.1], dtype=torch.float64)}
 THERE = {"x": torch.tensor([2.0, -0.5, 0.1], dtype=torch.float64)}
@@ -147,7 +147,7 @@ def test_a_model_is_read_once_on_the_same_data_unless_it_changes(
     model, data = Mine(), crowdppl.anaesthetists()
     for number in range(3):
         object.__setattr__(model, "changed", number * changes)
-        posed(model, data)
+        problem_of(model, data)
     assert len(reads) == (3 if changes else 1)
 
 
@@ -197,9 +197,9 @@ class Listing(Mine):
 
 @pytest.mark.parametrize(("cls", "steady"), [(Mine, True), (Counted, False), (Listing, False)])
 def test_a_model_that_keeps_nothing_can_be_repeated(cls: type[Any], steady: bool) -> None:
-    assert posed(cls(), crowdppl.anaesthetists()).steady is steady
+    assert problem_of(cls(), crowdppl.anaesthetists()).steady is steady
     for said in (True, False):
-        assert posed(type("Said", (cls,), {"repeatable": said})(), crowdppl.anaesthetists()).steady is said
+        assert problem_of(type("Said", (cls,), {"repeatable": said})(), crowdppl.anaesthetists()).steady is said
 
 
 def test_numbers_that_are_not_finite_are_the_functions_to_explain() -> None:

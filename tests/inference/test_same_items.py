@@ -10,7 +10,7 @@ import torch
 import crowdppl
 import crowdppl.primitives as cp
 from crowdppl.data.annotations import Annotations
-from tests.crowd import crowd, double, posed
+from tests.crowd import crowd, double, problem_of
 
 
 @pytest.fixture(scope="module")
@@ -94,10 +94,10 @@ def test_a_model_of_ones_own_is_found_to_tell_items_apart(panel: tuple[Annotatio
     plain = panel[0]
     block = plain.blocks[0]
     with double():
-        assert posed(Own(), plain).distinct(block) is block.distinct
-        assert posed(Own("items"), plain).distinct(block) is None
-        assert posed(Known(), plain).distinct(block) is block.distinct_answers
-        assert posed(Known("annotators"), plain).distinct(block) is block.distinct
+        assert problem_of(Own(), plain).distinct(block) is block.distinct
+        assert problem_of(Own("items"), plain).distinct(block) is None
+        assert problem_of(Known(), plain).distinct(block) is block.distinct_answers
+        assert problem_of(Known("annotators"), plain).distinct(block) is block.distinct
     for model in (Own(), Own("items"), Known(), Known("annotators")):
         one, other = (crowdppl.fit(model, data, inference="em", max_iterations=15, seed=0) for data in panel)
         np.testing.assert_allclose(one.probabilities(), other.probabilities(), atol=1e-8)

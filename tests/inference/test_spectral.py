@@ -8,7 +8,7 @@ import torch
 
 import crowdppl
 from crowdppl.inference.starts import confusion_from_joints, pairwise_joints, soft_truth, spectral_truth, votes
-from tests.crowd import annotations, crowd, double, posed, split
+from tests.crowd import annotations, crowd, double, problem_of, split
 
 
 @pytest.fixture(autouse=True)
@@ -73,7 +73,7 @@ def test_moments_know_what_votes_do_not() -> None:
 
 def test_starts_differ_in_kind_and_in_value() -> None:
     data = crowd(80, 6, 3, 5, seed=8)
-    problem = posed(crowdppl.method("dawid_skene"), data)
+    problem = problem_of(crowdppl.method("dawid_skene"), data)
     names = [problem.start_name(n) for n in range(4)]
     assert names == ["votes", "spectral", "perturbed votes 2", "perturbed votes 3"]
     shares = [problem.start_shares(n) for n in range(4)]

@@ -16,7 +16,7 @@ from crowdppl.inference.passes import FullPass
 from crowdppl.inference.problem import Problem
 from crowdppl.inference.vb.coordinate_ascent import EM, VB
 from crowdppl.inference.vb.fit import run_starts
-from tests.crowd import ASCENTS, crowd, double, posed
+from tests.crowd import ASCENTS, crowd, double, problem_of
 
 ENGINES: dict[str, tuple[Callable[[Problem], Any], Callable[[Problem, Any], tuple[Any, float]]]] = {
     "em": (EM.start, EM.step),
@@ -43,7 +43,7 @@ def _double() -> Iterator[None]:
 
 
 def posed_for(name: str, **options: Any) -> Problem:
-    return posed(crowdppl.method(name), crowd(25, 5, 3, 3, seed=2), chains=2, warmup=8, draws=8, **options)
+    return problem_of(crowdppl.method(name), crowd(25, 5, 3, 3, seed=2), chains=2, warmup=8, draws=8, **options)
 
 
 def tensors(state: Any) -> list[Tensor]:
@@ -135,7 +135,7 @@ def test_a_state_of_em_or_vb_is_arrays_by_name_and_back() -> None:
 def test_the_look_at_which_a_search_ended_is_not_taken_again(
     ascent: Any, prevalence: str, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    problem = posed(crowdppl.method("glad", prevalence=prevalence), crowd(25, 5, 3, 3, seed=2))
+    problem = problem_of(crowdppl.method("glad", prevalence=prevalence), crowd(25, 5, 3, 3, seed=2))
     state, _ = ascent.step(problem, ascent.start(problem))
     curvature = {n: x for n, x in state.memory.items() if n.startswith("search.")}
     assert curvature.keys() < state.memory.keys()

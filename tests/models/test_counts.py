@@ -16,7 +16,7 @@ from crowdppl.errors import DataError, MethodError
 from crowdppl.inference.vb.coordinate_ascent import EM, VB
 from crowdppl.inference.vb.fit import run_starts
 from crowdppl.testing import rank_check
-from tests.crowd import double, posed
+from tests.crowd import double, problem_of
 
 ROWS = [("x", "ann", 3), ("x", "bob", 6), ("y", "ann", 0), ("y", "bob", 2), ("y", "cy", 1), ("z", "cy", 9)]
 ITEMS, PEOPLE = list("xyz"), ["ann", "bob", "cy"]
@@ -107,7 +107,7 @@ def test_gibbs_has_the_exact_posterior(wanted: dict[str, np.ndarray]) -> None:
 def test_vb_never_falls_and_bounds_the_evidence_and_em_climbs(wanted: dict[str, np.ndarray]) -> None:
     for engine in (VB, EM):
         with double():
-            (run,) = run_starts(posed(method(), counts(), tolerance=1e-13, max_iterations=300), engine)
+            (run,) = run_starts(problem_of(method(), counts(), tolerance=1e-13, max_iterations=300), engine)
         x = np.array(run.progress.objectives)
         assert np.diff(x).min() >= -1e-9 * np.abs(x).max()
         if engine is VB:

@@ -16,7 +16,7 @@ from crowdppl.inference.mcmc import gibbs
 from crowdppl.inference.vb.coordinate_ascent import EM, VB
 from crowdppl.inference.vb.fit import run_starts
 from crowdppl.primitives import annotate, natural, neg_log, plates, prevalence, truth
-from tests.crowd import annotations, crowd, double, posed
+from tests.crowd import annotations, crowd, double, problem_of
 from tests.evidence import STATES, exact, leaning
 
 LABELS = [(0, 0, 0), (0, 1, 0), (1, 0, 1), (1, 0, 0), (1, 2, 1), (2, 1, 1), (2, 2, 1), (3, 1, 0), (3, 2, 1)]
@@ -49,7 +49,7 @@ def _double() -> Iterator[None]:
 
 
 def test_its_sites_are_recognised() -> None:
-    sites = posed(Luce(), crowd(20, 4, 3, 3)).sites
+    sites = problem_of(Luce(), crowd(20, 4, 3, 3)).sites
     assert {n: site.kind for n, site in sites.items()} == {"prevalence": "conjugate", "weight": "conjugate"}
     assert sites["weight"].conjugate.name == "gamma"
 
@@ -63,13 +63,13 @@ def test_a_gamma_that_enters_as_itself_is_not_taken_for_linear() -> None:
             with plates.items(data):
                 annotate(data, (weight / weight.sum(-1, keepdim=True)).log(), truth(data, log_p))
 
-    assert posed(Direct(), annotations(LABELS, 2)).sites["weight"].kind == "free"
+    assert problem_of(Direct(), annotations(LABELS, 2)).sites["weight"].kind == "free"
 
 
 def test_gibbs_has_the_exact_posterior() -> None:
     """With 95 degrees of freedom an error of the mean over chains beyond 4.3 has chance 4e-5 for each of 24."""
     wanted = exact(STATES["bayesian_dawid_skene"](LABELS, 2), 2)
-    problem = posed(Luce(), annotations(LABELS, 2), chains=96, draws=75, warmup=40)
+    problem = problem_of(Luce(), annotations(LABELS, 2), chains=96, draws=75, warmup=40)
     draws, *_ = gibbs.sample(problem)
     weight = problem.sites["weight"].value(draws["weight"])
     shares = (weight / weight.sum(-1, keepdim=True)).numpy()
@@ -81,13 +81,13 @@ def test_gibbs_has_the_exact_posterior() -> None:
 
 def test_vb_never_falls_and_bounds_the_evidence() -> None:
     wanted = exact(STATES["bayesian_dawid_skene"](LABELS, 2), 2)
-    problem = posed(Luce(), annotations(LABELS, 2), tolerance=1e-13, max_iterations=500)
+    problem = problem_of(Luce(), annotations(LABELS, 2), tolerance=1e-13, max_iterations=500)
     (run,) = run_starts(problem, VB)
     x = np.array(run.progress.objectives)
     assert np.diff(x).min() >= -1e-9 * np.abs(x).max()
     assert wanted.log_evidence - 6 < x[-1] < wanted.log_evidence
     x = np.array(
-        run_starts(posed(Luce(), crowd(40, 6, 3, 4, seed=2), tolerance=0.0, max_iterations=40), VB)[
+        run_starts(problem_of(Luce(), crowd(40, 6, 3, 4, seed=2), tolerance=0.0, max_iterations=40), VB)[
             0
         ].progress.objectives
     )
@@ -97,13 +97,13 @@ def test_vb_never_falls_and_bounds_the_evidence() -> None:
 def test_em_has_the_mode_of_dirichlet_rows() -> None:
     """In a row's shares and total, the Gammas' densities are the Dirichlet's and one of the total alone."""
     data, how = crowd(60, 5, 3, 5, seed=4), {"tolerance": 1e-15, "max_iterations": 3000}
-    (found,) = run_starts(problem := posed(Luce(6.0, 0.5), data, **how), EM)
+    (found,) = run_starts(problem := problem_of(Luce(6.0, 0.5), data, **how), EM)
     x = np.array(found.progress.objectives)
     assert np.diff(x).min() >= -1e-9 * np.abs(x).max()
     same = crowdppl.method("bayesian_dawid_skene", prior_strength=6.0, prior_accuracy=0.5, prevalence_strength=1.0)
-    (wanted,) = run_starts(posed(same, data, **how), EM)
+    (wanted,) = run_starts(problem_of(same, data, **how), EM)
     weight = problem.sites["weight"].value(found.state.parameters["weight"])
     rows = weight / weight.sum(-1, keepdim=True)
     torch.testing.assert_close(rows, wanted.state.parameters["confusion"].exp(), atol=1e-4, rtol=1e-4)
     with pytest.raises(MethodError, match="0.351"):
-        EM.start(posed(Luce(), data))
+        EM.start(problem_of(Luce(), data))

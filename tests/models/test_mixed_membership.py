@@ -8,7 +8,7 @@ import crowdppl
 from crowdppl.evaluation.compare import compare
 from crowdppl.evaluation.evaluate import evaluate
 from crowdppl.primitives.sums import Summing, summing
-from tests.crowd import crowd, posed
+from tests.crowd import crowd, problem_of
 
 
 @pytest.mark.parametrize("k", [2, 3, 5, 6, 10])
@@ -91,7 +91,7 @@ def test_it_is_known_how_many_alternatives_of_an_item_a_pass_keeps_apart(
     name: str, settings: dict[str, int], states: int
 ) -> None:
     """Draws are taken so many at a time as memory allows for these: with only classes counted it was 14 GB."""
-    assert posed(crowdppl.method(name, **settings), crowd(300, 5, 3, 3)).states == states
+    assert problem_of(crowdppl.method(name, **settings), crowd(300, 5, 3, 3)).states == states
 
 
 def test_more_classes_have_fewer_blends() -> None:

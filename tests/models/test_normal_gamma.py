@@ -28,7 +28,7 @@ from crowdppl.inference.mcmc import gibbs
 from crowdppl.inference.target import Target
 from crowdppl.inference.vb.coordinate_ascent import EM, VB
 from crowdppl.inference.vb.fit import run_starts
-from tests.crowd import annotations, double, posed, split
+from tests.crowd import annotations, double, problem_of, split
 from tests.models.test_gamma import LABELS, Luce
 
 LOG_2_PI = math.log(2 * math.pi)
@@ -154,7 +154,7 @@ def biased() -> tuple[float, np.ndarray, np.ndarray]:
 
 def chain_means(model: Any, **options: Any) -> tuple[dict[str, np.ndarray], np.ndarray]:
     """Means of each chain's draws of sites, and of the expected or drawn values of items, (C, ...)."""
-    problem = posed(model, rated(), **options)
+    problem = problem_of(model, rated(), **options)
     draws, *_ = gibbs.sample(problem)
     at = {n: x.flatten(0, 1) for n, x in draws.items()}
     x = problem.full_pass(len(at["annotator"]))(at, marginals=("truth",)).marginals["truth"][0]
@@ -164,7 +164,7 @@ def chain_means(model: Any, **options: Any) -> tuple[dict[str, np.ndarray], np.n
 
 def test_its_sites_are_recognised() -> None:
     for model, names in ((Biased(), {"annotator"}), (Gained(), {"values", "annotator"})):
-        sites = posed(model, rated()).sites
+        sites = problem_of(model, rated()).sites
         assert {n: site.conjugate.name for n, site in sites.items()} == dict.fromkeys(names, "normal_gamma")
 
 
@@ -179,7 +179,7 @@ def test_a_square_of_expectations_is_not_taken_for_an_expected_square() -> None:
                 own = log_tau, tau, b, b**2 / tau, tau, b, tau
                 cp.annotate_numbers(data, Ratings(data, own, (zero, one, zero, zero)))
 
-    assert posed(ByHand(), rated()).sites["annotator"].kind == "free"
+    assert problem_of(ByHand(), rated()).sites["annotator"].kind == "free"
 
 
 def near(means: np.ndarray, wanted: np.ndarray, error: np.ndarray | float = 0.0) -> bool:
@@ -211,16 +211,16 @@ def test_gibbs_has_the_posterior_of_gains_by_importance_sampling() -> None:
 
 
 def test_vb_never_falls_and_bounds_the_evidence(biased: tuple[float, np.ndarray, np.ndarray]) -> None:
-    (run,) = run_starts(posed(Biased(), rated(), tolerance=1e-13, max_iterations=500), VB)
+    (run,) = run_starts(problem_of(Biased(), rated(), tolerance=1e-13, max_iterations=500), VB)
     assert biased[0] - 2 < run.progress.objectives[-1] < biased[0]
     for model in (Biased(), Gained()):
-        (run,) = run_starts(posed(model, simulated(40, 6).data, tolerance=0.0, max_iterations=60), VB)
+        (run,) = run_starts(problem_of(model, simulated(40, 6).data, tolerance=0.0, max_iterations=60), VB)
         x = np.array(run.progress.objectives)
         assert np.diff(x).min() >= -1e-9 * np.abs(x).max()
 
 
 def test_em_has_the_mode_of_the_posterior() -> None:
-    problem, oracle = posed(Biased(), rated(), tolerance=1e-15, max_iterations=5000), Oracle(rated(), 0.5)
+    problem, oracle = problem_of(Biased(), rated(), tolerance=1e-15, max_iterations=5000), Oracle(rated(), 0.5)
 
     def loss(at: np.ndarray) -> float:
         bias, tau = at[:2], np.exp(at[2:])
@@ -239,15 +239,15 @@ def test_em_has_the_mode_of_the_posterior() -> None:
 
 def test_priors_without_a_mode_are_refused_by_name() -> None:
     with pytest.raises(MethodError, match="annotator"):
-        EM.start(posed(Biased(concentration=0.4), rated()))
-    EM.start(posed(Biased(concentration=0.5), rated()))
+        EM.start(problem_of(Biased(concentration=0.4), rated()))
+    EM.start(problem_of(Biased(concentration=0.5), rated()))
     with pytest.raises(MethodError, match="rate"):
-        posed(Biased(rate=0.0), rated())
+        problem_of(Biased(rate=0.0), rated())
 
 
 @pytest.mark.parametrize(("model", "data"), [(Gained(), rated()), (Luce(), annotations(LABELS, 2))])
 def test_the_slopes_along_which_nuts_moves_are_the_densitys(model: Any, data: Annotations) -> None:
-    target = Target(posed(model, data), "nuts")
+    target = Target(problem_of(model, data), "nuts")
     at, step = target.start() + 0.3, 1e-5
     value, slope = target.value_and_slope(at)
     torch.testing.assert_close(target.many(at[None])[0], value)
@@ -257,7 +257,7 @@ def test_the_slopes_along_which_nuts_moves_are_the_densitys(model: Any, data: An
 
 def test_blocks_of_items_add_up() -> None:
     data = simulated(30, 5).data
-    problems = posed(Gained(), data), posed(Gained(), split(data, 3))
+    problems = problem_of(Gained(), data), problem_of(Gained(), split(data, 3))
     state = VB.start(problems[0])
     one, other = (VB.at(problem, state).expected_counts() for problem in problems)
     for name, x in one.items():

@@ -15,7 +15,7 @@ from crowdppl.errors import DataError, MethodError
 from crowdppl.evaluation.number_metrics import NumberEvaluation
 from crowdppl.inference.vb.coordinate_ascent import EM, VB
 from crowdppl.inference.vb.fit import run_starts
-from tests.crowd import double, posed
+from tests.crowd import double, problem_of
 
 ROWS = [
     ("x", "ann", 1.3),
@@ -63,7 +63,7 @@ def test_em_has_the_mode_of_the_posterior_and_climbs() -> None:
 
     wanted = optimize.minimize(loss, np.zeros(6), tol=1e-12).x
     with double():
-        problem = posed(model, numbers(), tolerance=1e-15, max_iterations=20_000)
+        problem = problem_of(model, numbers(), tolerance=1e-15, max_iterations=20_000)
         (run,) = run_starts(problem, EM)
         x = np.array(run.progress.objectives)
         found = {name: problem.sites[name].value(leaf).numpy() for name, leaf in run.state.parameters.items()}
@@ -104,7 +104,7 @@ def test_gibbs_has_the_posterior_of_importance_sampling(sampled: tuple[float, np
 
 def test_vb_never_falls_and_bounds_the_evidence(sampled: tuple[float, np.ndarray, np.ndarray]) -> None:
     with double():
-        (run,) = run_starts(posed(gaussian(), numbers(), tolerance=1e-13, max_iterations=500), VB)
+        (run,) = run_starts(problem_of(gaussian(), numbers(), tolerance=1e-13, max_iterations=500), VB)
     x = np.array(run.progress.objectives)
     assert np.diff(x).min() >= -1e-9 * np.abs(x).max()
     assert sampled[0] - 2 < x[-1] < sampled[0] + 0.05

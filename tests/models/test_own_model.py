@@ -36,7 +36,7 @@ from crowdppl.inference.target import Target
 from crowdppl.inference.vb.coordinate_ascent import VB
 from crowdppl.inference.vb.fit import run_starts
 from crowdppl.primitives import Categorical, annotate, plates, prevalence, truth
-from tests.crowd import ASCENTS, annotations, crowd, double, posed, split
+from tests.crowd import ASCENTS, annotations, crowd, double, problem_of, split
 from tests.evidence import Exact, State, exact
 
 LABELS = [(0, 0, 0), (0, 1, 0), (1, 0, 1), (1, 0, 0), (1, 2, 1), (2, 1, 1), (2, 2, 1), (3, 1, 0), (3, 2, 1)]
@@ -128,7 +128,7 @@ def test_value_counts_and_posterior_equal_a_plain_sum_in_each_of_three_chains() 
 
 
 def test_its_sites_are_recognised() -> None:
-    problem = posed(Rumour(), crowd(20, 4, 3, 3))
+    problem = problem_of(Rumour(), crowd(20, 4, 3, 3))
     assert {n: s.kind for n, s in problem.sites.items()} == dict.fromkeys(("shares", "drift", "habit"), "conjugate")
     assert problem.truth == "source"
 
@@ -138,7 +138,7 @@ def test_em_and_vb_never_fall_and_blocks_change_nothing(engine: str) -> None:
     data = crowd(40, 5, 3, 4, seed=1)
     objectives = []
     for some in (data, split(data, 3)):
-        problem = posed(Rumour(), some, max_iterations=24, tolerance=0.0, restarts=2)
+        problem = problem_of(Rumour(), some, max_iterations=24, tolerance=0.0, restarts=2)
         for one in run_starts(problem, ASCENTS[engine]):
             x = np.array(one.progress.objectives)
             assert np.diff(x).min() >= -1e-9 * np.abs(x).max()
@@ -172,7 +172,7 @@ def enumerated() -> Exact:
 def test_gibbs_has_the_exact_posterior_and_vb_bounds_its_evidence() -> None:
     """With 95 degrees of freedom an error of the mean over chains beyond 4.3 has chance 4e-5 for each of 36."""
     wanted = enumerated()
-    problem = posed(Rumour(), annotations(LABELS, 2), chains=96, draws=75, warmup=40)
+    problem = problem_of(Rumour(), annotations(LABELS, 2), chains=96, draws=75, warmup=40)
     draws, *_ = sample(problem)
     for site, x in draws.items():
         y = x.exp().reshape(96, 75, *problem.sites[site].shape(4)).numpy()
@@ -187,7 +187,7 @@ def test_gibbs_has_the_exact_posterior_and_vb_bounds_its_evidence() -> None:
 
 
 def test_nuts_follows_pyros_own_density() -> None:
-    problem = posed(Rumour(), crowd(6, 4, 3, 3))
+    problem = problem_of(Rumour(), crowd(6, 4, 3, 3))
     torch.manual_seed(0)
     u, theirs, constrain, _ = initialize_model(problem.model.model, (problem.blocks[0],), max_plate_nesting=1)
     here, change = {}, torch.zeros(())
@@ -226,7 +226,7 @@ def test_every_engine_gives_about_the_same_truths() -> None:
 
 
 def test_what_renormalises_is_found_out_and_refused_by_gibbs_alone() -> None:
-    problem = posed(Tempered(), crowd(20, 4, 3, 3), max_iterations=12, tolerance=0.0)
+    problem = problem_of(Tempered(), crowd(20, 4, 3, 3), max_iterations=12, tolerance=0.0)
     assert {n: s.kind for n, s in problem.sites.items()} == {"shares": "free", "habit": "conjugate"}
     with pytest.raises(MethodError, match=r"no exact update for shares of Tempered"):
         gibbs.start(problem)
@@ -246,7 +246,7 @@ def test_a_discrete_site_of_annotators_is_refused_by_name(prior: Any) -> None:
                 annotate(data, log, truth(data, log_p))
 
     with pytest.raises(MethodError, match="'skill'.*OneHot"):
-        _ = posed(Counting(), crowd(20, 4, 3, 3)).sites
+        _ = problem_of(Counting(), crowd(20, 4, 3, 3)).sites
 
 
 @pytest.mark.parametrize("engine", ["em", "svi"])

@@ -9,11 +9,11 @@ from torch import Tensor
 
 import crowdppl
 from crowdppl.inference.vb.coordinate_ascent import VB, Evaluated
-from tests.crowd import crowd, posed
+from tests.crowd import crowd, problem_of
 
 
 def begun(name: str = "hierarchical_dawid_skene", **settings: float) -> Evaluated:
-    problem = posed(crowdppl.method(name, **settings), crowd(30, 5, 4, 3))
+    problem = problem_of(crowdppl.method(name, **settings), crowd(30, 5, 4, 3))
     return VB.at(problem, VB.start(problem))
 
 

@@ -20,7 +20,7 @@ from crowdppl.inference.families import FAMILIES
 from crowdppl.inference.mcmc import gibbs
 from crowdppl.inference.mcmc.gibbs import sample
 from crowdppl.primitives.model import plates_of
-from tests.crowd import annotations, crowd, double, posed, split
+from tests.crowd import annotations, crowd, double, problem_of, split
 from tests.evidence import SETTINGS, STATES, Exact, beta, community, exact
 
 # 4 items, 3 annotators, 2 classes; annotator 0 labels item 1 twice.
@@ -38,7 +38,7 @@ def run(
     name: str, data: Annotations, settings: dict[str, Any] | None = None, chains: int = CHAINS, **options: Any
 ) -> dict[str, np.ndarray]:
     """Draws (C, D, *site) of Dirichlet sites as probabilities, of others as they are."""
-    problem = posed(crowdppl.method(name, **(settings or {})), data, chains=chains, **options)
+    problem = problem_of(crowdppl.method(name, **(settings or {})), data, chains=chains, **options)
     draws, *_ = sample(problem)
     out = {}
     for site, x in draws.items():
@@ -128,7 +128,7 @@ WEIGHTED: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("name", WEIGHTED)
 def test_sites_have_the_posterior_of_weighted_draws_from_the_prior(name: str) -> None:
     """The density that weighs them is that of plain loops (tests/models/test_marginals.py)."""
-    problem = posed(crowdppl.method(name, **WEIGHTED[name]), annotations(LABELS, 2))
+    problem = problem_of(crowdppl.method(name, **WEIGHTED[name]), annotations(LABELS, 2))
     model, plates = problem.model, plates_of(problem.model)
     torch.manual_seed(0)
     program = poutine.enum(model.model, first_available_dim=-1 - plates)
@@ -237,7 +237,7 @@ def test_blocks_visited_in_another_order_draw_the_same() -> None:
     data = split(crowd(30, 4, 3, 3), 3)
     states = []
     for turn in (1, -1):
-        problem = posed(crowdppl.method("bayesian_dawid_skene"), data, chains=3, warmup=0)
+        problem = problem_of(crowdppl.method("bayesian_dawid_skene"), data, chains=3, warmup=0)
         state = gibbs.start(problem)
         turned = replace(problem, blocks=problem.blocks[::turn])
         for _ in range(4):
@@ -260,6 +260,6 @@ def test_several_blocks_have_the_same_posterior() -> None:
 
 
 def test_a_site_without_an_exact_update_is_refused_by_name() -> None:
-    problem = posed(crowdppl.method("glad"), crowd(20, 4, 3, 3))
+    problem = problem_of(crowdppl.method("glad"), crowd(20, 4, 3, 3))
     with pytest.raises(MethodError, match="ability, difficulty"):
         gibbs.start(problem)

@@ -23,7 +23,7 @@ from crowdppl.inference.options import Options
 from crowdppl.inference.target import Target
 from crowdppl.primitives import annotate, coin_table, plates, prevalence, truth
 from crowdppl.primitives.model import card_of, plates_of
-from tests.crowd import annotations, crowd, double, posed
+from tests.crowd import annotations, crowd, double, problem_of
 from tests.evidence import SETTINGS as PINNED
 from tests.evidence import STATES, exact
 
@@ -41,7 +41,7 @@ def _double() -> Iterator[None]:
 
 @pytest.mark.parametrize("name", sorted(set(ZOO) - DISCRETE))
 def test_the_potential_is_pyros_own_with_its_gradient(name: str) -> None:
-    problem = posed(crowdppl.method(name, **SETTINGS.get(name, {})), crowd(8, 5, 3, 3))
+    problem = problem_of(crowdppl.method(name, **SETTINGS.get(name, {})), crowd(8, 5, 3, 3))
     target = Target(problem, "nuts")
     torch.manual_seed(0)
     first, theirs, constrain, _ = initialize_model(
@@ -71,7 +71,7 @@ def test_the_potential_is_pyros_own_with_its_gradient(name: str) -> None:
 
 def draws_of(engine: Any, model: Any, data: Annotations, **options: Any) -> dict[str, np.ndarray]:
     """Draws (C, D, *site) of Dirichlet sites as probabilities."""
-    problem = posed(model, data, **options)
+    problem = problem_of(model, data, **options)
     draws = engine.sample(problem)[0]
     out = {}
     for name, x in draws.items():
@@ -168,7 +168,7 @@ def test_divergences_are_counted_by_chain_and_warned_of() -> None:
 
 def test_a_site_that_cannot_be_summed_out_is_refused_by_name() -> None:
     with pytest.raises(MethodError, match="community"):
-        Target(posed(crowdppl.method("community"), crowd(8, 5, 3, 3)), "nuts")
+        Target(problem_of(crowdppl.method("community"), crowd(8, 5, 3, 3)), "nuts")
 
 
 def test_the_oracle_of_this_file_adds_up() -> None:

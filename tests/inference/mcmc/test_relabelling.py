@@ -16,7 +16,7 @@ from crowdppl.inference.mcmc import gibbs
 from crowdppl.inference.mcmc.chains import best_permutation, class_similarity, mixing, permutations, relabelled
 from crowdppl.inference.mcmc.gibbs import GibbsState, sample
 from crowdppl.inference.problem import Problem
-from tests.crowd import annotations, double, posed
+from tests.crowd import annotations, double, problem_of
 
 CHAINS = 4
 
@@ -53,7 +53,7 @@ def swapped(monkeypatch: pytest.MonkeyPatch, chains: tuple[int, ...] = (0, 2)) -
 def even(data: Annotations) -> Problem:
     """Bayesian Dawid-Skene whose prior does not lean."""
     model = crowdppl.method("bayesian_dawid_skene", prior_accuracy=1 / data.n_classes)
-    return posed(model, data, chains=CHAINS, draws=150, warmup=60)
+    return problem_of(model, data, chains=CHAINS, draws=150, warmup=60)
 
 
 def test_likeness_by_hand() -> None:
@@ -132,7 +132,7 @@ def test_other_stories_are_relabelled_with_all_they_know(
 ) -> None:
     data, truth = labelled(2)
     swapped(monkeypatch)
-    problem = posed(crowdppl.method(method, **settings), data, chains=CHAINS, draws=60, warmup=60)
+    problem = problem_of(crowdppl.method(method, **settings), data, chains=CHAINS, draws=60, warmup=60)
     draws, _, more = sample(problem)
     assert more["relabelled"] == [0, 2]
     assert permutations(problem, draws) == [[0, 1]] * CHAINS
@@ -149,7 +149,7 @@ def test_only_warm_up_is_touched(warmup: int, expected: list[int], monkeypatch: 
         return state
 
     monkeypatch.setattr(gibbs, "relabel", noted)
-    problem = posed(crowdppl.method("one_coin"), labelled(2)[0], chains=2, draws=30, warmup=warmup)
+    problem = problem_of(crowdppl.method("one_coin"), labelled(2)[0], chains=2, draws=30, warmup=warmup)
     sample(problem)
     assert looked == expected
 
@@ -168,6 +168,6 @@ def test_what_names_the_classes_itself_is_left_alone(monkeypatch: pytest.MonkeyP
 
 def test_a_model_without_a_truth_of_classes_has_no_permutations() -> None:
     data, _ = labelled(2)
-    problem = posed(crowdppl.method("multinomial"), data, chains=2, draws=4, warmup=2)
+    problem = problem_of(crowdppl.method("multinomial"), data, chains=2, draws=4, warmup=2)
     draws, *_ = sample(problem)
     assert permutations(replace(problem, truth=None), draws) == []  # as of a model whose truth is not enumerated
