@@ -186,10 +186,10 @@ class Annotations:
     """Labels that annotators gave to items, coded, checked and held as blocks of items.
 
     ``read_annotations`` and the constructors below make them, with the options of
-    ``crowdppl.data.annotations.AnnotationOptions`` (classes, gold, features, history, ...). Items, annotators and labels are text or integers; whole floats, which pandas
-    makes of integers where some are missing, become integers, with a warning. Faults raise a ``DataError`` with
-    value, row and remedy; doubtful data emit a warning of ``crowdppl.errors``. A model of plain Pyro may be given
-    annotations as its data.
+    ``crowdppl.data.annotations.AnnotationOptions`` (classes, gold, features, history, ...). Items, annotators and
+    labels are text or integers; whole floats, which pandas makes of integers where some are missing, become
+    integers, with a warning. Faults raise a ``DataError`` with value, row and remedy; doubtful data emit a warning
+    of ``crowdppl.errors``. A model of plain Pyro may be given annotations as its data.
 
     Attributes:
         item_book, annotator_book: ids and their codes, N and A of them.

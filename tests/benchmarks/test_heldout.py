@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from crowdppl.cli.arguments import PLAIN
+from crowdppl.data.kinds.classes import PLAIN
 from crowdppl.evaluation.compare import Comparison, compare
 from crowdppl.fitting import fit
 from tests.benchmarks.results import Recorder
