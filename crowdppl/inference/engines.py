@@ -24,7 +24,7 @@ ENGINES: Mapping[str, Engine] = {
     for engine in (*em_and_vb.ENGINES, gibbs.ENGINE, nuts.ENGINE, laplace.ENGINE, pathfinder.ENGINE, svi.ENGINE)
 }
 REFUSED = ("batch_size", "checkpoint")
-"""Options that are refused by engines which do not have them, where of others is warned."""
+"""An engine without these options refuses them; others that it does not have are ignored with a warning."""
 
 
 def refusal(model: Model, engine: str, options: Options) -> str | None:

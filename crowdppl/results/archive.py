@@ -21,7 +21,7 @@ from crowdppl.core.fields import Sizes
 from crowdppl.core.files import new_files, settle
 from crowdppl.core.validation import kind_of, printable, require_path
 from crowdppl.data.annotations import Annotations
-from crowdppl.data.coded import build_blocks, check_tables
+from crowdppl.data.coded import Coded, check_tables
 from crowdppl.data.covariates import feature_table, label_columns
 from crowdppl.data.features import StoredFeatures
 from crowdppl.data.ids import Codebook, place_in_rows, tensor_to_numpy
@@ -450,16 +450,9 @@ def _annotations(values: Mapping[str, Any], tables: Mapping[str, pd.DataFrame], 
     of_items = None if of_items is None else _with_categories(of_items, values["categories"])
     of_annotators = _columns(people, "covariate", names["annotator_covariate"], annotator_ids)
     columns = _columns(labels, "column", names["column"], labels.index)
-    order, blocks = build_blocks(
-        labels["item"].to_numpy(),
-        labels["annotator"].to_numpy(),
-        labels["answer"].to_numpy(),
-        n_items=len(item_ids),
-        n_annotators=len(annotator_ids),
-        n_classes=alphabet.n_classes,
-        n_answers=len(answers),
-        units=units_of(of_items),
-    )
+    books = Codebook("item", item_ids), Codebook("annotator", annotator_ids)
+    coded = Coded(*books, alphabet, *(labels[name].to_numpy() for name in ("item", "annotator", "answer")))
+    order, blocks = coded.blocks(units_of(of_items))
     features = values["features"]
     if isinstance(features, Mapping):
         features = StoredFeatures.recalled(features, item_ids, dataset)
@@ -468,13 +461,9 @@ def _annotations(values: Mapping[str, Any], tables: Mapping[str, pd.DataFrame], 
     elif features is None:
         features = _columns(items, "feature", names["feature"], item_ids)
     if not isinstance(features, StoredFeatures):
-        features = feature_table(features, item_ids, Codebook("item", item_ids))
+        features = feature_table(features, item_ids, coded.items)
     return Annotations(
-        item_book=Codebook("item", item_ids),
-        annotator_book=Codebook("annotator", annotator_ids),
-        alphabet=alphabet,
-        blocks=blocks,
-        order=order,
+        *(*books, alphabet, blocks, order),
         known=gold,
         features=features,
         item_covariates=of_items,
