@@ -10,8 +10,8 @@ import crowdppl
 from crowdppl.criticism import collusion
 from crowdppl.criticism.collusion import excess_agreement
 from crowdppl.criticism.design import Design
-from crowdppl.criticism.doubts import doubts, search
-from crowdppl.criticism.doubts.annotators import dependence
+from crowdppl.criticism.doubts import annotators, doubts
+from crowdppl.criticism.doubts.annotators import copying
 from crowdppl.criticism.doubts.search import Search
 from crowdppl.criticism.expected_agreement import EVEN, expected_by_model, independent
 from crowdppl.criticism.joint_errors import joint_errors
@@ -41,9 +41,9 @@ def test_copiers_and_groups_are_told_apart() -> None:
 def test_large_data_are_searched_for_copiers_on_demand(monkeypatch: pytest.MonkeyPatch) -> None:
     posterior = fit("dawid_skene", simulated(0, 250, 12, 8, 3, copy=2), inference="em")
     for most, expected in ((250 * 28, ["copying"]), (250 * 28 - 1, [])):
-        monkeypatch.setattr(search, "QUICK_PAIRS", {"em": most})
-        assert [doubt.kind for doubt in dependence(Search(posterior))] == expected
-        assert [doubt.kind for doubt in dependence(Search(posterior, thorough=True))] == ["copying"]
+        monkeypatch.setattr(annotators, "QUICK_PAIRS", {"em": most})
+        assert [doubt.kind for doubt in copying(Search(posterior))] == expected
+        assert [doubt.kind for doubt in copying(Search(posterior, thorough=True))] == ["copying"]
 
 
 def test_items_that_are_hard_for_all_are_no_collusion() -> None:

@@ -12,7 +12,7 @@ from torch import Tensor
 import crowdppl
 from crowdppl.core.importance import pareto_smoothed
 from crowdppl.data.blocks import Block
-from crowdppl.errors import ConvergenceWarning, MethodError
+from crowdppl.errors import DoubtWarning, MethodError
 from crowdppl.inference import pathfinder
 from crowdppl.inference.pathfinder import Normal
 from crowdppl.inference.sites import CentredSoftmax
@@ -116,12 +116,14 @@ def test_it_agrees_with_gibbs_on_a_small_crowd() -> None:
 
 
 def test_a_posterior_far_from_normal_is_told() -> None:
-    with pytest.warns(ConvergenceWarning, match=r"Pareto k .*nuts"):
+    with pytest.warns(DoubtWarning, match=r"Pareto k .*nuts"):
         said = crowdppl.fit(
             "item_difficulty", crowd(20, 4, 3, 3), inference="pathfinder", seed=0, chains=2, draws=60
         )
     found = said.diagnostics()
     assert found["pareto_k"] > 0.7 and not found["converged"] and len(found["restarts"]) == 2
+    (doubt,) = (doubt for doubt in said.doubts() if doubt.kind == "pareto")
+    assert doubt.figures == {"pareto_k": found["pareto_k"]}
 
 
 def test_weights_of_a_pareto_tail_have_its_shape() -> None:

@@ -20,14 +20,14 @@ def doubts(posterior: Fit, thorough: bool = False) -> tuple[Doubt, ...]:
     - annotators: "thin", "spammers", "one class", "copying", "colluding", "together"
     - classes: "diagonal", "collapse", "unnamed", "order", "prevalence", "permuted"
     - data: "unanimous", "abstained"
-    - fit: "misfit", "votes", "bias", and those that the method itself offers, such as "diffuse" of mmlc
+    - fit: "misfit", "votes", "bias", "pareto" (of pathfinder), and those that the method itself offers, such as
+      "diffuse" of mmlc
 
-    Where truths are numbers, there are "copying" and those of the method.
+    Where truths are numbers, there are "copying", "pareto" and those of the method.
 
     Args:
-        thorough: whether to fit again, ten times in all, for more doubts ("prevalence", "misfit", and "votes" on
-        labels
-            left out); gibbs then takes 200 sweeps at most.
+        thorough: whether to fit again, ten times in all, for more doubts: "prevalence", "misfit", and "votes" on
+            labels left out; gibbs then takes 200 sweeps at most.
 
     Examples:
         >>> crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="vb", seed=0).doubts()

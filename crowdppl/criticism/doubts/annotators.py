@@ -11,24 +11,28 @@ from crowdppl.core.doubt import Doubt
 from crowdppl.criticism import collusion
 from crowdppl.criticism.collusion import excess_agreement
 from crowdppl.criticism.design import Design
-from crowdppl.criticism.doubts.search import AUTO, MAX_PAIRS, Search, doubt, quoted
+from crowdppl.criticism.doubts.search import AUTO, Search, doubt, quoted
 from crowdppl.criticism.expected_agreement import shares_more
 from crowdppl.criticism.joint_errors import joint_errors, shared_errors
 from crowdppl.criticism.tails import ERRORS
 from crowdppl.data.blocks import row_sizes
+from crowdppl.data.coded import count_repeats
 from crowdppl.data.split import keep
 from crowdppl.errors import DataError, MethodError
 from crowdppl.inference.engines import engine_support
-from crowdppl.inference.result import NumberTruth
+from crowdppl.inference.result import Fit, NumberTruth
 from crowdppl.networks.outputs import networks_of
 from crowdppl.primitives.labels import LARGE_TABLE
 from crowdppl.results.annotators import information, informative_part
-from crowdppl.results.correction import members
+from crowdppl.results.correction import labels_an_item, members
 
 SPAMMER_BITS = 0.05
 """Information below which an annotator is a spammer: three times as much has to be ruled out by the labels."""
 LEVEL = 0.01
 """Chance that some pair of honest annotators is taken for copiers."""
+QUICK_PAIRS = {"em": 20_000}
+MAX_PAIRS, MAX_SIZE = 200_000, 100_000_000
+"""Pairs of labels of one item up to which they are compared beside a fit, by em fewer; and times K squared."""
 FIGURES = "crowdppl.suspicious_annotators(posterior)"
 
 
@@ -134,8 +138,19 @@ def one_class(search: Search) -> Iterator[Doubt]:
         )
 
 
+def _testable(search: Search, posterior: Fit) -> bool:
+    """Whether items have labels of several annotators, few repeats, and not too many to be compared at once."""
+    data = posterior.data
+    sizes = labels_an_item(data).astype(np.int64)
+    pairs = int((sizes * (sizes - 1)).sum()) // 2
+    most = min(QUICK_PAIRS.get(posterior.inference, MAX_PAIRS), MAX_SIZE // data.n_classes**2)
+    if not pairs or (pairs > most and not search.thorough):
+        return False
+    return count_repeats(data.blocks) <= 0.05 * data.n_labels
+
+
 @doubt("copying")
-def dependence(search: Search) -> Iterator[Doubt]:
+def copying(search: Search) -> Iterator[Doubt]:
     """Pairs of annotators stand out ("copying"), or groups that they form ("colluding").
 
     They are those of ``crowdppl.suspicious_annotators`` at level .01, unless most pairs stand out, as where items
@@ -143,7 +158,7 @@ def dependence(search: Search) -> Iterator[Doubt]:
     by em 20,000.
     """
     posterior = search.posterior
-    if not search.testable(posterior):
+    if not _testable(search, posterior):
         return
     excess = excess_agreement(posterior, alone=True)  # the model's own expectation takes longer
     if not (excess.tail * len(excess.tail) <= LEVEL).any():  # no pair can stand out from the others
@@ -228,7 +243,7 @@ def together(search: Search) -> Iterator[Doubt]:
     alone = next((fit for fit in fits if not shares_more(fit.model)), fits[0])
     more = shares_more(alone.model)
     trained = more and networks_of(alone.model)
-    if search.sparse or alone.inference not in ("em", "vb") or trained or not search.testable(alone):
+    if search.sparse or alone.inference not in ("em", "vb") or trained or not _testable(search, alone):
         return
     try:
         # A model that says how labels agree takes longer.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from dataclasses import is_dataclass, replace
+from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -24,8 +24,32 @@ from crowdppl.inference.options import Options
 from crowdppl.networks.outputs import networks_of
 from crowdppl.primitives.model import Card, card_of
 
+COINS = (("right", "wrong"), ("knows", "guesses"))
+"""Settings that are pseudo-counts of labels on the diagonal, and of those beside it."""
+UNUSED = {"crowd_prior_strength": (None, 0), "prior": ("default",), "form": ("generative",)}
+"""Settings under which prior_strength and prior_accuracy have no effect, unless they have these values."""
 MAX_PULL = 0.05
 """How far the prior of the prevalence may pull the share of a class."""
+
+
+def _lean(search: Search) -> tuple[str, str]:
+    """How to give the diagonal more prior weight: the end of a sentence, and the call."""
+    model: Any = search.posterior.model
+    known = {field.name: getattr(model, field.name) for field in fields(model)} if is_dataclass(model) else {}
+    for one, other in COINS:
+        if all(isinstance(known.get(name), int | float) for name in (one, other)):
+            now = f"{known[one]:g}, where {other}= is {known[other]:g}"
+            text = f"let the prior lean more on the diagonal, by the setting {one}= (now {now})"
+            return text, search.with_setting(one, 2 * known[one])
+    mass, share = known.get("prior_strength"), known.get("prior_accuracy", "")
+    share = (1 + 1 / search.posterior.data.n_classes) / 2 if share is None else share
+    used = all(known.get(name, usual[0]) in usual for name, usual in UNUSED.items())
+    if used and isinstance(mass, int | float) and isinstance(share, int | float):
+        now = f"prior_accuracy= (now {share:.2g}) and prior_strength= (now {mass:g} labels a row)"
+        text = f"let the prior lean more on the diagonal, by the settings {now}"
+        return text, search.with_setting("prior_strength", 2 * mass)
+    text = "take a method whose prior leans on the diagonal, such as bayesian_dawid_skene"
+    return text, "crowdppl.fit('bayesian_dawid_skene', data)"
 
 
 @doubt("diagonal")
@@ -49,7 +73,7 @@ def diagonal(search: Search) -> Iterator[Doubt]:
             f"{name!r} is called {answer!r} ({p:.2f}, and {q:.2f} right)"
             for name, answer, p, q in zip(names, answers, shares, right, strict=True)
         ]
-        lean, call = search.lean()
+        lean, call = _lean(search)
         yield Doubt(
             "diagonal",
             f"the most frequent answer to {len(swapped)} of {n_classes} classes is another: {listed(parts)}. The "
@@ -180,7 +204,7 @@ def permuted(search: Search) -> Iterator[Doubt]:
     moved = np.flatnonzero(found[odd[0]] != np.arange(found.shape[1]))
     names, answers = search.classes(moved), search.classes(found[odd[0]][moved])
     parts = [f"{name!r} for {other!r}" for name, other in zip(names, answers, strict=True)]
-    lean, call = search.lean()
+    lean, call = _lean(search)
     yield Doubt(
         "permuted",
         f"{len(odd)} of {len(found)} chains call the classes otherwise than the votes do (chain {odd[0]}: "

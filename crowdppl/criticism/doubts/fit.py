@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from crowdppl.core.doubt import Doubt
+from crowdppl.core.importance import MAX_PARETO_K
 from crowdppl.criticism.checks import predictive_check
 from crowdppl.criticism.doubts.search import AUTO, Search, doubt
 from crowdppl.criticism.overfitting import Predictions, predicted_without_itself
@@ -109,6 +110,20 @@ def _worse(what: str, found: Predictions, remedy: str, call: str) -> Iterator[Do
             f"(difference {apart.mean():.3f}, standard error {error:.3f}). {remedy}",
             figures={"own": own, "votes": votes, "error": error},
             remedies=(call, AUTO),
+        )
+
+
+@doubt("pareto", truth=object)
+def pareto(search: Search) -> Iterator[Doubt]:
+    """Pathfinder's normals are far from the posterior: the Pareto k of its importance weights is above .7."""
+    k = float(search.posterior.result.diagnostics.get("pareto_k", 0.0))
+    if not k <= MAX_PARETO_K:
+        yield Doubt(
+            "pareto",
+            f"pathfinder's normals are far from the posterior (Pareto k {k:.2f}, above {MAX_PARETO_K}), and its "
+            "widths are rough; use inference='nuts'",
+            figures={"pareto_k": k},
+            remedies=("crowdppl.fit(posterior.model, data, inference='nuts')",),
         )
 
 
