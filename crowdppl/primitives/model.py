@@ -115,9 +115,10 @@ class Card:
 
     def takes(self, kind: str) -> bool:
         """Whether the method takes labels of a kind: of its own, or any classes where its truths are classes."""
-        own = KINDS[self.kind]
-        any_classes = own.parts is None and not own.numeric and not self.scale
-        return kind == self.kind or (any_classes and not KINDS[kind].numeric)
+        own, other = KINDS.get(self.kind), KINDS.get(kind)
+        if kind == self.kind or own is None or other is None or self.scale:
+            return kind == self.kind
+        return own.parts is None and not own.numeric and not other.numeric
 
     def refusal(self, engine: str) -> str | None:
         """Why an engine is refused; None where it is not."""

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import pytest
 import torch
 
+from crowdppl.data.kinds import KINDS
 from crowdppl.errors import MethodError
 from crowdppl.primitives import coin_table
 from crowdppl.primitives.model import Card, HasGuide, HasInit, HasSetup, Model, card_of, plates_of, settings_of
@@ -104,3 +105,11 @@ def test_coins_of_another_shape_are_refused(shape: tuple[int, ...]) -> None:
     with pytest.raises(MethodError, match="log_coin"):
         coin_table(torch.zeros(shape), 3)
     assert coin_table(torch.zeros(4, 1, 2), 3).shape == coin_table(torch.zeros(4, 3, 2), 3).shape == (4, 3, 3)
+
+
+def test_a_card_takes_its_own_kind_and_any_classes_where_it_is_for_classes() -> None:
+    taken = {kind: [*filter(Card("A", "b", kind=kind).takes, (*KINDS, "mine"))] for kind in (*KINDS, "mine")}
+    classes = [name for name, kind in KINDS.items() if not kind.numeric]
+    assert taken.pop("nominal") == taken.pop("ordinal") == classes
+    assert taken == {kind: [kind] for kind in taken}
+    assert [*filter(Card("A", "b", kind="ordinal", scale=True).takes, KINDS)] == ["ordinal"]
