@@ -200,6 +200,8 @@ def test_units_differ_by_their_factor(tmp_path: Path) -> None:
     more = Annotations.from_dicts({0: {"new": 6.2}, 1: {"new": 0.1}}, like=again.data)
     assert again.predict(more).loc["new", "sd"] < 1 and more.alphabet.kind.unit == "radians"
     assert abs(apart(again.predict(more).loc["new", "estimate"] * RADIAN, 0)) < 60
+    with pytest.raises(DataError, match="'degrees'.*radians"):
+        Annotations.from_dicts({0: {"new": 6.2}}, like=again.data, unit="degrees")
 
 
 def test_concentrated_angles_are_gaussian_ones() -> None:
