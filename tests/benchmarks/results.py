@@ -34,6 +34,7 @@ SECTIONS = (
     *ON_A_GPU,
     "bayes_dgc on LabelMe",
     "Gibbs side by side with NUTS",
+    "Pathfinder beside laplace and nuts",
     "Import",
     "Accuracy on real annotations",
     "Held-out scores",

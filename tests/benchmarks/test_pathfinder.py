@@ -15,7 +15,7 @@ from tests.benchmarks.tables import markdown
 from tests.benchmarks.timing import threads
 
 LONG: FitOptions = {"seed": 9, "chains": 2, "draws": 500, "warmup": 250}
-METHODS = ("one_coin", "bayesian_dawid_skene", "glad", "ordinal", "item_difficulty", "gaussian_annotators")
+METHODS = ("one_coin", "bayesian_dawid_skene", "glad", "ordinal", "item_difficulty")
 ENGINES = ("laplace", "pathfinder")
 
 
@@ -35,7 +35,7 @@ def test_pathfinder_beside_laplace_and_nuts(recorder: Recorder) -> None:
                 rows.append([method, engine, *errors(found, exact), pareto(found), f"{took:.1f}"])
     header = ("method", "engine", "largest error of means", "median", "sds, times nuts's", "Pareto k", "CPU s")
     text = (
-        "100 items x 6 labels of 10 annotators, K = 3 (of gaussian_annotators, numbers). Errors are those of each "
+        "100 items x 6 labels of 10 annotators, K = 3. Errors are those of each "
         "number of all sites, against nuts with 2 chains of 500 draws after 250: of means in deviations by "
         "nuts, of deviations as ratios, the smallest and the largest. Default options, one thread.\n\n"
     )
@@ -43,14 +43,7 @@ def test_pathfinder_beside_laplace_and_nuts(recorder: Recorder) -> None:
 
 
 def data_of(method: str) -> Annotations:
-    """Simulated labels of the method's kind."""
-    if method == "gaussian_annotators":
-        rng = np.random.default_rng(0)
-        truth, bias, spread = rng.normal(5, 2, 100), rng.normal(0, 0.5, 10), rng.uniform(0.3, 1.5, 10)
-        pairs = [(i, a) for i in range(100) for a in rng.choice(10, 6, replace=False)]
-        item, annotator = np.array(pairs).T
-        number = truth[item] + bias[annotator] + spread[annotator] * rng.normal(size=len(item))
-        return Annotations.from_arrays(item, annotator, number, kind="real")
+    """Simulated labels, as grades where the method is for these."""
     drawn = draw(100, 6, 10, 3, seed=5)
     kind = "ordinal" if method == "ordinal" else "nominal"
     return Annotations.from_arrays(drawn.item, drawn.annotator, drawn.label, kind=kind)
