@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 WITHOUT = {
-    *("Check", "ClassifierScore", "Comparison", "Doubt", "Evaluation", "HeldoutScore", "LeaveOneOut"),
+    *("Check", "ClassifierScore", "Comparison", "Evaluation", "HeldoutScore", "LeaveOneOut"),
     *("Simulation", "SimulatedCrowd"),
 }
 """Classes that a function returns; the example of the function shows them."""
