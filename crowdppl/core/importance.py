@@ -19,3 +19,8 @@ def pareto_smoothed(log_ratios: np.ndarray) -> tuple[np.ndarray, float]:
     else:
         log_weights, k = az.psislw(log_ratios)
     return np.asarray(log_weights), float(k)
+
+
+def tempered(log_weights: np.ndarray, k: float) -> np.ndarray:
+    """Log weights (D,) whose tail has the shape k, raised to a power that makes it at most ``MAX_PARETO_K``."""
+    return log_weights * (MAX_PARETO_K / max(k, MAX_PARETO_K))

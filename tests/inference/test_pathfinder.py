@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 import crowdppl
-from crowdppl.core.importance import pareto_smoothed
+from crowdppl.core.importance import pareto_smoothed, tempered
 from crowdppl.data.blocks import Block
 from crowdppl.errors import DoubtWarning, MethodError
 from crowdppl.inference import pathfinder
@@ -145,3 +145,14 @@ def test_vectors_of_no_density_have_no_weight() -> None:
     found = target.many(u)
     assert found[1] == -torch.inf
     torch.testing.assert_close(found[[0, 2]], target.many(u[[0, 2]]))
+
+
+@pytest.mark.parametrize("k", [-0.4, 0.0, 0.7])
+def test_weights_with_a_short_tail_stay_as_they_are(k: float) -> None:
+    np.testing.assert_array_equal(tempered(np.arange(4.0), k), np.arange(4.0))
+
+
+def test_weights_with_a_long_tail_get_one_that_can_be_used() -> None:
+    """A power p of Pareto weights of shape k has the shape p k."""
+    log_weights = 1.4 * np.random.default_rng(0).exponential(size=200_000)
+    assert pareto_smoothed(tempered(log_weights, 1.4))[1] == pytest.approx(0.7, abs=0.05)
