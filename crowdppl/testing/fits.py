@@ -53,10 +53,10 @@ def engine_cell(engine: str) -> Callable[[Trial], None]:
 
 
 def intervals_of_annotators(trial: Trial) -> None:
-    """What a fit tells of annotators has intervals, unless it is a point."""
+    """What a fit tells of annotators has intervals, unless its numbers are points."""
     for engine in trial.accepted():
         posterior = trial.fit(engine)
-        if all(site.family == "point" for site in posterior.result.sites.values()):
+        if all(site.family in ("point", "onehot") for site in posterior.result.sites.values()):
             continue
         table = posterior.annotators()
         unknown = [x for x in table.columns if x.endswith(("_low", "_high")) and table[x].isna().any()]
