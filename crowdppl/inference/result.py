@@ -232,6 +232,7 @@ class Diagnostics(TypedDict, total=False):
         chains, draws: how many; draws a chain.
         volumes: log score of each number of layers that was tried.
         scores: mean log-probability of a label left out, of each method that was tried.
+        pareto_k: shape of the tail of pathfinder's importance weights; infinite where draws are too few to tell.
     """
 
     converged: bool
@@ -253,6 +254,7 @@ class Diagnostics(TypedDict, total=False):
     draws: int
     volumes: dict[str, float]
     scores: dict[str, float]
+    pareto_k: float
 
 
 @dataclass(frozen=True)

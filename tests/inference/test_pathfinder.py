@@ -1,8 +1,10 @@
 """Pathfinder: normals are those of the curvature, a Gaussian posterior is found, and a large Pareto k is told."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pyro
 import pyro.distributions as dist
 import pytest
@@ -124,6 +126,14 @@ def test_a_posterior_far_from_normal_is_told() -> None:
     assert found["pareto_k"] > 0.7 and not found["converged"] and len(found["restarts"]) == 2
     (doubt,) = (doubt for doubt in said.doubts() if doubt.kind == "pareto")
     assert doubt.figures == {"pareto_k": found["pareto_k"]}
+
+
+def test_a_saved_posterior_keeps_the_shape_of_its_weights(tmp_path: Path) -> None:
+    saved = crowdppl.fit("one_coin", crowd(20, 4, 3, 3), inference="pathfinder", seed=0, chains=2, draws=60)
+    saved.save(tmp_path)
+    loaded = crowdppl.load(tmp_path)
+    assert loaded.diagnostics() == saved.diagnostics()
+    pd.testing.assert_frame_equal(loaded.probabilities(), saved.probabilities())
 
 
 def test_weights_of_a_pareto_tail_have_its_shape() -> None:
