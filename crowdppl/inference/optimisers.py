@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -87,10 +88,14 @@ class LBFGSAscent:
         return {**pairs, **{key: torch.as_tensor(state[key]) for key in ("H_diag", "n_iter")}}
 
     def __call__(self, objective: Callable[[], tuple[float, Sequence[Tensor]]]) -> float:
-        """Raises an objective, given with its gradient by each leaf, to a value never below that at the start."""
+        """Raises an objective, given with its gradient by each leaf, to a value never below that at the start.
+
+        A search that ends below it goes back to the best place it saw.
+        """
         start: list[float] = []
         before = [x.detach().clone() for x in self.leaves]
         tried: deque[tuple[float, list[Tensor]]] = deque(maxlen=KEPT)
+        best: list[tuple[float, list[Tensor]]] = []
 
         def closure() -> float:
             try:
@@ -98,6 +103,8 @@ class LBFGSAscent:
             except NumericalError:
                 if not start:
                     raise
+                value, gradient = math.nan, []
+            if start and not math.isfinite(value):
                 # a trial step went too far: a finite cliff makes the search turn back (infinity breaks it)
                 value, gradient = -CLIFF, [torch.zeros_like(x) for x in self.leaves]
             for leaf, g in zip(self.leaves, gradient, strict=True):
@@ -106,6 +113,8 @@ class LBFGSAscent:
                 self._begin_anew()
                 start.append(value)
             tried.append((value, [x.detach().clone() for x in self.leaves]))
+            if not best or value > best[0][0]:
+                best[:] = [tried[-1]]
             return -value
 
         looks = self.later if self.search.state[self.leaves[0]].get("old_dirs") else self.first
@@ -121,8 +130,8 @@ class LBFGSAscent:
             last, _ = objective()
         if last >= start[0]:
             return last
-        self._back(before)
-        return start[0]
+        self._back(best[0][1])
+        return best[0][0]
 
     def _back(self, before: Sequence[Tensor]) -> None:
         with torch.no_grad():

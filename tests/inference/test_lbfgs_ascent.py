@@ -78,3 +78,18 @@ def test_a_search_that_is_given_its_memory_goes_on_as_if_it_had_never_stopped() 
         again = LBFGSAscent([other.leaf], 6, 4, memory)
         assert again(other) == value and torch.equal(one.leaf, other.leaf)
         memory = again.memory
+
+
+@pytest.mark.parametrize("looks", [3, 4, 5])
+def test_a_step_to_where_nothing_is_a_number_loses_no_gain(looks: int) -> None:
+    valley, seen = Valley(), []
+
+    def objective() -> tuple[float, Sequence[Tensor]]:
+        value, slope = valley()
+        if len(seen) == looks:
+            return float("nan"), [x * float("nan") for x in slope]
+        seen.append(value)
+        return value, slope
+
+    found = LBFGSAscent([valley.leaf], 6, 6)(objective)
+    assert found == max(seen) == float(valley.value().detach())
