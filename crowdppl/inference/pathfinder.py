@@ -16,7 +16,7 @@ import torch
 import torch.distributions as dist
 from torch import Tensor
 
-from crowdppl.core.importance import MAX_PARETO_K, pareto_smoothed, tempered
+from crowdppl.core.importance import MAX_PARETO_K, weights_of
 from crowdppl.inference.assembly import result_of_draws
 from crowdppl.inference.engine import Engine
 from crowdppl.inference.loop import Run, diagnostics_of_runs, iterate, run_each
@@ -105,8 +105,8 @@ def sample(problem: Problem) -> tuple[dict[str, Tensor], list[Path], float]:
     target, options = target_of(problem), problem.options
     paths, stream = run_each(partial(path, problem), options.chains), options.generator(STREAM, options.chains)
     u, log_q = map(torch.cat, zip(*(one.normal.draw(options.draws, stream) for one in paths), strict=True))
-    log_weights, k = pareto_smoothed((target.many(u) - log_q).cpu().numpy())
-    weights = torch.from_numpy(tempered(log_weights, k)).to(u.device).softmax(0)
+    found, k = weights_of((target.many(u) - log_q).cpu().numpy())
+    weights = torch.from_numpy(found).to(u)
     return target.sites(u[weights.multinomial(options.draws, True, generator=stream)][None]), paths, k
 
 

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 import crowdppl
-from crowdppl.core.importance import pareto_smoothed, tempered
+from crowdppl.core.importance import pareto_smoothed, weights_of
 from crowdppl.data.blocks import Block
-from crowdppl.errors import DoubtWarning, MethodError
+from crowdppl.errors import DoubtWarning, MethodError, NumericalError
 from crowdppl.inference import pathfinder
 from crowdppl.inference.pathfinder import Normal
 from crowdppl.inference.sites import CentredSoftmax
@@ -143,6 +143,20 @@ def test_weights_of_a_pareto_tail_have_its_shape() -> None:
     np.testing.assert_allclose(np.exp(log_weights).sum(), 1)
 
 
+def test_draws_of_a_normal_that_is_too_wide_are_weighted_to_the_right_width() -> None:
+    x = 2 * np.random.default_rng(0).normal(size=20_000)
+    weights, k = weights_of(x**2 / 8 - x**2 / 2)
+    assert k < 0
+    assert np.sum(weights * x**2) == pytest.approx(1, abs=0.05)
+
+
+def test_one_draw_has_all_the_weight_and_draws_without_density_are_refused() -> None:
+    weights, k = weights_of(np.array([-3.0]))
+    assert (weights.tolist(), k) == ([1.0], np.inf)
+    with pytest.raises(NumericalError, match="no draw of a finite density"):
+        weights_of(np.full(50, -np.inf))
+
+
 def test_a_site_that_cannot_be_summed_out_is_refused_by_name() -> None:
     with pytest.raises(MethodError, match=r"pathfinder refuses .*community"):
         pathfinder.capability(problem_of(crowdppl.method("community"), crowd(8, 5, 3, 3)))
@@ -155,14 +169,3 @@ def test_vectors_of_no_density_have_no_weight() -> None:
     found = target.many(u)
     assert found[1] == -torch.inf
     torch.testing.assert_close(found[[0, 2]], target.many(u[[0, 2]]))
-
-
-@pytest.mark.parametrize("k", [-0.4, 0.0, 0.7])
-def test_weights_with_a_short_tail_stay_as_they_are(k: float) -> None:
-    np.testing.assert_array_equal(tempered(np.arange(4.0), k), np.arange(4.0))
-
-
-def test_weights_with_a_long_tail_get_one_that_can_be_used() -> None:
-    """A power p of Pareto weights of shape k has the shape p k."""
-    log_weights = 1.4 * np.random.default_rng(0).exponential(size=200_000)
-    assert pareto_smoothed(tempered(log_weights, 1.4))[1] == pytest.approx(0.7, abs=0.05)

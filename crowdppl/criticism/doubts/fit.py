@@ -121,7 +121,7 @@ def pareto(search: Search) -> Iterator[Doubt]:
         yield Doubt(
             "pareto",
             f"pathfinder's normals are far from the posterior (Pareto k {k:.2f}, above {MAX_PARETO_K}), and its "
-            "widths are rough; use inference='nuts'",
+            "means and widths are rough; use inference='nuts'",
             figures={"pareto_k": k},
             remedies=("crowdppl.fit(posterior.model, data, inference='nuts')",),
         )
