@@ -26,7 +26,7 @@ def pareto_smoothed(log_ratios: np.ndarray) -> tuple[np.ndarray, float]:
 
 
 def weights_of(log_ratios: np.ndarray) -> tuple[np.ndarray, float]:
-    """Weights (D,) that sum to one, and the shape k of their tail, which they lose above ``MAX_PARETO_K``.
+    """Weights (D,) that sum to one, whose tail is at most ``MAX_PARETO_K``, and the shape k of that of the ratios.
 
     NumericalError where no ratio is finite.
     """
