@@ -348,7 +348,7 @@ Sites = Mapping[str, SiteResult]
 
 def _of_classes_or_closed(value: Any, place: str, sizes: Sizes) -> None:
     """Shares of the classes of each item, or of none."""
-    closed = isinstance(value, np.ndarray) and value.shape[-1:] == (0,)
+    closed = value.shape[-1:] == (0,)
     Numbers(["M", 0] if closed else "M K", low=0, shares=not closed)(value, place, sizes)
 
 

@@ -7,7 +7,7 @@ import json
 import math
 from collections.abc import Mapping
 from copy import deepcopy
-from dataclasses import dataclass, is_dataclass, replace
+from dataclasses import is_dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,7 +16,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from crowdppl import __version__, errors, registry
+from crowdppl import __version__, registry
 from crowdppl.core.fields import Sizes
 from crowdppl.core.files import new_files, settle
 from crowdppl.core.validation import kind_of, printable, require_path
@@ -41,17 +41,16 @@ from crowdppl.results.schema import FIT, LARGEST, RECORDS, require_counts, requi
 TEXT, ARRAYS = "posterior.json", "posterior.safetensors"
 TABLES = {name: f"posterior.{name}.parquet" for name in ("labels", "items", "annotators")}
 FILES = (TEXT, ARRAYS, *TABLES.values())
+FRAMES = {
+    "columns": "labels",
+    "features": "items",
+    "item_covariates": "items",
+    "annotator_covariates": "annotators",
+}
+"""Frames of annotations, and the table that holds the columns of each."""
+CODES = ("item", "annotator", "answer")
 AS_IT_IS: Mapping[str, Any] = {"compression": "none", "use_dictionary": False}
 """How tables are stored: in a file where each row takes a few bytes, a few bytes cannot claim many rows."""
-
-
-@dataclass(frozen=True)
-class Contents:
-    """What the files of a posterior hold: JSON values, arrays by name and tables by name."""
-
-    values: dict[str, Any]
-    arrays: dict[str, np.ndarray]
-    tables: dict[str, pd.DataFrame]
 
 
 def save(posterior: Fit, path: str | Path) -> None:
@@ -86,22 +85,22 @@ def read(folder: Path, method: str | None, model: Model | None, features: Any = 
     """The posterior of a folder that ``save`` wrote; see ``crowdppl.load``."""
     try:
         settle(folder)
-        return _assembled(folder, _read(folder), method, model, features)
+        return _assembled(folder, method, model, features)
     except CrowdpplError:
         raise
     except Exception as error:  # of whichever library meets what is damaged or forged first
         raise ResultError(f"{folder / TEXT} or a file beside it is damaged: {error!r}; fetch it anew") from error
 
 
-def _assembled(folder: Path, contents: Contents, method: str | None, model: Model | None, features: Any) -> Fit:
+def _assembled(folder: Path, method: str | None, model: Model | None, features: Any) -> Fit:
     """The posterior of what the files hold, checked before it is used."""
-    values = unpack(contents.values, contents.arrays)
-    sizes = require_posterior(values, contents.tables)
-    sizes["numbers"] = sum(x.size for x in contents.arrays.values())
+    contents, arrays, tables = _read(folder)
+    values = unpack(contents, arrays)
+    sizes = require_posterior(values, tables) | {"numbers": sum(x.size for x in arrays.values())}
     saved, correction = values["method"], values["correction"]
     if method is not None and method != saved:
         raise ResultError(f"{folder} holds a posterior of {saved}, not of {method}; leave method= out")
-    data = _annotations(values["data"], contents.tables, features)
+    data = _annotations(values["data"], tables, features)
     fit = _fit(folder, values, data, model, sizes)
     if correction is None:
         return fit
@@ -115,32 +114,28 @@ def write(posterior: Fit, folder: Path) -> None:
     from pyarrow import parquet
     from safetensors.numpy import save_file
 
-    contents = _contents(posterior)
+    arrays: dict[str, np.ndarray] = {}
+    data, frames = _annotation_values(posterior.data)
+    values, found = {**_fit_values(posterior), "data": data, "correction": None}, posterior.correction
+    if found is not None:
+        others = {name: _fit_values(fit) for name, fit in found.others.items()}
+        values["correction"] = vars(found) | {"others": others}
+    contents = pack(values, "posterior", arrays)
     try:
-        tables = {name: pa.Table.from_pandas(x, preserve_index=False) for name, x in contents.tables.items()}
+        tables = {name: pa.Table.from_pandas(x, preserve_index=False) for name, x in frames.items()}
     except (pa.ArrowException, UnicodeEncodeError) as error:
         raise ResultError(f"annotations cannot be saved: {error}; use text, numbers or times") from error
-    save_file(contents.arrays, folder / ARRAYS)
+    save_file(arrays, folder / ARRAYS)
     for name, table in tables.items():
         parquet.write_table(table, folder / TABLES[name], **AS_IT_IS)
-    digests = {name: _file_digest(folder / name) for name in FILES if name != TEXT}
-    about = {"format": FORMAT, "crowdppl": __version__, "files": digests, "contents": contents.values}
+    digests = {name: _file_digest(folder / name) for name in FILES[1:]}
+    about = {"format": FORMAT, "crowdppl": __version__, "files": digests, "contents": contents}
     text = json.dumps(about | {"digest": _digest(about)}, indent=1)
     (folder / TEXT).write_text(text, encoding="ascii")
 
 
-def _contents(posterior: Fit) -> Contents:
-    """What the files of a posterior will hold."""
-    arrays: dict[str, np.ndarray] = {}
-    values, correction = _fit_values(posterior), posterior.correction
-    others = {} if correction is None else {name: _fit_values(fit) for name, fit in correction.others.items()}
-    values["correction"] = None if correction is None else vars(correction) | {"others": others}
-    values["data"], tables = _annotation_values(posterior.data)
-    return Contents(pack(values, "posterior", arrays), arrays, tables)
-
-
-def _read(folder: Path) -> Contents:
-    """The contents of the files; ResultError when one is missing, damaged, of another save or of another format."""
+def _read(folder: Path) -> tuple[Any, dict[str, np.ndarray], dict[str, pd.DataFrame]]:
+    """Values, arrays and tables of the files; ResultError for missing, damaged or mixed ones, and other formats."""
     from safetensors.numpy import load_file  # slow to import
 
     for name in FILES[:2]:
@@ -158,12 +153,12 @@ def _read(folder: Path) -> Contents:
         )
     if not whole:
         raise ResultError(f"{text} is damaged: its contents are not those that were written")
-    for name in (ARRAYS, *TABLES.values()):
+    for name in FILES[1:]:
         file = folder / name
         if not file.is_file() or _file_digest(file) != about["files"][name]:
             raise ResultError(f"{file} is missing, damaged, or belongs to another {TEXT}; fetch it anew")
     tables = {name: _table(folder / file) for name, file in TABLES.items()}
-    return Contents(about["contents"], load_file(folder / ARRAYS), tables)
+    return about["contents"], load_file(folder / ARRAYS), tables
 
 
 def _table(path: Path) -> pd.DataFrame:
@@ -172,10 +167,11 @@ def _table(path: Path) -> pd.DataFrame:
 
     file = parquet.ParquetFile(path)
     groups = [file.metadata.row_group(n) for n in range(file.num_row_groups)]
-    stored = {group.column(n).compression for group in groups for n in range(group.num_columns)}
+    columns = [group.column(n) for group in groups for n in range(group.num_columns)]
+    stored = {word for column in columns for word in (column.compression, *column.encodings)}
     least = 4 * file.metadata.num_rows  # bytes: a row holds one code, or the length of one text
-    if not stored <= {"UNCOMPRESSED"} or least > path.stat().st_size:
-        raise ResultError(f"{path} has more rows than so few bytes can hold; fetch it anew, or fit again")
+    if not stored <= {"UNCOMPRESSED", "PLAIN", "RLE"} or least > path.stat().st_size:
+        raise ResultError(f"{path} holds more rows or text than its bytes; fetch it anew, or fit again")
     found = file.read()
     found.validate(full=True)
     table: pd.DataFrame = found.to_pandas()
@@ -250,19 +246,22 @@ def unpack(packed: Any, arrays: Mapping[str, np.ndarray]) -> Any:
     tag = next(iter(packed), "")
     if not tag.startswith("$"):
         return {key: unpack(part, arrays) for key, part in packed.items()}
-    if tag == "$array":
-        return arrays[packed[tag]]
-    if tag == "$tensor":
-        return torch.from_numpy(arrays[packed[tag]])
     value = unpack(packed[tag], arrays)
-    if tag == "$tuple":
-        return tuple(value)
-    if tag == "$dict":
-        return dict(value)
-    if tag == "$index":
-        return pd.Index(_of_values(value["values"]), dtype=value["dtype"], name=value["name"], tupleize_cols=False)
-    kinds: Mapping[str, Any] = {"$OnDemand": OnDemand.of, "$later": OnDemand.lacking}
-    return kinds[tag](value) if tag in kinds else RECORDS[tag](**value)
+    if tag in ("$array", "$tensor"):
+        return arrays[value] if tag == "$array" else torch.from_numpy(arrays[value])
+    return READERS[tag](value) if tag in READERS else RECORDS[tag](**value)
+
+
+READERS: Mapping[str, Any] = {
+    "$tuple": tuple,
+    "$dict": dict,
+    "$index": lambda parts: pd.Index(
+        _of_values(parts["values"]), dtype=parts["dtype"], name=parts["name"], tupleize_cols=False
+    ),
+    "$OnDemand": OnDemand.of,
+    "$later": OnDemand.lacking,
+}
+"""What makes a value of what ``pack`` wrote of it, by its tag in JSON; records are made of their fields."""
 
 
 def _values(ids: pd.Index[Any]) -> Any:
@@ -386,32 +385,29 @@ def _with_stand_ins(data: Annotations) -> Annotations:
     features = data.features
     if not isinstance(features, StoredFeatures):
         return data
-    rows = max(1, min(ROWS, LARGEST // math.prod(features.row_shape)))
-    return replace(data, features=replace(features[:rows], dataset=Ramp(features.row_shape, features.whole)))
-
-
-class Ramp:
-    """Stand-ins for rows of features: the right shape, and not all the same, so that rows can be standardised."""
-
-    def __init__(self, shape: tuple[int, ...], whole: bool) -> None:
-        self.shape, self.whole = shape, whole
-
-    def __getitem__(self, row: int) -> Tensor:
-        size = math.prod(self.shape)
-        return (torch.arange(size) % 2 if self.whole else torch.linspace(0, 1, size)).reshape(self.shape)
+    size = math.prod(shape := features.row_shape)
+    row = np.arange(size) % 2 if features.whole else np.linspace(0, 1, size)  # not all the same: it has a scale
+    ids = data.items[: max(1, min(ROWS, LARGEST // size))]
+    rows = np.broadcast_to(row.reshape(shape), (len(ids), *shape))
+    return replace(data, features=StoredFeatures.of(rows, ids))
 
 
 def _annotation_values(data: Annotations) -> tuple[dict[str, Any], dict[str, pd.DataFrame]]:
     """Annotations as tables of labels (by code), items and annotators, and everything else."""
-    item, annotator, answer = data.label_codes()
-    codes = {"item": item, "annotator": annotator, "answer": answer}
-    features = data.features if isinstance(data.features, pd.DataFrame) else None
-    items = {"id": data.items} | ({} if data.known is None else {"gold": data.known})
+    given = {name: getattr(data, name) for name in FRAMES}
+    frames = {name: x if isinstance(x, pd.DataFrame) else None for name, x in given.items()}
+    features = None if frames["features"] is not None else data.features
     tables = {
-        "labels": _joined(codes, column=data.columns),
-        "items": _joined(items, feature=features, covariate=data.item_covariates),
-        "annotators": _joined({"id": data.annotators}, covariate=data.annotator_covariates),
+        "labels": pd.DataFrame(dict(zip(CODES, data.label_codes(), strict=True))),
+        "items": pd.DataFrame({"id": data.items} | ({} if data.known is None else {"gold": data.known})),
+        "annotators": pd.DataFrame({"id": data.annotators}),
     }
+    for name, frame in frames.items():
+        if frame is not None:
+            columns = [f"{_prefix(name)}{n} {column}" for n, column in enumerate(frame)]
+            own = frame.reset_index(drop=True).set_axis(columns, axis=1)
+            tables[FRAMES[name]] = pd.concat([tables[FRAMES[name]], own], axis=1)
+    of_items = enumerate([] if data.item_covariates is None else data.item_covariates.dtypes)
     values = {
         "kind": [data.kind, data.alphabet.kind.unit],
         "answers": data.alphabet.book.ids,
@@ -419,100 +415,57 @@ def _annotation_values(data: Annotations) -> tuple[dict[str, Any], dict[str, pd.
         "informative": data.alphabet.informative,
         "history": data.history,
         "abstainers": data.blocks[0].abstainers,
-        "features": None if features is not None else data.features,
-        "columns": {
-            "column": _names(data.columns),
-            "feature": _names(features),
-            "item_covariate": _names(data.item_covariates),
-            "annotator_covariate": _names(data.annotator_covariates),
-        },
-        "categories": _categories(data.item_covariates),
+        "features": features.described() if isinstance(features, StoredFeatures) else features,
+        "columns": {name[:-1]: None if frame is None else frame.columns for name, frame in frames.items()},
+        "categories": {str(n): x.categories for n, x in of_items if isinstance(x, pd.CategoricalDtype)},
         "label_names": data.label_names,
         "roles": {**data.roles},
         "warnings": [[type(warning).__name__, str(warning)] for warning in data.warnings],
     }
-    if isinstance(data.features, StoredFeatures):
-        values["features"] = data.features.described()
     return values, tables
 
 
 def _annotations(values: Mapping[str, Any], tables: Mapping[str, pd.DataFrame], dataset: Any) -> Annotations:
     """The annotations of ``_annotation_values``; with the dataset of their features, where they had one."""
     labels, items, people = (tables[name] for name in TABLES)
-    item_ids, annotator_ids = pd.Index(items["id"].array), pd.Index(people["id"].array)
-    answers = Codebook("answer", values["answers"])
-    check_tables(len(annotator_ids), len(answers))
-    kind, unit = values["kind"]
+    ids = {"labels": labels.index, "items": pd.Index(items["id"].array), "annotators": pd.Index(people["id"].array)}
+    books = Codebook("item", ids["items"]), Codebook("annotator", ids["annotators"])
+    answers, (kind, unit) = Codebook("answer", values["answers"]), values["kind"]
+    check_tables(len(books[1]), len(answers))
     alphabet = LabelSet(answers, values["n_classes"], KINDS[kind].in_unit(unit), values["informative"])
-    names = values["columns"]
-    gold = items["gold"].to_numpy() if "gold" in items else None
-    of_items = _columns(items, "covariate", names["item_covariate"], item_ids)
-    of_items = None if of_items is None else _with_categories(of_items, values["categories"])
-    of_annotators = _columns(people, "covariate", names["annotator_covariate"], annotator_ids)
-    columns = _columns(labels, "column", names["column"], labels.index)
-    books = Codebook("item", item_ids), Codebook("annotator", annotator_ids)
-    coded = Coded(*books, alphabet, *(labels[name].to_numpy() for name in ("item", "annotator", "answer")))
-    order, blocks = coded.blocks(units_of(of_items))
+    frames: dict[str, Any] = {}
+    for name, held in FRAMES.items():
+        if (names := values["columns"][name[:-1]]) is not None:
+            own = [column for column in tables[held] if str(column).startswith(_prefix(name))]
+            frames[name] = tables[held][own].set_axis(names, axis=1).set_axis(ids[held])
+    for n, found in values["categories"].items():
+        table = frames["item_covariates"]
+        table.isetitem(int(n), pd.Categorical(np.asarray(table.iloc[:, int(n)]), found))
+    coded = Coded(*books, alphabet, *(labels[name].to_numpy() for name in CODES))
+    order, blocks = coded.blocks(units_of(frames.get("item_covariates")))
     features = values["features"]
     if isinstance(features, Mapping):
-        features = StoredFeatures.recalled(features, item_ids, dataset)
+        features = StoredFeatures.recalled(features, ids["items"], dataset)
     elif dataset is not None:
         raise ResultError("this posterior was saved with its features, if it had any; leave features= out")
-    elif features is None:
-        features = _columns(items, "feature", names["feature"], item_ids)
-    if not isinstance(features, StoredFeatures):
-        features = feature_table(features, item_ids, coded.items)
+    else:
+        features = feature_table(frames.get("features", features), ids["items"], books[0])
     return Annotations(
         *(*books, alphabet, blocks, order),
-        known=gold,
-        features=features,
-        item_covariates=of_items,
-        annotator_covariates=of_annotators,
-        columns=columns,
-        label_names=label_columns(values["label_names"], columns, place_in_rows),
+        **frames | {"features": features},
+        known=items["gold"].to_numpy() if "gold" in items else None,
+        label_names=label_columns(values["label_names"], frames.get("columns"), place_in_rows),
         roles=values["roles"],
         warnings=tuple(_warning(*parts) for parts in values["warnings"]),
     ).filled(history=values["history"], abstainers=values["abstainers"])
 
 
-def _joined(first: Mapping[str, Any], **tables: pd.DataFrame | None) -> pd.DataFrame:
-    """Columns and tables side by side; columns of tables bear their kind, number and name."""
-    columns = [pd.Series(values, name=name) for name, values in first.items()]
-    for kind, table in tables.items():
-        for n, name in enumerate([] if table is None else table.columns):
-            column = cast(pd.DataFrame, table).iloc[:, n]
-            columns.append(column.reset_index(drop=True).rename(f"{kind} {n} {name}"))
-    return pd.concat(columns, axis=1)
-
-
-def _names(table: pd.DataFrame | None) -> pd.Index[Any] | None:
-    return None if table is None else table.columns
-
-
-def _columns(table: pd.DataFrame, kind: str, names: Any, index: pd.Index[Any]) -> pd.DataFrame | None:
-    """The table that ``_joined`` took up as this kind; None where there was none."""
-    if names is None:
-        return None
-    own = table.loc[:, [name for name in table if str(name).startswith(f"{kind} ")]]
-    return own.set_axis(names, axis=1).set_axis(index)
-
-
-def _categories(table: pd.DataFrame | None) -> dict[str, pd.Index[Any]]:
-    """The categories of columns that have some, also those without a row, by the number of the column."""
-    columns = enumerate([] if table is None else [column for _, column in table.items()])
-    return {str(n): x.cat.categories for n, x in columns if isinstance(x.dtype, pd.CategoricalDtype)}
-
-
-def _with_categories(table: pd.DataFrame, found: Mapping[str, pd.Index[Any]]) -> pd.DataFrame:
-    columns = [
-        pd.Series(pd.Categorical(np.asarray(x), found[str(n)]), table.index, name=name) if str(n) in found else x
-        for n, (name, x) in enumerate(table.items())
-    ]
-    return pd.concat(columns, axis=1) if found else table
+def _prefix(name: str) -> str:
+    """How columns of a frame of annotations begin in a table, before their number and name."""
+    return f"{name[:-1].split('_')[-1]} "
 
 
 def _warning(name: str, text: str) -> CrowdpplWarning:
     """A warning of its class, or of their base where this version has no such class."""
-    kind = getattr(errors, name, None)
-    known = isinstance(kind, type) and issubclass(kind, CrowdpplWarning)
-    return kind(text) if known else CrowdpplWarning(text)  # type: ignore[misc]
+    kinds = {kind.__name__: kind for kind in CrowdpplWarning.__subclasses__()}
+    return kinds.get(name, CrowdpplWarning)(text)

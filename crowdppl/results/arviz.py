@@ -16,7 +16,7 @@ from crowdppl.data.annotations import Annotations
 from crowdppl.errors import MethodError
 from crowdppl.inference.predict.held_out import given_the_rest
 from crowdppl.inference.result import Fit, NumberTruth, SiteResult
-from crowdppl.results.schema import parts_of
+from crowdppl.results.schema import hints_of
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -123,7 +123,7 @@ def _truths(posterior: Fit) -> Named:
     """What is known of the truths: the arrays of their record."""
     truth = posterior.result.truth
     found: Named = {}
-    for name, hint in parts_of(type(truth)).items():
+    for name, hint in hints_of(type(truth)).items():
         for check in getattr(hint, "__metadata__", ()):
             if isinstance(check, Numbers):
                 dims = tuple(DIMS[word] for word in str(check.shape).split())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import is_dataclass
 from types import UnionType
 from typing import Annotated, Any, TypedDict, Union, cast, get_args, get_origin, get_type_hints, is_typeddict
@@ -32,9 +32,11 @@ RANGES = {"positive": (0.0, MOST), "unit": (0.0, 1.0), "simplex": (0.0, 1.0 + RO
 """Values of a site by the name of its space."""
 HELD: Mapping[Any, tuple[type, ...]] = {float: (float, int), Mapping: (dict,)}
 """Types of values by what they are annotated as, where these differ."""
+Parts: Any = TypedDict
+"""Makes a type of dicts of some fields at run time."""
 
 
-def parts_of(kind: Any) -> dict[str, Any]:
+def hints_of(kind: Any) -> dict[str, Any]:
     """The annotated types of a record's fields, by name."""
     return get_type_hints(kind, include_extras=True)
 
@@ -42,68 +44,54 @@ def parts_of(kind: Any) -> dict[str, Any]:
 def records(hint: Any) -> set[Any]:
     """The records that a value of an annotated type may hold."""
     record = isinstance(hint, type) and is_dataclass(hint)
-    inner = (*get_args(hint), *(parts_of(hint).values() if record else ()))
-    return ({hint} if record else set()).union(*map(records, inner))
-
-
-def _held(hint: Any) -> tuple[type, ...]:
-    """Types that a value of an annotated type may be of."""
-    while get_origin(hint) is Annotated:
-        hint = get_args(hint)[0]
-    if is_typeddict(hint):
-        return (dict,)
-    kind = get_origin(hint) or hint
-    return HELD.get(kind, (kind,))
+    fields = hints_of(hint).values() if record or is_typeddict(hint) else ()
+    return ({hint} if record else set()).union(*map(records, (*get_args(hint), *fields)))
 
 
 def require(value: Any, hint: Any, place: str, sizes: Sizes) -> None:
     """Refuses a value that is not of an annotated type, or fails a check of it, by a ResultError."""
-    if hint is Any:
-        return
-    if get_origin(hint) is Annotated:
-        kind, *checks = get_args(hint)
-        if LATER in checks and value.left_out:
-            return
-        if kind is not np.ndarray:
-            require(value, kind, place, sizes)
-        for check in checks:
-            if is_typeddict(check):
-                require(value, check, place, sizes)
-            elif check is not LATER:
-                check(value, place, sizes)
+    hint, *checks = get_args(hint) if get_origin(hint) is Annotated else (hint,)
+    if LATER in checks and value.left_out:
         return
     choice = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
-    found: Any = next((kind for kind in choice if type(value) in _held(kind)), None)
-    if found is None:
-        raise refusal(place, kind_of(value), " or ".join(k.__name__ for kind in choice for k in _held(kind)))
+    kind = next((kind for kind in choice if kind is Any or type(value) in _held(kind)), None)
+    if kind is None:
+        raise refusal(place, kind_of(value), " or ".join(x.__name__ for k in choice for x in _held(k)))
     if len(choice) > 1:
-        require(value, found, place, sizes)
-    elif found is np.ndarray:
-        Numbers(None)(value, place, sizes)
-    elif is_dataclass(found):
-        require_parts(vars(value), parts_of(found), place, dict(sizes))
-    elif is_typeddict(found):
-        require_parts(value, parts_of(found), place, sizes, some=not found.__total__)
+        require(value, kind, place, sizes)
+    else:
+        for name, part, inner in _members(value, kind, place):
+            require(part, inner, name, sizes if is_typeddict(kind) else dict(sizes))
+    for check in checks:
+        if is_typeddict(check):
+            require(value, check, place, sizes)
+        elif check != LATER:
+            check(value, place, sizes)
+
+
+def _held(hint: Any) -> tuple[type, ...]:
+    """Types that a value of an annotated type may be of."""
+    hint = get_args(hint)[0] if get_origin(hint) is Annotated else hint
+    kind = dict if is_typeddict(hint) else get_origin(hint) or hint
+    return HELD.get(kind, (kind,))
+
+
+def _members(value: Any, kind: Any, place: str) -> Iterator[tuple[str, Any, Any]]:
+    """The parts of a value of a type: the place, the value and the type of each; refuses fields of other names."""
+    inner = get_args(kind)
+    if is_dataclass(kind) or is_typeddict(kind):
+        parts, hints = vars(value) if is_dataclass(value) else value, hints_of(kind)
+        if not getattr(kind, "__required_keys__", hints.keys()) <= parts.keys() <= hints.keys():
+            raise refusal(place, f"of the keys {shown(list(parts))}", f"of {', '.join(hints)}")
+        yield from ((f"{place}/{name}", parts[name], hint) for name, hint in hints.items() if name in parts)
     elif isinstance(value, OnDemand):
-        require(value(), get_args(found)[0], place, sizes)
-    elif isinstance(value, dict):
-        key, inner = get_args(found)
+        yield place, value(), inner[0]
+    elif isinstance(value, dict) and inner:
         for name, part in value.items():
-            require(name, key, f"a key of {place}", sizes)
-            require(part, inner, f"{place}/{name}", dict(sizes))
-    elif isinstance(value, list | tuple):
-        for n, part in enumerate(value):
-            require(part, get_args(found)[0], f"{place}/{n}", dict(sizes))
-
-
-def require_parts(values: Any, hints: Mapping[str, Any], place: str, sizes: Sizes, *, some: bool = False) -> None:
-    """Refuses other keys than these, or, of ``some``, others than among these, and values of other types."""
-    if type(values) is not dict:
-        raise refusal(place, kind_of(values), "a dict")
-    if not (values.keys() <= hints.keys() if some else values.keys() == hints.keys()):
-        raise refusal(place, f"of the keys {shown(list(values))}", f"of {', '.join(hints)}")
-    for name in filter(values.__contains__, hints):
-        require(values[name], hints[name], f"{place}/{name}", sizes)
+            yield f"a key of {place}", name, inner[0]
+            yield f"{place}/{name}", part, inner[1]
+    elif isinstance(value, list | tuple) and inner:
+        yield from ((f"{place}/{n}", part, inner[0]) for n, part in enumerate(value))
 
 
 def _row_shape(value: Any, place: str, sizes: Sizes) -> None:
@@ -147,7 +135,7 @@ class AnnotationParts(TypedDict):
     history: Annotated[Tensor, Numbers("A K K", low=0)] | None
     abstainers: Annotated[Tensor, Numbers("A", "b", 0, 1)] | None
     features: StoredRows | Annotated[np.ndarray, Numbers(None, "fiub")] | None
-    columns: dict[str, Any]
+    columns: dict[str, Ids | None]
     categories: dict[str, Annotated[Ids, ids("G")]]
     label_names: tuple[str | int | bool, ...]
     roles: dict[str, str]
@@ -163,7 +151,7 @@ class NetworkParts(TypedDict):
 
 
 FIT: dict[str, Any] = {
-    name: hint for name, hint in parts_of(Fit).items() if name not in ("model", "data", "correction")
+    name: hint for name, hint in hints_of(Fit).items() if name not in ("model", "data", "correction")
 }
 """What a file holds of a fit as it is, by the types of ``Fit``."""
 FIT_PARTS: dict[str, Any] = {
@@ -173,10 +161,11 @@ FIT_PARTS: dict[str, Any] = {
     "settings": dict[str, Any],
     "networks": dict[str, NetworkParts] | None,
 }
-CORRECTION_PARTS = {**parts_of(Correction), "others": dict[str, Any]}
-RECORDS = {
-    f"${kind.__name__}": kind for hint in (*FIT.values(), *CORRECTION_PARTS.values()) for kind in records(hint)
-}
+OTHERS: Any = dict[str, Parts("Other", FIT_PARTS)]  # type: ignore[misc]
+CORRECTION = Parts("Correction", {**hints_of(Correction), "others": OTHERS})
+POSTERIOR = Parts("Posterior", {"data": AnnotationParts, **FIT_PARTS, "correction": CORRECTION | None})
+"""What a file holds of a posterior beside the tables of its data."""
+RECORDS = {f"${kind.__name__}": kind for kind in records(POSTERIOR)}
 """Records that are saved field by field, by their tag in JSON."""
 
 
@@ -186,7 +175,7 @@ def require_posterior(values: Any, tables: Mapping[str, pd.DataFrame]) -> Sizes:
     sizes = {"N": len(items), "A": len(people), "S": len(labels)}
     if not all(sizes.values()):
         raise refusal("the table of labels, items or annotators", "empty", "that of a fit")
-    require_parts(values, {"data": AnnotationParts, **FIT_PARTS, "correction": Any}, "posterior", sizes)
+    require(values, POSTERIOR, "posterior", sizes)
     for letter, table in (("N", items), ("A", people)):
         ids(letter)(pd.Index(table["id"].array), "an id", sizes)
     for name, most in (("item", "N"), ("annotator", "A"), ("answer", "L")):
@@ -194,33 +183,21 @@ def require_posterior(values: Any, tables: Mapping[str, pd.DataFrame]) -> Sizes:
     if "gold" in items:  # -1 stands for an unknown class, NaN for an unknown number
         gold, known = items["gold"].to_numpy(), Numbers("N", "i", -1, "K") if sizes["K"] else Numbers("N")
         known(np.where(np.isnan(gold), np.zeros_like(gold), gold), "items/gold", sizes)
-    correction, fits = values["correction"], {values["method"]: values}
-    if correction is not None:
-        require_parts(correction, CORRECTION_PARTS, "posterior/correction", sizes)
-        for name, fit in correction["others"].items():
-            require_parts(fit, FIT_PARTS, f"posterior/correction/others/{name}", dict(sizes))
-        fits |= correction["others"]
-        for part in ("weights", "rates"):
-            if correction[part].keys() != fits.keys():
-                raise refusal(f"correction/{part}", f"of {', '.join(correction[part])}", f"of {', '.join(fits)}")
+    correction, fits = values["correction"] or {}, {values["method"]: values}
+    fits |= correction.get("others", {})
+    for part in ("weights", "rates"):
+        if correction and correction[part].keys() != fits.keys():
+            raise refusal(f"correction/{part}", f"of {', '.join(correction[part])}", f"of {', '.join(fits)}")
     for name, fit in fits.items():
-        _require_fit(name, fit)
+        options_from(cast(FitOptions, {key: x for key, x in fit["options"].items() if key != "device"}))
+        if name != fit["method"]:
+            raise refusal(f"the fit {name}", f"one of {fit['method']}", f"of {name}")
+        found: FitResult = fit["result"]
+        classes = isinstance(found.truth, ClassProbabilities)
+        if (found.tables is not None) != classes or (found.draws is not None and not classes):
+            place, wanted = f"the result of {name}", "of classes with tables, or numbers without"
+            raise refusal(place, "of other tables than its truths need", wanted)
     return sizes
-
-
-def _require_fit(name: str, fit: Mapping[str, Any]) -> None:
-    """Refuses a fit under another name, with options that no fit has, or without the tables its truths need."""
-    options_from(cast(FitOptions, {key: x for key, x in fit["options"].items() if key != "device"}))
-    if name != fit["method"]:
-        raise refusal(f"the fit {name}", f"one of {fit['method']}", f"of {name}")
-    found: FitResult = fit["result"]
-    tables = found.tables is not None
-    if tables != isinstance(found.truth, ClassProbabilities) or (found.draws is not None and not tables):
-        raise refusal(
-            f"the result of {name}",
-            "of other tables than its truths need",
-            "of classes with tables, or numbers without",
-        )
 
 
 def require_counts(model: Model, numbers: int) -> None:
@@ -243,7 +220,7 @@ def require_sites(found: Mapping[str, SiteResult], known: Mapping[str, Site], mo
             raise refusal(place, f"{site.name!r} of {site.dims}", f"of {dims}")
         shape = known[name].shape(sizes["N"])
         arrays = {key: Annotated[np.ndarray, check] for key, check in _arrays(site, known[name], shape).items()}
-        require_parts(site.arrays, arrays, place, dict(sizes))
+        require(site.arrays, Parts("Arrays", arrays), place, dict(sizes))
         if site.conjugate is not None and not site.conjugate.proper(site.parameter):
             raise refusal(place, "of parameters out of range", f"of a {site.family}")
         parameter = shape if site.conjugate is None else site.conjugate.statistic_shape(shape)

@@ -114,6 +114,21 @@ def test_arrays_that_are_others(good: Path, tmp_path: Path) -> None:
     assert sum(found) > len(found) / 2
 
 
+@pytest.mark.parametrize(
+    "packing",
+    [{"use_dictionary": ["column 0 note"]}, {"column_encoding": {"column 0 note": "DELTA_BYTE_ARRAY"}}],
+    ids=["dictionary", "prefix"],
+)
+def test_text_that_stands_once_for_many_rows(packing: dict[str, Any], good: Path, tmp_path: Path) -> None:
+    folder, name = rewritten(good, tmp_path / "forged", "labels"), "column 0 note"
+    path = folder / "posterior.labels.parquet"
+    table = parquet.read_table(path)
+    table = table.set_column(table.column_names.index(name), name, pa.array(["x" * 10_000] * len(table)))
+    parquet.write_table(table, path, **{"compression": "none", "use_dictionary": False} | packing)
+    with pytest.raises(ResultError, match="than its bytes"):
+        crowdppl.load(sealed(folder, json.loads((folder / TEXT).read_text())))
+
+
 @pytest.mark.parametrize("column", ["item", "annotator", "answer"])
 @pytest.mark.parametrize("code", [-1, 3, 2**31 - 1])
 def test_codes_lie_in_their_codebooks(column: str, code: int, good: Path, tmp_path: Path) -> None:
