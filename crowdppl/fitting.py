@@ -63,7 +63,8 @@ def fit(
             labels, or whole rankings, best; ``diagnostics()["scores"]`` has what was tried.
         data: the annotations.
         inference: "em", "vb", "gibbs", "nuts", "laplace", "pathfinder", "svi", or "auto": gibbs where it is exact
-            and should take less than about ten seconds, else vb.
+            and should take less than about ten seconds, else vb. "pathfinder" raises importance weights, where
+            their Pareto k is above .7, to the power .7 / k, and warns of it.
         settings: of a method given by name, such as ``{"prevalence": "uniform"}``.
         gold: known truths (classes or numbers) by item id, a series or mapping. They replace the gold of ``data``.
         start: values of sites to start from, by site name.
@@ -131,7 +132,7 @@ def fit(
         warn_of_unused(options, [found.inference])
     posterior = Posterior.of(found)
     for doubt in posterior.doubts():
-        if not doubt.general:
+        if not doubt.general and doubt.text not in found.result.diagnostics["warnings"]:
             warn(str(doubt), DoubtWarning)
     return posterior
 

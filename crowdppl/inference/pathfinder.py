@@ -16,7 +16,7 @@ import torch
 import torch.distributions as dist
 from torch import Tensor
 
-from crowdppl.core.importance import MAX_PARETO_K, weights_of
+from crowdppl.core.importance import notes_on_tail, weights_of
 from crowdppl.inference.assembly import result_of_draws
 from crowdppl.inference.engine import Engine
 from crowdppl.inference.loop import Run, diagnostics_of_runs, iterate, run_each
@@ -50,7 +50,10 @@ class Normal:
         back, inner = torch.linalg.inv(products.triu()), products.diagonal().diag() + turns @ wide[:, :m]
         core = torch.cat([torch.cat([0 * back, -back], 1), torch.cat([-back.mT, back.mT @ inner @ back], 1)])
         basis, upper = torch.linalg.qr(wide / diagonal.sqrt()[:, None])
-        factor = torch.linalg.cholesky_ex(torch.eye(len(upper)).to(u) + upper @ core @ upper.mT)[0]
+        factor, failed = torch.linalg.cholesky_ex(torch.eye(len(upper)).to(u) + upper @ core @ upper.mT)
+        factor = factor.masked_fill(
+            failed > 0, torch.nan
+        )  # a normal without a number for an ELBO is never the best
         return cls(u + diagonal * slope + wide @ (core @ (wide.mT @ slope)), diagonal.sqrt(), basis, factor)
 
     def draw(self, n: int, stream: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -114,7 +117,8 @@ def run(problem: Problem, order: np.ndarray) -> FitResult:
     """The result of a fit; ``order`` has item codes by position."""
     draws, paths, k = sample(problem)
     diagnostics = diagnostics_of_runs("pathfinder", paths, "raise max_iterations") | {"pareto_k": k}
-    diagnostics["converged"] &= bool(k <= MAX_PARETO_K)
+    diagnostics["warnings"] += notes_on_tail(k)
+    diagnostics["converged"] &= not notes_on_tail(k)
     return result_of_draws(problem, order, draws, diagnostics)
 
 

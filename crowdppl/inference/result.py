@@ -232,7 +232,7 @@ class Diagnostics(TypedDict, total=False):
         chains, draws: how many; draws a chain.
         volumes: log score of each number of layers that was tried.
         scores: mean log-probability of a label left out, of each method that was tried.
-        pareto_k: shape of the tail of pathfinder's importance weights; infinite where draws are too few to tell.
+        pareto_k: shape of the tail of pathfinder's importance weights; NaN where draws are too few to tell.
     """
 
     converged: bool

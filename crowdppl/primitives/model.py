@@ -146,9 +146,10 @@ class Model(Protocol):
     Settings are constructor arguments, kept as attributes of the same names (a dataclass does that).
 
     Optional are ``card`` (a ``Card``), ``plates`` (the depth of nested plates, 1 by default), the methods of
-    ``HasGuide``, ``HasInit``, ``HasSetup`` and ``HasDerivedCovariates``, and ``counting``: where a network learns
+    ``HasGuide``, ``HasInit``, ``HasSetup`` and ``HasDerivedCovariates``, ``counting``: where a network learns
     under em or vb, another program of the same sites, whose expected counts update the parameters
-    (model-bootstrapped EM).
+    (model-bootstrapped EM), and ``doubts(fit)``, which returns a list of ``crowdppl.Doubt`` about a fit; a fit
+    warns of them, and of an error that it raises.
 
     Examples:
         >>> import pyro

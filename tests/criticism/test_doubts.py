@@ -14,9 +14,10 @@ from crowdppl.criticism.doubts import classes, doubts
 from crowdppl.criticism.doubts import fit as of_fits
 from crowdppl.criticism.doubts.classes import prevalence
 from crowdppl.criticism.doubts.fit import misfit, worse_than_votes
-from crowdppl.criticism.doubts.search import Search
+from crowdppl.criticism.doubts.search import FINDERS, ORDER, Search
 from crowdppl.criticism.spammers import names_one_class
 from crowdppl.data.annotations import Annotations
+from crowdppl.errors import DoubtWarning
 from crowdppl.fitting import fit
 from crowdppl.posterior import Posterior
 from crowdppl.results.annotators import information
@@ -24,6 +25,8 @@ from crowdppl.results.correction import Correction
 from tests.class_result import changed
 from tests.crowd import annotations
 from tests.doubtful import handmade, kinds, simulated
+
+OneCoin = type(crowdppl.method("one_coin"))
 
 
 def run(remedy: str, posterior: Posterior) -> Any:
@@ -126,6 +129,30 @@ def test_a_model_may_offer_doubts_of_its_own() -> None:
 
     (doubt,) = doubts(replace(handmade([50, 50]), model=Worried()))
     assert doubt.kind == "worried" and str(doubt) == "2 annotators worry me" and not doubt.general
+
+
+@pytest.mark.parametrize(
+    ("own", "said"),
+    [
+        (lambda self, fit: fit.nothing, "AttributeError"),
+        (lambda self, fit: None, "TypeError"),
+        (lambda self, fit: ["sure"], "'sure' is no crowdppl.Doubt"),
+        (lambda self: [], "TypeError"),
+    ],
+)
+def test_a_fit_stands_where_the_models_own_doubts_fail(own: Any, said: str) -> None:
+    model = type("Faulty", (OneCoin,), {"doubts": own})()
+    with pytest.warns(DoubtWarning, match=rf"Faulty itself doubts .*{said}.*mend it"):
+        fit(model, simulated(0, 30, 6, 4, 2), inference="em", seed=0)
+
+
+def test_a_setting_called_doubts_is_none() -> None:
+    model = type("Set", (OneCoin,), {"doubts": 0.5})()
+    assert "own" not in kinds(fit(model, simulated(0, 30, 6, 4, 2), inference="em", seed=0))
+
+
+def test_every_kind_has_its_place_in_the_order_in_which_doubts_are_told() -> None:
+    assert {finder.kind for finder in FINDERS} == set(ORDER)
 
 
 def test_grades_without_an_order_are_doubted() -> None:

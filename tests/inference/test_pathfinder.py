@@ -1,7 +1,9 @@
 """Pathfinder: normals are those of the curvature, a Gaussian posterior is found, and a large Pareto k is told."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,8 +15,9 @@ from torch import Tensor
 
 import crowdppl
 from crowdppl.core.importance import pareto_smoothed, weights_of
+from crowdppl.criticism.doubts import doubts
 from crowdppl.data.blocks import Block
-from crowdppl.errors import DoubtWarning, MethodError, NumericalError
+from crowdppl.errors import ConvergenceWarning, MethodError, NumericalError
 from crowdppl.inference import pathfinder
 from crowdppl.inference.pathfinder import Normal
 from crowdppl.inference.sites import CentredSoftmax
@@ -71,6 +74,15 @@ def test_draws_have_the_density_that_is_said(steps: int) -> None:
     torch.testing.assert_close(draws.T.cov(), spread @ spread.mT, atol=0.1, rtol=0.05)
 
 
+def test_a_curvature_that_is_none_gives_no_density() -> None:
+    """Changes of the slope almost at right angles to their steps, in which no inverse Hessian can be factored."""
+    u, steps, turns = torch.ones(4), random(3, 4), random(3, 4, seed=1)
+    turns = turns - ((turns * steps).sum(1, keepdim=True) - 1e-4) / steps.square().sum(1, keepdim=True) * steps
+    quadratic: Any = Quadratic(torch.zeros(4), torch.eye(4))
+    draws, log_q = Normal.at(quadratic, u, {"old_stps": steps, "old_dirs": turns}).draw(3, torch.Generator())
+    assert log_q.isnan().all() and not draws.isfinite().any()
+
+
 class Line:
     """Level and slope of what is measured on items: their posterior is Gaussian, whatever the labels."""
 
@@ -118,14 +130,37 @@ def test_it_agrees_with_gibbs_on_a_small_crowd() -> None:
 
 
 def test_a_posterior_far_from_normal_is_told() -> None:
-    with pytest.warns(DoubtWarning, match=r"Pareto k .*nuts"):
+    with pytest.warns(ConvergenceWarning, match=r"Pareto k .*nuts") as told:
         said = crowdppl.fit(
             "item_difficulty", crowd(20, 4, 3, 3), inference="pathfinder", seed=0, chains=2, draws=60
         )
     found = said.diagnostics()
     assert found["pareto_k"] > 0.7 and not found["converged"] and len(found["restarts"]) == 2
     (doubt,) = (doubt for doubt in said.doubts() if doubt.kind == "pareto")
-    assert doubt.figures == {"pareto_k": found["pareto_k"]}
+    assert doubt.figures == {"pareto_k": found["pareto_k"]} and doubt.text in found["warnings"]
+    assert sum("Pareto k" in str(x.message) for x in told) == 1
+    assert doubt.remedies == ("crowdppl.fit(posterior.model, data, inference='nuts')",)
+
+
+def test_too_few_draws_to_judge_are_told_apart_from_a_normal_that_is_far_off() -> None:
+    how: dict[str, Any] = {"inference": "pathfinder", "seed": 0, "chains": 2}
+    data = crowd(40, 6, 2, 5)
+    few = crowdppl.fit("majority_vote", data, draws=3, **how)
+    (doubt,) = (doubt for doubt in few.doubts() if doubt.kind == "pareto")
+    assert np.isnan(doubt.figures["pareto_k"]) and not few.diagnostics()["converged"]
+    assert "raise draws" in doubt.text and "normals are far" not in doubt.text
+    (remedy,) = doubt.remedies
+    again = eval(remedy, {"crowdppl": crowdppl, "posterior": few, "data": data})
+    assert not np.isnan(again.diagnostics()["pareto_k"])
+
+
+def test_the_remedy_of_a_corrected_fit_corrects_too() -> None:
+    few = crowdppl.fit(
+        "one_coin", crowd(60, 6, 2, 5), inference="pathfinder", calibrate=True, seed=0, chains=1, draws=60
+    )
+    far = replace(few, result=replace(few.result, diagnostics={**few.diagnostics(), "pareto_k": 2.0}))
+    (doubt,) = (doubt for doubt in doubts(far) if doubt.kind == "pareto")
+    assert doubt.remedies == ("crowdppl.fit(posterior.model, data, inference='nuts', calibrate=True)",)
 
 
 def test_a_saved_posterior_keeps_the_shape_of_its_weights(tmp_path: Path) -> None:
@@ -152,9 +187,15 @@ def test_draws_of_a_normal_that_is_too_wide_are_weighted_to_the_right_width() ->
 
 def test_one_draw_has_all_the_weight_and_draws_without_density_are_refused() -> None:
     weights, k = weights_of(np.array([-3.0]))
-    assert (weights.tolist(), k) == ([1.0], np.inf)
+    assert weights.tolist() == [1.0] and np.isnan(k)
     with pytest.raises(NumericalError, match="no draw of a finite density"):
         weights_of(np.full(50, -np.inf))
+
+
+def test_a_draw_without_density_weighs_nothing_however_heavy_the_tail() -> None:
+    weights, k = weights_of(np.array([0.0, -1.0, -2.0] + [-np.inf] * 50))
+    assert k == np.inf
+    np.testing.assert_allclose(weights, [1 / 3] * 3 + [0] * 50)
 
 
 def test_a_site_that_cannot_be_summed_out_is_refused_by_name() -> None:

@@ -4,23 +4,44 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from math import isnan
 
 from crowdppl.core.doubt import Doubt
-from crowdppl.core.importance import MAX_PARETO_K
+from crowdppl.core.importance import notes_on_tail
+from crowdppl.core.validation import shown
 from crowdppl.criticism.checks import predictive_check
 from crowdppl.criticism.doubts.search import AUTO, Search, doubt
 from crowdppl.criticism.overfitting import Predictions, predicted_without_itself
 from crowdppl.criticism.tails import ERRORS
 from crowdppl.errors import DataError
 from crowdppl.evaluation.heldout import heldout_score
+from crowdppl.inference.options import Options
 from crowdppl.results.correction import MIN_GOLD
 from crowdppl.results.leave_one_out import standard_error
 
 
 @doubt("own", truth=object)
 def own(search: Search) -> Iterator[Doubt]:
-    """What the method itself doubts: a model may have ``doubts(fit)``, which returns doubts."""
-    yield from getattr(search.posterior.model, "doubts", lambda _: ())(search.posterior)
+    """What the method itself doubts: a model may have a method ``doubts(fit)`` that returns records ``Doubt``.
+
+    Where it raises an error, or returns something else, that is the doubt, and the fit stands.
+    """
+    model = search.posterior.model
+    try:
+        find = getattr(model, "doubts", None)
+        found = list(find(search.posterior)) if callable(find) else []  # a setting may have that name
+        strange = [x for x in found if not isinstance(x, Doubt)]
+        if strange:
+            raise TypeError(f"{shown(strange[0])} is no crowdppl.Doubt")
+    except Exception as error:
+        found = [
+            Doubt(
+                "own",
+                f"what {type(model).__name__} itself doubts is not known: its method doubts(fit) failed "
+                f"({type(error).__name__}: {error}); mend it so that it returns a list of Doubt, or rename it",
+            )
+        ]
+    yield from found
 
 
 @doubt("misfit", thorough=True)
@@ -115,16 +136,15 @@ def _worse(what: str, found: Predictions, remedy: str, call: str) -> Iterator[Do
 
 @doubt("pareto", truth=object)
 def pareto(search: Search) -> Iterator[Doubt]:
-    """Pathfinder's normals are far from the posterior: the Pareto k of its importance weights is above .7."""
+    """Pathfinder's normals are far from the posterior: the Pareto k of its importance weights is above .7.
+
+    NaN where draws are too few to tell.
+    """
     k = float(search.posterior.result.diagnostics.get("pareto_k", 0.0))
-    if not k <= MAX_PARETO_K:
-        yield Doubt(
-            "pareto",
-            f"pathfinder's normals are far from the posterior (Pareto k {k:.2f}, above {MAX_PARETO_K}), and its "
-            "means and widths are rough; use inference='nuts'",
-            figures={"pareto_k": k},
-            remedies=("crowdppl.fit(posterior.model, data, inference='nuts')",),
-        )
+    for note in notes_on_tail(k):
+        more = {"draws": str(max(Options.draws, 2 * search.posterior.options["draws"]))}
+        remedy = search.refit(**more if isnan(k) else {"inference": "'nuts'"})
+        yield Doubt("pareto", note, figures={"pareto_k": k}, remedies=(remedy,))
 
 
 @doubt("bias")

@@ -66,11 +66,12 @@ class Search:
         """The call that fits the model once more, with further arguments, all as code."""
         correction = self.posterior.correction
         if correction is not None and len(correction.weights) > 1:
-            first = ["'auto'", "data"]
+            model, how = "'auto'", {}
         else:
-            first = [model, "data", f"inference={self.posterior.inference!r}"]
-            first += [] if correction is None else ["calibrate=True"]
-        return f"crowdppl.fit({', '.join([*first, *(f'{name}={code}' for name, code in arguments.items())])})"
+            how = {"inference": repr(self.posterior.inference)}
+            how |= {} if correction is None else {"calibrate": "True"}
+        given = [f"{name}={code}" for name, code in (how | arguments).items()]
+        return f"crowdppl.fit({', '.join([model, 'data', *given])})"
 
     def with_setting(self, name: str, value: float) -> str:
         """The call that fits with another value of a setting."""
@@ -97,7 +98,7 @@ class Finder(NamedTuple):
 
 FINDERS: list[Finder] = []
 FIRST = ("thin", "diagonal", "collapse", "spammers", "one class", "unanimous", "unnamed", "order", "prevalence")
-ORDER = (*FIRST, "permuted", "abstained", "copying", "together", "own", "misfit", "votes", "bias")
+ORDER = (*FIRST, "permuted", "abstained", "copying", "together", "own", "pareto", "misfit", "votes", "bias")
 """Kinds in the order in which they are told; others come last."""
 
 
