@@ -25,9 +25,6 @@ if TYPE_CHECKING:  # what is slow to import waits for its use, so that methods a
     from crowdppl.data.annotations import Annotations
     from crowdppl.primitives.model import Card, Model
 
-ENTRY_POINTS = "crowdppl.methods"
-"""Group under which an installed package offers methods: name = "package.module:Class"."""
-
 _registered: dict[str, type[Any]] = {}
 
 
@@ -270,7 +267,7 @@ def _entry_points(path: tuple[str, ...]) -> dict[str, EntryPoint]:
     """Entry points, read once for each search path, because reading takes as long as a small fit."""
     from importlib.metadata import entry_points
 
-    return {point.name: point for point in entry_points(group=ENTRY_POINTS)}
+    return {point.name: point for point in entry_points(group="crowdppl.methods")}
 
 
 def _check(name: str, cls: Any) -> type[Any]:

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 COVARIATES = ("features", "item_covariates", "annotator_covariates")
 COLUMNS = ("item", "annotator", "label", "gold_column")
-PASSED_ON = (*COLUMNS, "format", "delimiter", "encoding", "wide", "kind", "unit", "repeats")
-"""Options that ``read_annotations`` takes under the same name."""
 SHOWN = 20
 """Rows of a table of agreement that are printed."""
 
@@ -273,7 +271,8 @@ def read_answers(answers: Path, given: Mapping[str, Any]) -> Annotations:
     from crowdppl.data.annotations import parts_of_items
 
     given = {name: default for name, (_, default) in arguments.READING.items()} | dict(given)
-    found: Any = {name: given[name] for name in (*PASSED_ON, "informative_abstentions")}
+    same = ("format", "delimiter", "encoding", "wide", "kind", "unit", "repeats", "informative_abstentions")
+    found: Any = {name: given[name] for name in (*COLUMNS, *same)}
     if given["item"] is not None and parts_of_items({"kind": given["kind"]}):
         columns = arguments.names(given["item"], "--item") or []
         found["item"] = columns[0] if len(columns) == 1 else columns

@@ -34,12 +34,8 @@ LABELS, ANNOTATORS, RUN = "labels.csv", "annotators.csv", "run.json"
 FILES = f"{LABELS}, {ANNOTATORS}, {RUN} and the posterior"
 TABLES = {kind.table: f"{kind.table}.csv" for kind in KINDS.values() if kind.table}
 """By method of a posterior, the file of the table that belongs to a kind of labels."""
-WRITTEN = (LABELS, ANNOTATORS, RUN, *TABLES.values(), *archive.FILES)
 DEMO = "built in: Dawid & Skene (1979), Table 1"
 """The entry "answers" of run.json, by which a demonstration is recognised."""
-FORMULA = r"^[=+\-@\t\r]"
-"""The first letter of what a spreadsheet runs."""
-LIBRARIES = ("torch", "pyro-ppl", "numpy", "pandas")
 
 
 def write_result(
@@ -101,7 +97,7 @@ def _without_formulas(table: pa.Table) -> pa.Table:
     import pyarrow.compute as pc
 
     def safe(texts: Any) -> Any:
-        return pc.replace_substring_regex(texts, FORMULA, r"'\0")
+        return pc.replace_substring_regex(texts, r"^[=+\-@\t\r]", r"'\0")
 
     names = safe(pa.array(table.column_names)).to_pylist()
     for n, column in enumerate(table.columns):
@@ -113,7 +109,8 @@ def _without_formulas(table: pa.Table) -> pa.Table:
 def require_room(folder: Path, overwrite: bool, sources: Iterable[Path] = ()) -> None:
     """Makes the folder of a result; ResultError where a result, a source or another file would be lost."""
     settle(made_folder(folder))
-    there = [name for name in WRITTEN if (folder / name).exists()]
+    files = (LABELS, ANNOTATORS, RUN, *TABLES.values(), *archive.FILES)
+    there = [name for name in files if (folder / name).exists()]
     for name in there:
         _refuse_source(folder / name, sources, "folder")
     if there and not overwrite:
@@ -157,7 +154,7 @@ def record(posterior: Posterior, about: Mapping[str, Any], seconds: Mapping[str,
     return {
         "crowdppl": __version__,
         "python": platform.python_version(),
-        "libraries": {name: version(name) for name in LIBRARIES},
+        "libraries": {name: version(name) for name in ("torch", "pyro-ppl", "numpy", "pandas")},
         **about,
         "method": posterior.method,
         "settings": settings_of(posterior.model),

@@ -28,8 +28,6 @@ LIMITS = (
 """Of containers, version 2 and 1: the limit, what is used, and where it says how much of that is a mere cache."""
 FEWEST = "one_coin"
 """The method of least memory, which is advised where others need too much."""
-ALLOCATORS = ("can't allocate memory", "not enough memory")
-"""Texts of torch's RuntimeError when main memory is short, on Linux and on Windows."""
 COPIES, TRUTHS = 12, 2
 """Arrays of the size of a method's largest site or table, and of the truth's probabilities, that a fit holds at a
 time: of Dawid-Skene by em, 14 were measured."""
@@ -165,7 +163,8 @@ def _number(file: Path, key: str) -> int:
 
 def is_shortage(error: BaseException) -> bool:
     """Whether an error means that memory is too small."""
-    of_torch = isinstance(error, RuntimeError) and any(text in str(error) for text in ALLOCATORS)
+    texts = ("can't allocate memory", "not enough memory")  # of torch, on Linux and on Windows
+    of_torch = isinstance(error, RuntimeError) and any(text in str(error) for text in texts)
     return of_torch or isinstance(error, MemoryError | torch.OutOfMemoryError)
 
 

@@ -28,8 +28,6 @@ MOST, LEAST = float(np.finfo(np.float64).max), float(np.finfo(np.float64).smalle
 """The largest finite number, and the smallest above 0."""
 ROUNDING = 1e-3
 """By how much a row of shares may miss one: draws are kept in float32."""
-FAINT = 1e-9
-"""By how much a probability or an entropy may leave its range where it was rounded."""
 
 
 def refusal(place: str, found: str, wanted: str) -> ResultError:
@@ -77,7 +75,9 @@ class Numbers:
         low, high = self.low, sizes[self.high] - 1 if isinstance(self.high, str) else self.high
         if x.dtype.kind == "b":
             x = x.view(np.uint8)  # whose bytes may be anything
-        slack = FAINT if x.dtype.kind == "f" and low == 0 else 0.0
+        slack = (
+            1e-9 if x.dtype.kind == "f" and low == 0 else 0.0
+        )  # of probabilities and entropies that were rounded
         if x.size and not (float(x.min()) >= low - slack and float(x.max()) <= high + slack):
             raise refusal(place, f"between {x.min()} and {x.max()}", f"between {low:g} and {high:g}")
         if self.shares:

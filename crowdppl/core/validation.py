@@ -25,7 +25,6 @@ SEEDS = 2**63
 MOST = 100_000_000
 """The largest count: of passes or draws, at no less than a millisecond each, more would take longer than a day."""
 SEED = f"a whole number from 0 and below 2**{SEEDS.bit_length() - 1}"
-LIBRARY = __name__.partition(".")[0]
 Given = TypeVar("Given")
 
 
@@ -263,7 +262,7 @@ def named_settings(settings: Any) -> dict[str, Any]:
 def warn(message: str | Warning, category: type[Warning] | None = None) -> None:
     """Warns, by a text of some category or a warning, at the innermost line outside this library."""
     frame, level = sys._getframe(1), 2
-    while str(frame.f_globals.get("__name__")).partition(".")[0] == LIBRARY and frame.f_back is not None:
+    while str(frame.f_globals.get("__name__")).partition(".")[0] == "crowdppl" and frame.f_back is not None:
         frame, level = frame.f_back, level + 1
     warnings.warn(message, category, stacklevel=level)
 

@@ -24,7 +24,6 @@ MIN_EXCESS = 1.0
 """Standard deviations of excess from which on its tail, and the model's own expectation, are computed."""
 REPEATED = 0.6
 """Share of labels that a copier repeats, by which agreement is weighted."""
-TERMS_AT_ONCE = 8_000_000
 
 
 @dataclass(frozen=True)
@@ -140,7 +139,7 @@ def _sums_and_deviates(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Of the pairs of annotators with these keys, (6, pairs) and (pairs,), of which some are held at a time."""
     sums, deviate = np.zeros((6, len(keys))), np.zeros(len(keys))
-    held = np.cumsum(shared * n_classes) // TERMS_AT_ONCE
+    held = np.cumsum(shared * n_classes) // 8_000_000
     for part in np.split(np.arange(len(keys)), np.flatnonzero(np.diff(held)) + 1):
         found = list(_terms(design, probable, keys[part], n_classes)) if len(part) else []
         if found:

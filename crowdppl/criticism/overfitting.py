@@ -18,8 +18,6 @@ TABLE_TOLERANCE = 0.02
 """Largest difference between a table and the shares of its labels, which are counted after the last iteration."""
 LEAST_LABEL = math.exp(-80)
 """Probability of a label at least, before a logarithm."""
-KNOWN = 1e6
-"""Logit of a known truth: more than any number of votes makes."""
 MAX_ROUNDS, SETTLED = 100, 1e-6
 """Of the search for the accuracy that a majority vote has, and the change at which it ends."""
 
@@ -87,7 +85,7 @@ def log_p_by_vote(votes: np.ndarray, gold: np.ndarray | None, item: np.ndarray, 
     k, prior, rows = votes.shape[1], np.zeros(votes.shape), np.arange(len(item))
     if gold is not None:
         known = np.flatnonzero(gold >= 0)
-        prior[known, gold[known]] = KNOWN
+        prior[known, gold[known]] = 1e6  # more than any number of votes makes
     right, before = 0.5 * (1 + 1 / k), 0.0
     for _ in range(MAX_ROUNDS):
         if abs(right - before) < SETTLED:

@@ -49,10 +49,6 @@ from crowdppl.errors import CrowdpplWarning, DataError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-REPEATS = ("keep", "error", "first", "last")
-SIDE_INFORMATION = ("gold", "features", "item_covariates", "annotator_covariates")
-"""What annotations may hold besides labels: options and attributes of these names."""
-
 
 class AnnotationOptions(TypedDict, total=False):
     """What may be said about annotations besides the labels; everything is optional.
@@ -119,7 +115,7 @@ def check_options(options: AnnotationOptions) -> None:
     if options.get("like") is not None:
         require_annotations(options.get("like"), "like")
     switch("grow", options.get("grow", False), error=DataError)
-    one_of("repeats", options.get("repeats", "keep"), REPEATS, DataError)
+    one_of("repeats", options.get("repeats", "keep"), ("keep", "error", "first", "last"), DataError)
     if options.get("kind") is not None:
         one_of("kind", options.get("kind"), [*KINDS], DataError)
 

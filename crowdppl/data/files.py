@@ -39,8 +39,6 @@ if TYPE_CHECKING:
 
 FORMATS = {".csv": "csv", ".conll": "conll", **dict.fromkeys((".tsv", ".tab"), "tsv")}
 FORMATS |= dict.fromkeys((".jsonl", ".ndjson", ".json"), "jsonl") | dict.fromkeys((".parquet", ".pq"), "parquet")
-DELIMITERS = (",", ";", "\t", "|")
-"""What separates fields in files that spreadsheets and databases write."""
 USUAL = {"csv": ",", "tsv": "\t"}
 
 
@@ -121,7 +119,7 @@ def _delimited(path: Path, roles: Roles | None, usual: str, delimiter: str | Non
     with _open(path, encoding) as file:
         first = next((line for line in file if line.strip()), "")
     if delimiter is None:
-        delimiter = usual if usual in first else max(DELIMITERS, key=first.count)
+        delimiter = usual if usual in first else max(",;\t|", key=first.count)
     try:
         _, header = next(_records(path, delimiter, encoding), (0, []))
         if len(header) < 2:

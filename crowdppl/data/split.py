@@ -10,7 +10,7 @@ import pandas as pd
 import torch
 
 from crowdppl.core.validation import warn
-from crowdppl.data.annotations import SIDE_INFORMATION, Annotations, parts_of_items
+from crowdppl.data.annotations import Annotations, parts_of_items
 from crowdppl.data.blocks import OF_ANNOTATORS, with_covariates
 from crowdppl.data.coded import Coded, require_labels
 from crowdppl.data.covariates import label_columns, regrouped
@@ -34,7 +34,8 @@ def align_to(old: Annotations, new: Annotations | pd.DataFrame) -> Annotations:
         if old.n_classes != new.n_classes or not all(a.equals(b) for a, b in pairs):
             away = new.alphabet.book.ids[np.setdiff1d(new.label_codes()[2], np.arange(max(1, new.n_classes)))]
             old.alphabet.book.require(away, "abstentions=", "name it in abstentions= of the fit's annotations")
-            known: Any = {name: getattr(new, name) for name in ("items", *SIDE_INFORMATION)}
+            parts = ("items", "gold", "features", "item_covariates", "annotator_covariates")
+            known: Any = {name: getattr(new, name) for name in parts}
             frame, item = _with_parts(new)
             new = Annotations.from_frame(frame, item, "annotator", "label", like=old, grow=True, **known)
         new = check_aligned(old, new)

@@ -44,12 +44,8 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
 }
 """Names of each role. Later ones count only where no earlier one is there: tables of labels carry the text or image
 along, beside an id. Prodigy writes choices to "accept", beside an "answer" that says whether the task was done."""
-IDENTIFIED = frozenset(["item", "annotator"])
-"""Roles whose columns may end in "id"; one of labels never does."""
 PARTS_OF_ITEMS = ("left", "right", "sequence", "position", "problem", "object")
 """Roles of columns of which two name an item."""
-OPTIONAL = ("problem", "object")
-"""Those of which either may be missing: rankings of one list name none, and whole ones name their objects."""
 ARGUMENT: Mapping[str, str] = {"class": "label", "gold": "gold_column", **dict.fromkeys(PARTS_OF_ITEMS, "item")}
 """The argument that names the column of a role, where it is not called like the role."""
 UNSPECIFIC = frozenset(["id", "ids", "index", "unnamed0"])
@@ -293,7 +289,8 @@ def recognise(columns: Sequence[Hashable], given: Roles, origin: str) -> dict[st
         if len(near) > 1:
             names = ", ".join(map(repr, near))
             raise DataError(f"{origin}: the {role} could be any of the columns {names}; say {argument}")
-        if not near and role in OPTIONAL:
+        # Rankings of one list name no problem, and whole ones no objects.
+        if not near and role in ("problem", "object"):
             continue
         if not near:
             wide = ", or wide=True if each annotator has a column" if role == "annotator" else ""
@@ -332,7 +329,7 @@ def named(columns: Sequence[Hashable], names: str, role: str) -> list[Hashable]:
 
     def spellings(column: Hashable) -> set[str]:
         bare = letters(column)
-        return {bare, bare.removesuffix("ids").removesuffix("id")} if role in IDENTIFIED else {bare}
+        return {bare, bare.removesuffix("ids").removesuffix("id")} if role in ("item", "annotator") else {bare}
 
     return [column for column in columns if spellings(column) & {*names.split()}]
 

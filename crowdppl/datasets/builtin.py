@@ -21,9 +21,6 @@ from crowdppl.errors import DataError, FetchError
 from crowdppl.simulation.annotators import streams
 from crowdppl.simulation.crowd import Density, SimulatedCrowd, simulate_annotators
 
-UNSIGNED_BYTES = 0x0800
-"""First bytes of an IDX file of unsigned bytes, to which the number of axes is added."""
-
 DIGITS_CROWD = {
     "expert": 1,
     "hammer": 3,
@@ -173,6 +170,6 @@ def read_idx(folder: Path, name: str, axes: int) -> np.ndarray:
     except (OSError, EOFError, zlib.error, struct.error) as error:
         raise DataError(f"{path} is damaged: {error}") from error
     head = 4 + 4 * axes
-    if magic != UNSIGNED_BYTES + axes or len(content) != head + math.prod(shape):
+    if magic != 0x0800 + axes or len(content) != head + math.prod(shape):
         raise DataError(f"{path} is damaged, or not an array of bytes with {axes} axes")
     return np.frombuffer(content, np.uint8, offset=head).reshape(shape)

@@ -28,8 +28,6 @@ OFFLINE = "CROWDPPL_OFFLINE"
 HOST = "https://raw.githubusercontent.com"
 RECORD = "SHA256SUMS"
 """File beside those of a data set with their hashes, as ``sha256sum -c`` reads it."""
-TIMEOUT = 60
-"""Seconds that a server may be silent."""
 Files = Mapping[str, Path]
 """Files of a data set by what they hold, such as "labels"."""
 NAMES = ["item", "annotator", "label"]
@@ -63,8 +61,8 @@ class Source:
         return f"https://github.com/{self.repository}/tree/{self.commit}"
 
 
-CATALOGUE = tomllib.loads(resources(__package__).joinpath("catalogue.toml").read_text(encoding="utf-8"))
-SOURCES = {name: Source(name=name, **entry) for name, entry in CATALOGUE.items()}
+with resources(__package__).joinpath("catalogue.toml").open("rb") as _catalogue:
+    SOURCES = {name: Source(name=name, **entry) for name, entry in tomllib.load(_catalogue).items()}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -235,7 +233,7 @@ def _download(url: str, target: Path, offline: bool | None) -> None:
     level = logger.level
     logger.setLevel("WARNING")  # it would ask users to paste the hash into their code
     try:
-        downloader = pooch.HTTPDownloader(timeout=TIMEOUT)
+        downloader = pooch.HTTPDownloader(timeout=60)
         pooch.retrieve(url, None, fname=target.name, path=target.parent, downloader=downloader)
     except OSError as error:  # all errors of the network are, and those of the disk
         raise FetchError(f"cannot fetch {target.name}: {error}; try again with a network, {by_hand}") from error

@@ -80,7 +80,10 @@ def calibrated(
     plain = data.with_gold(None)
     correction = stacked(members, plain, models) if weighed is None else weighed
     used = {name: members[name] for name in correction.weights}
-    given = used if plain is data else {name: _with_gold(name, member, data) for name, member in used.items()}
+    given = used
+    if plain is not data:  # fitted again, with names in warnings
+        known = "{}, with the known truths".format
+        given = {n: uninterrupted(fit_member(known(n), partial(refit, fit, data))) for n, fit in used.items()}
     correction = replace(correction, notes=(*correction.notes, *_truncation_notes(given, correction, data)))
     correction = correction if plain is data else _mapped(used, correction, data)
     temperature = shared_bias(members) if biased and not correction.gold else None
@@ -180,11 +183,6 @@ def _quietly(member: Fit, data: Annotations, model: Model | None = None) -> Fit:
     """A fit to some of the labels or truths, without warnings."""
     with warnings.catch_warnings(action="ignore", category=CrowdpplWarning):
         return uninterrupted(refit(member, data, model, select_volume=select_volume))
-
-
-def _with_gold(name: str, member: Fit, data: Annotations) -> Fit:
-    """The member fitted again with the known truths; its name is in the warnings."""
-    return uninterrupted(fit_member(f"{name}, with the known truths", partial(refit, member, data)))
 
 
 def first_folds(n: int, fold: np.ndarray, item: np.ndarray, seed: int) -> np.ndarray:

@@ -34,8 +34,6 @@ from crowdppl.results.updating import classify
 
 ANNOTATOR_MODEL = "bayesian_dawid_skene"
 """The method that scores the labels for every classifier."""
-LEAST_SHARE = 1e-12
-"""Share of a class, by a classifier, at least."""
 
 
 class ItemScores:
@@ -168,7 +166,7 @@ def _without(data: Annotations, hidden: np.ndarray) -> Annotations:
 
 def _judged(data: Annotations, shares: np.ndarray, fold: np.ndarray, folds: int, seed: int) -> np.ndarray:
     """Log-probability of each item's labels, (N,), by annotators that were learned from the other folds."""
-    log = np.log(np.clip(shares, LEAST_SHARE, None))
+    log = np.log(np.clip(shares, 1e-12, None))
     item, annotator, answer = data.label_codes()
     plain = data.with_gold(None)
     model = registry.method(ANNOTATOR_MODEL, prevalence="uniform")
@@ -183,8 +181,6 @@ def _judged(data: Annotations, shares: np.ndarray, fold: np.ndarray, folds: int,
     return np.asarray(np.logaddexp.reduce(log + of_labels, axis=1))
 
 
-MIN_LOG = -600.0
-"""Of log-probabilities relative to the best of their row."""
 LEAST_WEIGHT = 0.01
 """Of a method in an average; lighter ones are left out."""
 
@@ -193,7 +189,7 @@ def stacking_weights(logs: np.ndarray) -> np.ndarray:
     """Weights (M,) of the mixture that makes observations, (n, M) log-probabilities, most probable: concave."""
     from scipy.optimize import minimize  # slow to import
 
-    p = np.exp(np.maximum(logs - logs.max(1, keepdims=True), MIN_LOG))
+    p = np.exp(np.maximum(logs - logs.max(1, keepdims=True), -600.0))
     even = np.full(p.shape[1], 1 / p.shape[1])
 
     def loss(weights: np.ndarray) -> tuple[float, np.ndarray]:
@@ -363,9 +359,6 @@ def _whole_fit(
     return uninterrupted(fit_one(asked, data, inference, options, **how))
 
 
-AHEAD = 1.0
-"""Standard errors by which the next larger volume has to be ahead."""
-VOLUME_FOLDS = 3
 MIN_ITEMS, MAX_ITEMS = 300, 10_000
 """Items with labels: with fewer, no difference would show; of more, so many are used."""
 
@@ -408,7 +401,7 @@ def select_volume(
             break
         found[str(volume)] = float(tried[0].mean())
         gain, error = mean_difference(tried[0], *best)
-        if gain <= AHEAD * error:
+        if gain <= error:  # of one standard error
             break
         taken, best = volume, tried
     return taken, found
@@ -425,7 +418,7 @@ def _volume_scores(
     training = {**getattr(model, "training", {}), "volume": volume, "patience": 0}
     trial = build(model, training=training)
     given: Any = used_by(inference, options.kept())
-    score = classifier_score(trial, data, folds=VOLUME_FOLDS, inference=inference, **given)
+    score = classifier_score(trial, data, folds=3, inference=inference, **given)
     found = score.items[["log_p", "unit"]].to_numpy(np.float64).T
     if kept is not None:
         kept.add(name, torch.from_numpy(found.copy()))

@@ -343,14 +343,13 @@ def probe_block(block: Block, labels: TypicalLabels, times: int = 1) -> Block:
     return replace(probe, abstainers=None, uses_power=False, dtype=torch.float64)
 
 
-Read = tuple[np.ndarray | CoinTables, np.ndarray]
-"""Tables ([C,] A, K, L) and prevalence ([C,] K)."""
+def tables_read(
+    problem: Problem, values: Mapping[str, Tensor], chains: int | None
+) -> tuple[np.ndarray | CoinTables, np.ndarray] | None:
+    """Tables ([C,] A, K, L) and prevalence ([C,] K) read off the model's own labels.
 
-
-def tables_read(problem: Problem, values: Mapping[str, Tensor], chains: int | None) -> Read | None:
-    """Tables read off the model's own labels, where they are large and depend on truth and annotator alone.
-
-    Else None. Coins stay coins: one item an annotator tells all, and nothing grows with the square of the classes.
+    None where they are small, or depend on more than truth and annotator. Coins stay coins: one item an
+    annotator tells all, and nothing grows with the square of the classes.
     """
     block, truth, model = problem.blocks[0], problem.truth, problem.model
     covariates = block.item_covariates or block.label_covariates

@@ -23,8 +23,6 @@ ENGINES: Mapping[str, Engine] = {
     engine.name: engine
     for engine in (*em_and_vb.ENGINES, gibbs.ENGINE, nuts.ENGINE, laplace.ENGINE, pathfinder.ENGINE, svi.ENGINE)
 }
-REFUSED = ("batch_size", "checkpoint")
-"""An engine without these options refuses them; others that it does not have are ignored with a warning."""
 
 
 def refusal(model: Model, engine: str, options: Options) -> str | None:
@@ -117,7 +115,12 @@ def warn_of_unused(given: FitOptions, engines: Collection[str]) -> None:
         return
     for name, value in given.items():
         having = engines_with(name)
-        if value is not None and having and name not in REFUSED and not set(having).intersection(engines):
+        if (
+            value is not None
+            and having
+            and name not in ("batch_size", "checkpoint")
+            and not set(having).intersection(engines)
+        ):
             warn(
                 f"{name}={shown(value)} changes nothing: it is an option of {' and '.join(having)}, and inference "
                 f"is by {' and '.join(engines)}; leave it out, or take another engine",

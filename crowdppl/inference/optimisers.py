@@ -19,7 +19,6 @@ PRIOR_LOOKS = (12, 3)
 """Looks for parameters of priors alone. With 3 from the start, the first short steps are taken for the end."""
 KEPT = 4
 """Last points of a search that are remembered; it mostly ends at one of them."""
-CLIFF = 1e20
 PAIRS = ("old_dirs", "old_stps", "ro")
 """torch's names of what L-BFGS remembers: changes of the gradient, steps, and the inverses of their products."""
 
@@ -106,7 +105,7 @@ class LBFGSAscent:
                 value, gradient = math.nan, []
             if start and not math.isfinite(value):
                 # a trial step went too far: a finite cliff makes the search turn back (infinity breaks it)
-                value, gradient = -CLIFF, [torch.zeros_like(x) for x in self.leaves]
+                value, gradient = -1e20, [torch.zeros_like(x) for x in self.leaves]
             for leaf, g in zip(self.leaves, gradient, strict=True):
                 leaf.grad = -g.detach().to(leaf)
             if not start:

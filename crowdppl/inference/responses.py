@@ -10,8 +10,6 @@ from torch import Tensor
 
 LARGE = 1e7
 """Concentration of a row beyond which a difference is lost in rounding, and its limit is taken."""
-NEWTON = 8
-"""Steps that invert the trigamma function to rounding."""
 
 
 def row_sum(x: Tensor, keepdim: bool = False) -> Tensor:
@@ -167,7 +165,7 @@ class GammaResponse(Response):
         each = (extra - mean / n) / (1 - 2 / n) if n > 2 else mean
         wanted = own + each.clamp(min=0)
         left = (1 + (1 + 2 * wanted).sqrt()) / (2 * wanted)  # below the solution, from where Newton's steps climb
-        for _ in range(NEWTON):
+        for _ in range(8):  # to rounding
             left = left - (torch.polygamma(1, left) - wanted) / torch.polygamma(2, left)
         return _share_left(left, a, prior, unsupported, most)
 

@@ -380,8 +380,6 @@ def shares_of_places(log_initial: Tensor, log_transition: Tensor, sizes: tuple[i
     return (total / sum(sizes)).log()
 
 
-FORBIDDEN = -80.0
-"""Log-potential of a class where it may not be; finite, so that a gold label that breaks the rule stands."""
 UNUSED = 1e-3
 """Pseudo-counts of such a class: the shares of the others then add up to one."""
 Successions = tuple[tuple[bool, ...], ...]
@@ -444,5 +442,5 @@ def succession(
     transition = pyro.sample("transition", dist.Dirichlet(prior[1:]).to_event(1)).log()
     if after is None:
         return initial, transition
-    ban = torch.where(may, 0.0, FORBIDDEN)
+    ban = torch.where(may, 0.0, -80.0)  # finite, so that a gold label that breaks the rule stands
     return initial + ban[0], transition + ban[1:]

@@ -115,8 +115,7 @@ class Coins:
         return found[0], found[1]
 
 
-PerLabel = Callable[[Tensor], Tensor]
-Table = Tensor | Coin | Coins | PerLabel
+Table = Tensor | Coin | Coins | Callable[[Tensor], Tensor]
 
 
 class Labels(TorchDistribution):

@@ -269,12 +269,13 @@ def _chained(block: Block, log_initial: Tensor, log_transition: Tensor) -> Categ
     return ChainedCategorical(own, log_transition, sequences)
 
 
-Likelihood = Literal["joint", "per_annotation"]
-"""One truth for each item, or one for each label."""
-
-
 def truth_and_labels(
-    data: Data, log_p: Tensor, table: Table, likelihood: Likelihood = "joint", *, power: float = 1.0
+    data: Data,
+    log_p: Tensor,
+    table: Table,
+    likelihood: Literal["joint", "per_annotation"] = "joint",
+    *,
+    power: float = 1.0,
 ) -> None:
     """Draws the truth of each item and then its labels, for models whose labels are independent given the truth.
 

@@ -22,8 +22,6 @@ BLENDS = {5: (0.1, 0.2, 0.3, 0.4, 0.5), 20: (0.15, 0.3, 0.45), 50: (0.5,)}
 """Shares of the second class in a blend, by the largest number of classes; beyond, pairs are too many."""
 CLEAR = 0.9
 """Share of a point in its own cluster at the start."""
-DILUTIONS = (0.25, 0.5, 0.75, 1.0)
-"""Parts of a diluted atom that all classes share evenly."""
 
 
 def class_blends(n_classes: int, blends: tuple[float, ...] | None = None, diluted: bool = True) -> Tensor:
@@ -53,7 +51,7 @@ def class_blends(n_classes: int, blends: tuple[float, ...] | None = None, dilute
         share_between("each of blends", x, "of the second class in a blend of two")
         pairs = (1 - x) * same.unsqueeze(1) + x * same  # an even blend is the same either way round
         rows.append(pairs[same.logical_not().triu() if x == 0.5 else same.logical_not()])
-    for x in DILUTIONS if diluted and n_classes > 2 else ():  # of two classes, all are blends
+    for x in (0.25, 0.5, 0.75, 1.0) if diluted and n_classes > 2 else ():  # of two classes, all are blends
         rows.append(((1 - x) * same + x / n_classes)[: 1 if x == 1 else n_classes])
     return torch.cat(rows).log().clamp(min=EMPTY)
 

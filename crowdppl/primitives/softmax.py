@@ -149,6 +149,7 @@ _LIBRARY = torch.library.Library("crowdppl", "FRAGMENT")
 _GIVEN = "Tensor rows, Tensor scale, Tensor answer, Tensor owner, Tensor order"
 _LIBRARY.define(f"sharpened({_GIVEN}) -> (Tensor, Tensor, Tensor, Tensor)")
 _LIBRARY.impl("sharpened", _forward, "CompositeExplicitAutograd")
-_MORE = "Tensor terms, Tensor total, Tensor slope"
-_LIBRARY.define(f"sharpened_backward(Tensor grad, {_GIVEN}, {_MORE}) -> (Tensor, Tensor)")
+_LIBRARY.define(
+    f"sharpened_backward(Tensor grad, {_GIVEN}, Tensor terms, Tensor total, Tensor slope) -> (Tensor, Tensor)"
+)
 _LIBRARY.impl("sharpened_backward", _backward, "CompositeExplicitAutograd")

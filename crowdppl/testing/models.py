@@ -38,7 +38,6 @@ from crowdppl.testing.fixtures import Trial, require
 STEPS = 15
 """Of Pyro's own SVI."""
 Values = dict[str, Tensor]
-FROM_THE_RIGHT = "index from the right with '...': share[..., None, :], not share[None]"
 
 
 def card_and_shapes(trial: Trial) -> None:
@@ -236,7 +235,7 @@ def same_chains(model: Model, block: Block) -> None:
             _near(
                 float(together.objective[c]),
                 float(alone.objective),
-                f"chain {c} of {chains} ({FROM_THE_RIGHT})",
+                f"chain {c} of {chains} (index from the right with '...': share[..., None, :], not share[None])",
                 "alone",
             )
             for name, x in alone.gradient.items():

@@ -20,8 +20,6 @@ from crowdppl.inference.starts import votes
 
 MARGIN = 0.1
 """Similarity to the votes, from 0 to 1, that each relabelled class must gain in the mean."""
-PERMUTATION_DRAWS = 3
-"""Draws of a chain from which its permutation is found at the end."""
 SMALLEST_SHARE = 1e-6
 """Least share of a class in a relabelled truth, so that no class is excluded."""
 
@@ -102,7 +100,7 @@ def permutations(problem: Problem, draws: Mapping[str, Tensor]) -> list[list[int
     """
     chains, length = next(iter(draws.values())).shape[:2]
     full_pass, found = problem.full_pass(chains), []
-    for at in np.unique(np.linspace(0, length - 1, PERMUTATION_DRAWS).round().astype(int)):
+    for at in np.unique(np.linspace(0, length - 1, 3).round().astype(int)):  # three draws tell it
         shares = truth_shares(problem, full_pass, {name: x[:, at] for name, x in draws.items()})
         if shares is None:
             return []

@@ -46,8 +46,6 @@ from crowdppl.primitives.plates import Data, block_of
 STEPS = 2000
 DRAWS = 200
 TOLERANCE = 1e-3
-RESTART = 19
-"""Key of the random numbers of a further start."""
 FEWEST_STEPS = 100
 """Steps below which convergence is not judged."""
 COUNTS = 20
@@ -95,7 +93,7 @@ def fit(problem: Problem) -> list[SviRun]:
 def _run(problem: Problem, options: Options, guide: Any, number: int) -> SviRun:
     """One run from one start; the first is the guide's own, if no start is given."""
     whole, steps = for_pyro(problem.whole()), options.max_iterations or STEPS
-    seed = options.seed if number == 0 else options.generator(RESTART, number).initial_seed()
+    seed = options.seed if number == 0 else options.generator(19, number).initial_seed()
     rng = np.random.default_rng(seed)
     with pyro.get_param_store().scope(), seeded(seed):
         with _starting_at(problem, number) as start:
