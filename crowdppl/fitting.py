@@ -167,13 +167,14 @@ def fit_best(data: Annotations, options: FitOptions) -> Fit:
     """The fit, by vb, of the candidate that predicts labels left out best; of the first where none can be.
 
     Its diagnostics tell the ``scores`` of all, mean log-probabilities of a label left out. MethodError for a kind
-    of numbers without candidates.
+    without any.
     """
     kind = data.alphabet.kind
-    if not isinstance(kind, Numbers) or not kind.candidates:
+    candidates = isinstance(kind, Numbers) and (kind.candidates or {name: (name, {}) for name in kind.methods})
+    if not candidates:
         names = ", ".join(map(repr, registry.names_for(data.kind)))
         raise MethodError(f"'auto' has no methods for labels of kind {data.kind!r}; name one: {names}")
-    began, scores, candidates = time.perf_counter(), {}, kind.candidates
+    began, scores = time.perf_counter(), {}
     if not too_sparse(data):
         for name, (method, settings) in candidates.items():
             scores[name] = heldout_score(method, data, inference="vb", settings=settings, **options).per_label

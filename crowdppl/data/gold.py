@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from crowdppl.data.ids import MISSING, Codebook, by_item, native
+from crowdppl.core.validation import warn
+from crowdppl.data.ids import MISSING, Codebook, as_numbers, by_item, native
 from crowdppl.data.kinds.kind import LabelSet
 from crowdppl.data.kinds.space import RealLine, number_space
-from crowdppl.errors import DataError
+from crowdppl.errors import CrowdpplWarning, DataError
 
 ITS_PROBABILITIES = "give the posterior, or posterior.probabilities(), a DataFrame of items x classes"
 """What to hand over where truths are scored."""
@@ -89,9 +90,12 @@ def known_truths(gold: Any, items: Codebook, alphabet: LabelSet) -> np.ndarray |
 
 def true_numbers(known: pd.Series, space: RealLine) -> np.ndarray:
     """Known truths that are numbers, (n,); a DataError for one that is not in their space."""
-    found = pd.to_numeric(known, errors="coerce").to_numpy(np.float64, na_value=np.nan)
+    found = as_numbers(known)
     wrong = np.flatnonzero(~np.isfinite(found) | ~space.contains(found))
     if len(wrong):
         item, value = native(known.index[wrong[0]]), native(known.iloc[wrong[0]])
         raise DataError(f"the truth {value!r} of item {item!r} is not {space.words}; correct it, or leave it out")
-    return space.canonical(found)
+    found = space.canonical(found)
+    if why := space.suspicion(found):
+        warn(f"of the known truths, {why}; give them in the unit of the labels", CrowdpplWarning)
+    return found

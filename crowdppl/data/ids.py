@@ -412,6 +412,14 @@ def as_number(value: Any) -> float:
     return number if math.isfinite(number) else math.nan
 
 
+def as_numbers(values: pd.Series[Any]) -> np.ndarray:
+    """Values as numbers, float64 (n,), NaN where one is none, as a date, a duration or a complex number is."""
+    found = pd.to_numeric(values, errors="coerce")
+    if values.dtype.kind in "cmM" or found.dtype.kind == "c":  # of which pandas makes numbers
+        found = pd.to_numeric(values.astype(str), errors="coerce")
+    return found.to_numpy(np.float64, na_value=np.nan)
+
+
 def number_and_unit(value: Any) -> tuple[float, str]:
     """A number and its unit: 12 and "kg" of "12 kg", 3.5 and "/5" of "3.5/5", 1234 and "" of "1,234"; else NaN."""
     number = as_number(value)

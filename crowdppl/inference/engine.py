@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -30,10 +30,10 @@ class Engine:
         capability: what it does with a problem ("exact", "mean-field", "gradient"); a MethodError where it refuses.
         options: those of ``Options`` that it looks at, beside what all engines do.
         epochs: how it trains networks, one epoch after another; None where it trains none.
-        sample: draws by site, (C, D, ...), before all else, for engines that draw from the posterior.
+        sample: draws by site, (C, D, ...), before all else, for engines that draw from the posterior and keep all
+            draws until they are put together.
         many_chains: whether it runs up to 32 chains on small data.
         takes_start: whether it can start where an earlier fit ended.
-        keeps_draws: whether it keeps draws of all sites until they are put together.
     """
 
     name: str
@@ -44,7 +44,3 @@ class Engine:
     sample: Callable[[Problem], tuple[Any, ...]] | None = None
     many_chains: bool = False
     takes_start: bool = True
-    keeps_draws: bool = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "keeps_draws", self.sample is not None)

@@ -129,7 +129,7 @@ def check_fit(model: Model, data: Annotations, engine: str) -> None:
 
 def _require_memory_for_draws(problem: Problem, engine: Engine) -> None:
     """Refuses more draws than memory holds, all of which an engine keeps until they are put together."""
-    if engine.keeps_draws:
+    if engine.sample is not None:
         chains = problem.options.chains if "chains" in engine.options else 1
         numbers = sum(math.prod(site.shape(problem.n_items)) for site in problem.sites.values())
         size = BYTES * JOINED * chains * problem.options.draws * numbers

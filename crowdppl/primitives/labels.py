@@ -178,15 +178,12 @@ class NumberLabels(Labels):
         """Truths (n_items,), and labels (S,) given them."""
         raise NotImplementedError
 
-    def information(self) -> Tensor:
+    def information(self) -> Tensor | None:
         """Fisher's, about the number around which an item's labels lie, of a label of each annotator, (..., A).
 
-        MethodError unless a subclass says what it is, the same for all items.
+        None unless a subclass says what it is, the same for all items.
         """
-        raise MethodError(
-            f"what a label tells of a number is not known of {type(self).__name__}; ask about the items of the "
-            'largest sd: posterior.truth().sort_values("sd", ascending=False)'
-        )
+        return None
 
     def spread(self) -> Tensor:
         """The variance of truths around that number, by errors that labels of an item share, (..., n_items)."""

@@ -282,7 +282,7 @@ class NumberTrial(Trial):
         """A table of numbers, each with the label nearest to it."""
         kind = self.kind
         assert isinstance(kind, Numbers)
-        return rows.assign(label=kind.nearest(rows["label"].to_numpy()))
+        return rows.assign(label=kind.labels.nearest(rows["label"].to_numpy()))
 
     @property
     def clear(self) -> pd.DataFrame:

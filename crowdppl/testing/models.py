@@ -325,10 +325,10 @@ def densities_integrate_to_one(trial: Trial) -> None:
     names, kind = [str(name) for name in trial.data.annotators], trial.kind
     assert isinstance(kind, Numbers)
     middle, scale = (
-        float(kind.nearest(trial.rows["label"].to_numpy().mean(keepdims=True))[0]),
+        float(kind.labels.nearest(trial.rows["label"].to_numpy().mean(keepdims=True))[0]),
         float(trial.rows["label"].std()),
     )
-    grid, width = kind.grid(middle, scale)
+    grid, width = kind.labels.grid(middle, scale)
     rows = [(f"given {a}", a, middle) for a in names]
     for a, b in zip(names, [*names[1:], names[0]], strict=True):
         rows += [(f"{a}, {n}", each, y) for n, x in enumerate(grid) for each, y in ((a, middle), (b, x))]

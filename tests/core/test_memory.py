@@ -74,7 +74,7 @@ def test_draws_of_tables_that_do_not_fit_are_refused(limit: Limit) -> None:
         posterior.annotators()
 
 
-@pytest.mark.parametrize("engine", [name for name, engine in ENGINES.items() if engine.keeps_draws])
+@pytest.mark.parametrize("engine", [name for name, engine in ENGINES.items() if engine.sample])
 def test_draws_of_sites_that_do_not_fit_are_refused(engine: str, limit: Limit) -> None:
     limit(10_000_000)
     with pytest.raises(MemoryShortageError, match=rf"{engine} .*draws=1,000,000 .*; lower chains or draws"):

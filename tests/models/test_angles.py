@@ -341,6 +341,17 @@ def test_the_command_line_reads_degrees_and_writes_intervals(tmp_path: Path) -> 
     assert abs(apart(written.loc["a,b", "estimate"], 0)) < 15
 
 
+def test_truths_in_radians_beside_labels_in_degrees_are_warned_of_and_others_refused() -> None:
+    simulation = drawn(30)
+    fit, truth = crowdppl.fit(method(), simulation.data, inference="em", seed=0), simulation.truth
+    with pytest.warns(CrowdpplWarning, match="of the known truths, all 30 lie between 0 and [0-9.]+ degrees"):
+        crowdppl.evaluate(fit, truth / RADIAN)
+    with pytest.warns(CrowdpplWarning, match="all 30 lie between"):
+        simulation.data.with_gold(truth / RADIAN)
+    with pytest.raises(DataError, match="the truth 400.0 of item 0 is not an angle from -360 to 360 degrees"):
+        crowdppl.evaluate(fit, {0: 400.0})
+
+
 def test_methods_for_other_labels_refuse_angles_and_the_default_takes_them() -> None:
     for name in ("gaussian_annotators", "dawid_skene"):
         with pytest.raises(crowdppl.errors.MethodError, match="von_mises_annotators"):

@@ -233,8 +233,14 @@ def test_what_is_no_count_is_refused_with_its_place(label: Any) -> None:
         counts([("x", "ann", 1), ("y", "bob", label)])
 
 
+def test_a_count_of_minus_zero_is_shown_as_zero() -> None:
+    assert str(counts([("x", "ann", -0.0), ("y", "ann", 3)]).frame()["label"].iloc[0]) == "0.0"
+
+
 def test_what_needs_classes_is_refused_by_name() -> None:
     posterior = crowdppl.fit(method(), counts(), inference="vb", seed=0)
+    with pytest.raises(MethodError, match="poisson_annotators does not say what a further label tells of a number"):
+        posterior.suggest_labels(1)
     for ask in (
         posterior.labels,
         posterior.probabilities,

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from crowdppl.core.intervals import Estimate, check_level
-from crowdppl.core.validation import warn
-from crowdppl.data.kinds.numbers import NUMBER, POINTS, Numbers
-from crowdppl.data.kinds.space import RealLine
-from crowdppl.data.tables import Rows
-from crowdppl.errors import CrowdpplWarning
+from crowdppl.data.kinds.kind import Kind
+from crowdppl.data.kinds.numbers import Numbers
+from crowdppl.data.kinds.space import POINTS, RealLine
 
+DEGREES = "degrees"
+UNITS = {DEGREES: 360.0, "radians": 2 * math.pi}
+"""A whole turn in each unit."""
 FEW = 10
-"""Labels below which small ones may well be degrees."""
+"""Angles below which small ones may well be degrees."""
 LEAST = 1e-9
 """Length of a mean resultant below which its direction is rounding."""
 
@@ -32,17 +32,22 @@ class Circle(RealLine):
     is the usual one, and the largest, of uniform angles, 81 degrees. Intervals are those of a von Mises
     distribution, around its mean; one that crosses 0 has a low end above its high end.
 
-    Attributes:
-        turn: a whole turn in the unit of the angles.
+    Args:
+        unit: "degrees" or "radians".
 
     Examples:
-        >>> crowdppl.primitives.Circle(turn=360.0).error(1.0, 359.0).item()
+        >>> crowdppl.primitives.Circle(unit="degrees").error(1.0, 359.0).item()
         2.0
     """
 
     scale: ClassVar[str] = "circular"
     ordered: ClassVar[bool] = False
-    turn: float = 360.0
+    unit: str = DEGREES
+
+    @property
+    def turn(self) -> float:
+        """A whole turn in the unit of the angles."""
+        return UNITS[self.unit]
 
     @property
     def radian(self) -> float:
@@ -51,8 +56,8 @@ class Circle(RealLine):
 
     @property
     def words(self) -> str:
-        """What a truth is, for messages."""
-        return f"an angle from {-self.turn:.5g} to {self.turn:.5g}"
+        """What a number of the space is, for messages."""
+        return f"an angle from {-self.turn:.5g} to {self.turn:.5g} {self.unit}"
 
     def contains(self, x: np.ndarray) -> np.ndarray:
         """Angles of up to one turn, either way."""
@@ -62,6 +67,21 @@ class Circle(RealLine):
         """Angles from 0 to below one turn."""
         wrapped = np.asarray(x) % self.turn
         return np.where(wrapped == self.turn, 0.0, wrapped)  # of -1e-20, rounding makes a whole one
+
+    def nearest(self, x: np.ndarray) -> np.ndarray:
+        """The angles that are so many turns more or less."""
+        return self.canonical(x)
+
+    def remedy(self, x: float) -> str:
+        """To say the unit, where an angle in radians may be one in degrees."""
+        meant = self.turn < abs(x) <= UNITS[DEGREES]
+        return f"if labels are in {DEGREES}, say unit={DEGREES!r}; if not, correct it" if meant else "correct it"
+
+    def suspicion(self, x: np.ndarray) -> str:
+        """That angles in degrees may be radians, where they are many and all small."""
+        if self.unit != DEGREES or len(x) < FEW or x.max() > UNITS["radians"]:
+            return ""
+        return f"all {len(x)} lie between 0 and {x.max():.3g} degrees, as if they were radians"
 
     def moments(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Cosine and sine."""
@@ -107,7 +127,7 @@ class Circle(RealLine):
         return {"mean": round(float(mean), 3), "sd": round(float(sd), 3)}
 
     def grid(self, middle: float, scale: float) -> tuple[np.ndarray, np.ndarray]:
-        """Points all around the circle, and the width of each, whatever labels are."""
+        """Points all around the circle, and the width of each."""
         return np.arange(POINTS) * self.turn / POINTS, np.full(POINTS, self.turn / POINTS)
 
     def coordinates(self, x: np.ndarray) -> np.ndarray:
@@ -128,38 +148,14 @@ def _half_arcs(level: float) -> tuple[np.ndarray, np.ndarray]:
     return np.append(length, 1.0), np.append(factor, norm.ppf((1 + level) / 2))
 
 
-DEGREES = "degrees"
-UNITS = {DEGREES: 360.0, "radians": 2 * math.pi}
-"""A whole turn in each unit."""
-
-
 @dataclass(frozen=True)
 class Angles(Numbers):
     """Labels that are angles."""
 
-    space: Circle = field(default=Circle(), compare=False)
-
-    def in_unit(self, unit: str | None) -> Angles:
+    def in_unit(self, unit: str | None) -> Kind:
         """Angles in a unit."""
         found = super().in_unit(unit)
-        assert isinstance(found, Angles)
-        space = Circle(UNITS[found.unit or DEGREES])
-        words = f"{space.words} {found.unit}"
-        nearest, holds = space.canonical, space.contains
-        return replace(found, space=space, words=words, grid=space.grid, nearest=nearest, holds=holds)
-
-    def read(self, rows: Rows, options: Mapping[str, Any]) -> tuple[Rows, dict[str, Any]]:
-        """Rows of angles from 0 to below one turn; a warning where degrees look like radians."""
-        rows, options = super().read(rows, options)
-        if rows.columns is not None and rows.label is not None and self.unit == DEGREES:
-            given = rows.columns[NUMBER]
-            if len(given) >= FEW and given.max() <= UNITS["radians"]:
-                warn(
-                    f"all {len(given)} labels lie between 0 and {given.max():.3g} degrees; if they are radians, "
-                    "say unit='radians'",
-                    CrowdpplWarning,
-                )
-        return rows, options
+        return replace(found, space=Circle(found.unit or DEGREES))
 
 
 ANGLE = Angles(
@@ -169,5 +165,4 @@ ANGLE = Angles(
     units=tuple(UNITS),
     example=(("one", "two", "three", "four", "five", "six"), (355.0, 5.0, 95.0, 180.0)),
     methods=("von_mises_annotators",),
-    candidates={"von_mises_annotators": ("von_mises_annotators", {})},
 ).in_unit(DEGREES)

@@ -7,16 +7,35 @@ import numpy as np
 from crowdppl.data.kinds.numbers import Numbers
 from crowdppl.data.kinds.space import NonNegative
 
+
+class Whole(NonNegative):
+    """Whole numbers from 0 on."""
+
+    @property
+    def words(self) -> str:
+        """What a number of the space is, for messages."""
+        return "a whole number from 0 on"
+
+    def contains(self, x: np.ndarray) -> np.ndarray:
+        """Those that are not negative nor broken."""
+        return np.asarray((x >= 0) & (x == x.round()))
+
+    def nearest(self, x: np.ndarray) -> np.ndarray:
+        """Those nearest to the distances from 0."""
+        return np.asarray(np.abs(x.round()))
+
+    def grid(self, middle: float, scale: float) -> tuple[np.ndarray, np.ndarray]:
+        """All up to 50 times the scale above the middle."""
+        n = round(middle + 50 * scale)
+        return np.arange(n), np.ones(n)
+
+
 COUNT = Numbers(
     "count",
     "counts",
     "counts: cells, objects in a picture",
-    space=NonNegative(),
-    holds=lambda x: (x >= 0) & (x == x.round()),
-    words="a whole number from 0 on",
-    grid=lambda middle, scale: (np.arange(round(middle + 50 * scale)), np.ones(round(middle + 50 * scale))),
-    nearest=lambda x: np.abs(x.round()),
+    NonNegative(),
+    own=Whole(),
     methods=("poisson_annotators",),
     example=(("one", "two", "three", "four", "five", "six"), (7, 12, 0, 31)),
-    candidates={"poisson_annotators": ("poisson_annotators", {})},
 )

@@ -2,20 +2,19 @@
 
 A new kind of numbers is one file in this folder and one line in ``KINDS`` (``kinds/__init__.py``):
 
-    COUNT = Numbers(
-        name="count",                                       # what kind= says
-        plural="counts",                                    # in messages
-        about="counts: cells, objects in a picture",        # in the README's table
-        words="a whole number from 0 on",                   # what a label is, where another one is refused
-        holds=lambda x: (x >= 0) & (x == x.round()),        # which finite numbers (n,) are labels
-        nearest=lambda x: np.abs(x.round()),                # labels of any numbers, for small data of tests
-        space=NonNegative(),                                # of truths: a subclass of RealLine
-        methods=("poisson_annotators",),                    # compared by default; the last is fitted by default
+    SHARE = Numbers(
+        name="share",                                       # what kind= says
+        plural="shares",                                    # in messages
+        about="shares: probabilities, proportions",         # in the README's table
+        space=Between(0, 1),                                # where labels and truths lie (``space.py``)
+        methods=("beta_annotators",),                       # compared by default; the last is fitted by default
     )
 
-Scores, agreement, pictures and checks are written against its space. What differs for a kind beyond that stands
-where it is computed, in a dict keyed by the kind. Of annotations, ``data.alphabet.kind`` is the kind, and
-``data.kind`` its name.
+Scores, agreement, pictures and checks are written against its space: ``RealLine``, ``NonNegative``, ``Between``,
+or a subclass in the file of the kind. Where labels lie elsewhere than truths, as counts do, ``own`` is their space.
+An ``example`` of its own and ``candidates`` of auto are given where the usual ones do not suit. What differs for a
+kind beyond that stands where it is computed, in a dict keyed by the kind. Of annotations, ``data.alphabet.kind`` is
+the kind, and ``data.kind`` its name.
 """
 
 from __future__ import annotations
@@ -60,7 +59,7 @@ class Kind:
         methods: names of methods to compare where none is named; the last is fitted by default.
         table: the method of a posterior that gives the table of such labels, written beside others; "" for none.
         example: ids of the items of a built-in example and the labels that three annotators give in turn; None
-            where the grades of ``anaesthetists`` are one.
+            where the grades of ``anaesthetists`` are one, as far as they are labels.
         small: on which data methods are checked.
         numeric: whether labels are numbers and no classes.
     """

@@ -258,14 +258,26 @@ def _orders_of(pattern: tuple[int, ...]) -> np.ndarray:
     return np.array([[*sum(each, ()), *last] for each in product(*parts)])
 
 
+class Ranks(NonNegative):
+    """Ranks from 1, the best, on."""
+
+    @property
+    def words(self) -> str:
+        """What a number of the space is, for messages."""
+        return "a rank, a finite number from 1, the best, on"
+
+    def contains(self, x: np.ndarray) -> np.ndarray:
+        """Those from 1 on."""
+        return np.asarray(x >= 1)
+
+
 RANKINGS = WholeRankings(
     "ranking",
     "rankings",
     'rankings, such as "a > b = c", or ranks of objects',
     NonNegative(),
     Parts("ranking", OF_RANKS, only=ONLY),
-    holds=lambda rank: rank >= 1,
-    words="a rank, a finite number from 1, the best, on",
+    own=Ranks(),
     methods=("plackett_luce",),
     table="ranking",
     candidates={f"plackett_luce, {end} first": ("plackett_luce", {"first": end}) for end in ("best", "worst")},

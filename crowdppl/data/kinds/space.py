@@ -7,7 +7,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from crowdppl.core.intervals import Estimate, from_moments
+from crowdppl.core.intervals import Estimate, from_moments, from_share_moments
+
+REACH, POINTS = 9.0, 2001
+"""Of a grid that is dense in the middle, and reaches some 4,000 standard deviations out."""
 
 
 @dataclass(frozen=True)
@@ -49,16 +52,33 @@ class RealLine(Space):
 
     @property
     def words(self) -> str:
-        """What a truth is, for messages."""
+        """What a number of the space is, for messages."""
         return "a finite number"
 
     def contains(self, x: np.ndarray) -> np.ndarray:
-        """Which numbers lie in the space."""
+        """Which finite numbers lie in the space."""
         return np.asarray(np.isfinite(x))
+
+    def nearest(self, x: np.ndarray) -> np.ndarray:
+        """Numbers of the space near any numbers, for small data of checks and examples."""
+        return x
+
+    def grid(self, middle: float, scale: float) -> tuple[np.ndarray, np.ndarray]:
+        """Points of the space around a middle, (n,), and the width of each, over which densities are summed."""
+        turn = np.linspace(-REACH, REACH, POINTS)
+        return middle + scale * np.sinh(turn), scale * np.cosh(turn) * (turn[1] - turn[0])
 
     def canonical(self, x: np.ndarray) -> np.ndarray:
         """Numbers in the way in which they are kept."""
-        return x
+        return x + 0.0  # makes 0 of -0
+
+    def remedy(self, x: float) -> str:
+        """What to do about a number that does not lie in the space."""
+        return "correct it"
+
+    def suspicion(self, x: np.ndarray) -> str:
+        """Why numbers that lie in the space may be meant otherwise; "" where nothing says so."""
+        return ""
 
     def moments(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Two functions of numbers whose averages ``estimate`` reads: here the number and its square."""
@@ -115,7 +135,7 @@ class NonNegative(RealLine):
 
     @property
     def words(self) -> str:
-        """What a truth is, for messages."""
+        """What a number of the space is, for messages."""
         return "a number from 0 on"
 
     def contains(self, x: np.ndarray) -> np.ndarray:
@@ -125,6 +145,47 @@ class NonNegative(RealLine):
     def interval(self, mean: np.ndarray, sd: np.ndarray, level: float) -> Estimate:
         """The central interval of a Gamma distribution of this mean and deviation."""
         return from_moments(mean, sd, level, positive=True)
+
+
+@dataclass(frozen=True)
+class Between(RealLine):
+    """Numbers above a low end and below a high one, such as shares.
+
+    Attributes:
+        low, high: the ends, which lie outside.
+    """
+
+    low: float = 0.0
+    high: float = 1.0
+
+    @property
+    def width(self) -> float:
+        """From one end to the other."""
+        return self.high - self.low
+
+    @property
+    def words(self) -> str:
+        """What a number of the space is, for messages."""
+        return f"a number above {self.low:g} and below {self.high:g}"
+
+    def contains(self, x: np.ndarray) -> np.ndarray:
+        """Those between the ends."""
+        return np.asarray((self.low < x) & (x < self.high))
+
+    def nearest(self, x: np.ndarray) -> np.ndarray:
+        """Numbers in the same order; 0 becomes the middle, and 5 lies half way from there to the high end."""
+        return np.asarray(self.low + self.width * (1 + x / (5 + np.abs(x))) / 2)
+
+    def grid(self, middle: float, scale: float) -> tuple[np.ndarray, np.ndarray]:
+        """Points that are even on the scale of log-odds, out to 1e-12 of the ends, and the width of each."""
+        odds = np.linspace(-28, 28, POINTS)
+        share, other = 1 / (1 + np.exp(-odds)), 1 / (1 + np.exp(odds))
+        return self.low + self.width * share, self.width * share * other * (odds[1] - odds[0])
+
+    def interval(self, mean: np.ndarray, sd: np.ndarray, level: float) -> Estimate:
+        """The central interval of a Beta distribution of this mean and deviation, between the ends."""
+        found = from_share_moments((mean - self.low) / self.width, sd / self.width, level)
+        return Estimate(mean, sd, self.low + self.width * found.low, self.low + self.width * found.high)
 
 
 CATEGORIES, GRADES, REAL_LINE = Categories(), Grades(), RealLine()

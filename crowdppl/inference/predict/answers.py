@@ -179,7 +179,13 @@ class NumberAnswers(Asked):
             for block in problem.blocks:
                 found = fold.density(block, fold.in_block(values, block), marginals=(integral,))
                 labels = next(x.fn for x in found.sites.values() if isinstance(x.fn, NumberLabels))
-                self.precision = labels.information().detach().double().numpy()[annotators]
+                information = labels.information()
+                if information is None:
+                    raise MethodError(
+                        f"{posterior.method} does not say what a further label tells of a number; ask about the "
+                        'items of the largest sd: posterior.truth().sort_values("sd", ascending=False)'
+                    )
+                self.precision = information.detach().double().numpy()[annotators]
                 total = number_space(block.space).variance(*found.marginals[integral].double().numpy())
                 apart.append(labels.spread().detach().double().expand(block.n_items).numpy())
                 variance.append(np.maximum(total - apart[-1], 0))
