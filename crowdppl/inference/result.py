@@ -38,9 +38,7 @@ class OnDemand(Generic[T]):
     @staticmethod
     def of(value: T) -> OnDemand[T]:
         """A value that is there already."""
-        out = OnDemand(lambda: value)
-        out()
-        return out
+        return OnDemand(lambda: value)
 
     @staticmethod
     def lacking(place: str) -> OnDemand[T]:

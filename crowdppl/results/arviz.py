@@ -146,9 +146,7 @@ def as_groups(groups: Mapping[str, xr.Dataset], attributes: Mapping[str, str] = 
 def _coordinate(names: Any) -> np.ndarray:
     """Names as an array that netCDF can hold."""
     array = np.asarray(names)
-    if array.dtype != object:
-        return array
-    return np.asarray([str(name) for name in names], dtype=str) if len(names) else np.empty(0, dtype=str)
+    return np.asarray([*map(str, names)], str) if array.dtype == object else array
 
 
 def site(posterior: Fit, name: str, draws: bool = False, *, widened: bool = True) -> xr.DataArray:
@@ -194,10 +192,19 @@ def site(posterior: Fit, name: str, draws: bool = False, *, widened: bool = True
 
 
 def _named(dims: tuple[str, ...], values: np.ndarray, ids: dict[str, Any], sizes: dict[str, int]) -> xr.DataArray:
-    """Values with names of their dimensions, and ids where these have some; ``ids`` and ``sizes`` as of others."""
+    """Values with names of their dimensions, and ids where these have some; ``ids`` and ``sizes`` as of others.
+
+    A dimension that has another size elsewhere gets its size appended.
+    """
     import xarray as xr  # slow to import
 
-    names = dim_names(dims, values.shape, ids, sizes)
+    names = []
+    for dim, size in zip(dims, values.shape, strict=True):
+        known = len(ids[dim]) if dim in ids else sizes.get(dim, size)
+        names.append(name := dim if known == size else f"{dim}_{size}")
+        if known > size and dim in ids:
+            ids.setdefault(name, ids[dim][:size])
+        sizes.setdefault(name, size)
     return xr.DataArray(values, dims=names, coords={dim: (dim, ids[dim]) for dim in names if dim in ids})
 
 
@@ -234,18 +241,3 @@ def objects_of(data: Annotations) -> pd.Index[Any] | None:
         return None
     known: pd.Index[Any] = data.item_covariates[parts.objects].cat.categories.rename("object")
     return known
-
-
-def dim_names(
-    dims: tuple[str, ...], shape: tuple[int, ...], coords: dict[str, Any], sizes: dict[str, int]
-) -> list[str]:
-    """Names of dimensions; one that has another size elsewhere gets its size appended."""
-    out = []
-    for dim, size in zip(dims, shape, strict=True):
-        known = len(coords[dim]) if dim in coords else sizes.get(dim, size)
-        name = dim if known == size else f"{dim}_{size}"
-        if dim in coords and known > size and name not in coords:
-            coords[name] = coords[dim][:size]
-        sizes.setdefault(name, size)
-        out.append(name)
-    return out

@@ -13,7 +13,7 @@ from crowdppl.core.validation import warn
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.blocks import row_sizes, row_starts
 from crowdppl.errors import ConvergenceWarning, CrowdpplWarning
-from crowdppl.inference.result import CalibrationMap, Correction, Fit
+from crowdppl.inference.result import CalibrationMap, Correction, Fit, uninterrupted
 
 MIN_GOLD = 10
 """The least number of known truths to which a map is fitted."""
@@ -197,12 +197,7 @@ def members_after(posterior: Fit, change: Callable[[Fit], Fit]) -> dict[str, Fit
     before = members(posterior)
     if len(before) == 1:
         return {name: change(fit) for name, fit in before.items()}
-    after = {}
-    for name, fit in before.items():
-        after[name] = fit_member(name, partial(change, fit))
-        if after[name].result.diagnostics["interrupted"]:
-            raise KeyboardInterrupt
-    return after
+    return {name: uninterrupted(fit_member(name, partial(change, fit))) for name, fit in before.items()}
 
 
 def fit_member(name: str, make: Callable[[], Fit]) -> Fit:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import is_dataclass
+from functools import lru_cache
 from types import UnionType
 from typing import Annotated, Any, TypedDict, Union, cast, get_args, get_origin, get_type_hints, is_typeddict
 
@@ -36,6 +37,7 @@ Parts: Any = TypedDict
 """Makes a type of dicts of some fields at run time."""
 
 
+@lru_cache(100)
 def hints_of(kind: Any) -> dict[str, Any]:
     """The annotated types of a record's fields, by name."""
     return get_type_hints(kind, include_extras=True)
