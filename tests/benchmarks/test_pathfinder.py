@@ -14,8 +14,9 @@ from tests.benchmarks.simulated import draw
 from tests.benchmarks.tables import markdown
 from tests.benchmarks.timing import threads
 
-LONG: FitOptions = {"seed": 9, "chains": 2, "draws": 500, "warmup": 250}
-METHODS = ("one_coin", "bayesian_dawid_skene", "glad", "ordinal", "item_difficulty")
+LONG: FitOptions = {"seed": 9, "chains": 2, "draws": 300, "warmup": 150}
+ITEMS, EACH, ANNOTATORS, CLASSES = 50, 5, 8, 3
+METHODS = ("one_coin", "bayesian_dawid_skene", "glad", "ordinal", "item_difficulty", "poisson_annotators")
 ENGINES = ("laplace", "pathfinder")
 
 
@@ -35,18 +36,23 @@ def test_pathfinder_beside_laplace_and_nuts(recorder: Recorder) -> None:
                 rows.append([method, engine, *errors(found, exact), pareto(found), f"{took:.1f}"])
     header = ("method", "engine", "largest error of means", "median", "sds, times nuts's", "Pareto k", "CPU s")
     text = (
-        "100 items x 6 labels of 10 annotators, K = 3. Errors are those of each "
-        "number of all sites, against nuts with 2 chains of 500 draws after 250: of means in deviations by "
-        "nuts, of deviations as ratios, the smallest and the largest. Default options, one thread.\n\n"
+        f"{ITEMS} items x {EACH} labels of {ANNOTATORS} annotators, K = {CLASSES}. Errors are those of each "
+        f"number of all sites, against nuts with {LONG['chains']} chains of {LONG['draws']} draws after "
+        f"{LONG['warmup']}: of means in deviations by nuts, of deviations as ratios, the smallest and the largest. "
+        "Default options, one thread.\n\n"
     )
     recorder.add("Pathfinder beside laplace and nuts", text + markdown(header, rows))
 
 
 def data_of(method: str) -> Annotations:
-    """Simulated labels, as grades where the method is for these."""
-    drawn = draw(100, 6, 10, 3, seed=5)
-    kind = "ordinal" if method == "ordinal" else "nominal"
-    return Annotations.from_arrays(drawn.item, drawn.annotator, drawn.label, kind=kind)
+    """Simulated labels, as grades or counts where the method is for these."""
+    drawn = draw(ITEMS, EACH, ANNOTATORS, CLASSES, seed=5)
+    label, kind = drawn.label, {"ordinal": "ordinal", "poisson_annotators": "count"}.get(method, "nominal")
+    if kind == "count":
+        rng = np.random.default_rng(5)
+        truth, gain = rng.gamma(2.0, 4.0, ITEMS), rng.gamma(25.0, 1 / 25, ANNOTATORS)
+        label = rng.poisson(truth[drawn.item] * gain[drawn.annotator])
+    return Annotations.from_arrays(drawn.item, drawn.annotator, label, kind=kind)
 
 
 def timed(method: str, data: Annotations, engine: str, options: FitOptions) -> tuple[Posterior, float]:
