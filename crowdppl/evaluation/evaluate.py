@@ -102,7 +102,7 @@ class Evidence:
     def draws(self) -> dict[str, np.ndarray]:
         """Scores on resamples, (resamples,) each, of what is scored, sorted so that a seed means the same."""
         p, truth = self.probabilities, self.truth
-        order = np.lexsort((*p.T, truth, metrics.confidence_ranks(p)))
+        order = np.lexsort((*p.T, truth, metrics.rounded_confidence(p)))
         scored = Scored(p[order], truth[order])
         parts = [scores_of("item", Sample(scored, _counts(rows))) for rows in self._drawn(len(order))]
         if len(self.annotators):

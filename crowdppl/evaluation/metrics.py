@@ -26,9 +26,9 @@ def label_shares(probabilities: np.ndarray) -> np.ndarray:
     return np.asarray(top / top.sum(1, keepdims=True))
 
 
-def confidence_ranks(probabilities: np.ndarray) -> np.ndarray:
-    """The rank of each item's highest probability from 0, equal ones sharing it, (N,)."""
-    return np.unique(np.round(probabilities.max(1), DECIMALS), return_inverse=True)[1]
+def rounded_confidence(probabilities: np.ndarray) -> np.ndarray:
+    """The highest probability of each item, (N,), rounded so that ties are equal."""
+    return np.round(probabilities.max(1), DECIMALS)
 
 
 def bin_of(confidence: np.ndarray, bins: int = BINS) -> np.ndarray:
@@ -51,7 +51,7 @@ class Scored:
     @classmethod
     def of(cls, probabilities: np.ndarray, truth: np.ndarray) -> Scored:
         """Sorts items by confidence."""
-        order = np.argsort(confidence_ranks(probabilities), kind="stable")
+        order = np.argsort(rounded_confidence(probabilities), kind="stable")
         return cls(probabilities[order], truth[order])
 
     @cached_property
@@ -60,9 +60,14 @@ class Scored:
         return np.asarray(self.probabilities.max(1))
 
     @cached_property
+    def label(self) -> np.ndarray:
+        """The label of each item, (N, K), as of ``label_shares``."""
+        return label_shares(self.probabilities)
+
+    @cached_property
     def right(self) -> np.ndarray:
         """Share of each item's label that is its true class, (N,): 1, 0, or 1/m for a tie of m that holds it."""
-        return np.asarray(label_shares(self.probabilities)[np.arange(len(self.truth)), self.truth])
+        return np.asarray(self.label[np.arange(len(self.truth)), self.truth])
 
     @cached_property
     def surprise(self) -> np.ndarray:
@@ -89,7 +94,7 @@ class Scored:
 
         n, k = self.probabilities.shape
         right, truth = (self._in_columns(x, self.truth, k) for x in (self.right, np.ones(n)))
-        return right, truth, csr_array(label_shares(self.probabilities))
+        return right, truth, csr_array(self.label)
 
     def _in_columns(self, values: np.ndarray, column: np.ndarray, width: int) -> Any:
         from scipy.sparse import csr_array  # slow to import
@@ -100,7 +105,7 @@ class Scored:
     @cached_property
     def ties(self) -> np.ndarray:
         """The first item of each confidence, (G,)."""
-        return np.flatnonzero(np.diff(confidence_ranks(self.probabilities), prepend=-1))
+        return np.flatnonzero(np.diff(rounded_confidence(self.probabilities), prepend=-1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -332,7 +337,7 @@ def reliability_bins(probabilities: np.ndarray, truth: np.ndarray, bins: int = B
 
 def risk_coverage(probabilities: np.ndarray, truth: np.ndarray) -> pd.DataFrame:
     """By falling confidence: the coverage, a share of items at least so confident, and their risk of errors."""
-    levels = np.unique(np.round(probabilities.max(1), DECIMALS))
+    levels = np.unique(rounded_confidence(probabilities))
     items, wrong = (np.cumsum(x[0, ::-1]) for x in Sample.of(probabilities, truth).ranked)
     columns = {"coverage": items / len(truth), "risk": wrong / items}
     return pd.DataFrame(columns, index=pd.Index(levels[::-1], name="confidence"))
