@@ -12,6 +12,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from crowdppl.core.devices import few_threads
 from crowdppl.core.validation import no_annotations, one_of, switch, warn
 from crowdppl.data.blocks import (
     Block,
@@ -462,7 +463,8 @@ class Annotations:
 
     def votes(self) -> np.ndarray:
         """How often each item was given each class, float64 (N, K) in codebook order."""
-        votes = np.concatenate([block.vote_counts().cpu().numpy() for block in self.blocks])
+        with few_threads(self.n_labels):
+            votes = np.concatenate([block.vote_counts().cpu().numpy() for block in self.blocks])
         place = np.empty(self.n_items, np.int64)
         place[self.order] = np.arange(self.n_items)
         return votes.take(place, 0).astype(np.float64)

@@ -28,7 +28,7 @@ def label_shares(probabilities: np.ndarray) -> np.ndarray:
 
 def rounded_confidence(probabilities: np.ndarray) -> np.ndarray:
     """The highest probability of each item, (N,), rounded so that ties are equal."""
-    return np.round(probabilities.max(1), DECIMALS)
+    return np.asarray(np.round(probabilities.max(1), DECIMALS))
 
 
 def bin_of(confidence: np.ndarray, bins: int = BINS) -> np.ndarray:

@@ -12,6 +12,7 @@ from torch import nn
 import crowdppl
 from crowdppl.core.devices import few_threads
 from crowdppl.data.annotations import Annotations
+from crowdppl.data.blocks import Block
 
 FEW: dict[str, dict[str, Any]] = {
     "em": {},
@@ -80,6 +81,17 @@ def test_many_labels_have_the_callers_threads() -> None:
         crowdppl.fit(Watched(), data, inference="em", max_iterations=2)
         assert seen == {min(most, 2)}
     torch.set_num_threads(2)
+
+
+def test_votes_on_few_labels_are_counted_by_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    data, count = labels(30), Block.vote_counts
+
+    def watched(block: Block) -> torch.Tensor:
+        seen.add(torch.get_num_threads())
+        return count(block)
+
+    monkeypatch.setattr(Block, "vote_counts", watched)
+    assert data.votes().sum() == data.n_labels and seen == {1}
 
 
 def test_so_have_large_networks() -> None:
