@@ -11,11 +11,11 @@ import torch
 from crowdppl.criticism.design import Design
 from crowdppl.data.covariates import CovariateColumns
 from crowdppl.data.ragged import runs
+from crowdppl.inference.confusions import among_named
 from crowdppl.inference.predict.held_out import pieces
 from crowdppl.inference.predict.predictive import LabelBags, StateShares, predictive, state_shares
 from crowdppl.inference.result import Fit
 from crowdppl.primitives.model import card_of
-from crowdppl.results.intervals import among_named
 
 Agreement = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
 """From rows of the design, those of one label of each pair and of the other, to probabilities (K, P) of each class:

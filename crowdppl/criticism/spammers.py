@@ -1,4 +1,4 @@
-"""Spammers found from labels alone, and sources that name one class alone."""
+"""Spammers found from labels alone."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import pandas as pd
 
 from crowdppl.agreement.votes import DeduplicatedVotes, row_pairs
 from crowdppl.data.annotations import Annotations, require_annotations
-from crowdppl.data.coded import cell_counts
 from crowdppl.errors import DataError
 
 SPARSE_SOLVER = 200
@@ -114,30 +113,3 @@ def _split(lengths: np.ndarray) -> float:
     n = np.arange(1, len(x))
     before, after = np.cumsum(x)[:-1], x.sum() - np.cumsum(x)[:-1]
     return float(x[1 + np.argmax(before**2 / n + after**2 / (len(x) - n))])
-
-
-ONE_CLASS_LEVEL, POOLED_LEVEL = 0.001, 0.01
-"""Chance of an annotator's labels to be of one class, and of others to name it as elsewhere; of all together."""
-
-
-def names_one_class(data: Annotations) -> np.ndarray:
-    """Annotators who only ever name one class, which others name more often there than elsewhere, bool (A,)."""
-    from scipy.special import bdtrc, ndtr  # slow to import; scipy.stats takes ten times as long
-
-    counts = cell_counts(data.blocks)[:, : data.n_classes]
-    given, share = counts.sum(1), (counts.sum(0) / max(1, counts.sum()))[counts.argmax(1)]
-    rare: np.ndarray = (counts.max(1) == given) & (share**given < ONE_CLASS_LEVEL)
-    if not rare.any():
-        return rare
-    item, annotator, answer = data.label_codes()
-    item, annotator, answer = (x[answer < data.n_classes] for x in (item, annotator, answer))
-    votes = data.votes()
-    alike, others = (
-        np.bincount(annotator, x - 1, data.n_annotators) for x in (votes[item, answer], votes.sum(1)[item])
-    )
-    often = bdtrc(alike - 1, others.astype(int), share) < ONE_CLASS_LEVEL
-    # Each alone has few labels: all of them together, whose pairs are counted from both ends.
-    beyond, variance = (alike - others * share)[rare], (others * share * (1 - share))[rare]
-    if ndtr(-beyond.sum() / np.sqrt(max(1e-9, 2 * variance.sum()))) < POOLED_LEVEL:
-        often |= alike > others * share
-    return np.asarray(rare & often)

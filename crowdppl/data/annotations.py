@@ -346,12 +346,12 @@ class Annotations:
     @property
     def n_items(self) -> int:
         """N, items without labels included."""
-        return len(self.item_book)
+        return len(self.item_book.ids)
 
     @property
     def n_annotators(self) -> int:
         """A."""
-        return len(self.annotator_book)
+        return len(self.annotator_book.ids)
 
     @property
     def n_classes(self) -> int:
@@ -361,7 +361,7 @@ class Annotations:
     @property
     def n_answers(self) -> int:
         """L, what an annotator can say: the classes and the abstentions."""
-        return len(self.alphabet.book)
+        return len(self.alphabet.book.ids)
 
     @property
     def n_labels(self) -> int:

@@ -96,7 +96,7 @@ class Block:
     @property
     def n_labels(self) -> int:
         """Labels in this block."""
-        return self.bags.n_entries
+        return len(self.bags.cells)
 
     @property
     def trains_networks(self) -> bool:
@@ -385,8 +385,11 @@ class Block:
         ends = np.append(0, np.cumsum(sizes))
         at = runs(bounds[positions], sizes)[1]
         bags = RaggedIndex.of_sorted(ends, self.bags.cells.cpu().numpy()[at], self.bags.n_cells)
-        mine = torch.as_tensor(at, device=self.device)
-        known = {**self.known_of(positions), **self.labels_at(at)}
+        items, mine = (torch.as_tensor(x, device=self.device) for x in (positions, at))
+        found = {name: getattr(self, name) for name in OF_ITEMS}
+        known: dict[str, Any] = {n: None if x is None else rows_taken(x, items) for n, x in found.items()}
+        known |= self.labels_at(at)
+        known["seen"] = None if self.seen is None else {name: x[items] for name, x in self.seen.items()}
         known["entries"] = mine if self.entries is None else self.entries[mine]
         return replace(self, bags=bags.to(self.device), scale=scale, **known)
 
@@ -395,13 +398,6 @@ class Block:
         edges = np.linspace(0, self.n_items, min(n, self.n_items) + 1).round().astype(np.int64).tolist()
         pairs = [(a, self.subset(np.arange(a, b), 1.0)) for a, b in pairwise(edges_between(edges, self.units))]
         return [replace(part, offset=self.offset + a, entries=None) for a, part in pairs]
-
-    def known_of(self, positions: np.ndarray) -> dict[str, Any]:
-        """Side information of the items at ``positions``: gold, covariates, features and the like."""
-        at = torch.as_tensor(positions, device=self.device)
-        found = {name: getattr(self, name) for name in OF_ITEMS}
-        known: dict[str, Any] = {n: None if x is None else rows_taken(x, at) for n, x in found.items()}
-        return {**known, "seen": None if self.seen is None else {name: x[at] for name, x in self.seen.items()}}
 
     def labels_at(self, places: np.ndarray) -> dict[str, Any]:
         """What is known of the labels at some places in this block's order."""

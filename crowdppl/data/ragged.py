@@ -146,14 +146,16 @@ class RaggedIndex:
         _require_small(*by_row.shape, by_row.nnz)
         by_cell, weighted = by_row.tocsc(), by_row.dtype.kind == "f"
         pieces, owner = _pieces(np.diff(by_cell.indptr))
+        codes = (by_row.indices, by_row.indptr[:-1], by_cell.indices, pieces)
+        cells, starts, rows, parts = (torch.from_numpy(x.astype(np.int32, copy=False)) for x in codes)
         n_rows, n_cells = by_row.shape
         return RaggedIndex(
             n_rows,
             n_cells,
-            _int32(by_row.indices),
-            _int32(by_row.indptr[:-1]),
-            _int32(by_cell.indices),
-            _int32(pieces),
+            cells,
+            starts,
+            rows,
+            parts,
             None if owner is None else torch.from_numpy(owner),
             torch.from_numpy(by_row.data) if weighted else None,
             torch.from_numpy(by_cell.data) if weighted else None,
@@ -165,11 +167,6 @@ class RaggedIndex:
         weights = None if weight is None else weight.cpu().numpy()
         pairs = RaggedIndex.of_pairs(np.arange(len(cell)), cell.cpu().numpy(), len(cell), n_cells, weights)
         return replace(pairs, row_starts=None).to(cell.device)
-
-    @property
-    def n_entries(self) -> int:
-        """Number of entries S."""
-        return len(self.cells)
 
     @cached_property
     def row_matrix(self) -> Tensor:
@@ -187,9 +184,9 @@ class RaggedIndex:
         """The row of each entry, in row order, int64 (S,)."""
         if self.row_starts is None:
             return torch.arange(self.n_rows, device=self.cells.device)
-        ends = torch.cat([self.row_starts[1:], self.row_starts.new_tensor([self.n_entries])])
+        ends = torch.cat([self.row_starts[1:], self.row_starts.new_tensor([len(self.cells)])])
         rows = torch.arange(self.n_rows, device=self.cells.device)
-        return torch.repeat_interleave(rows, (ends - self.row_starts).long(), output_size=self.n_entries)
+        return torch.repeat_interleave(rows, (ends - self.row_starts).long(), output_size=len(self.cells))
 
     def to(self, device: torch.device | str) -> RaggedIndex:
         """A copy on a device, without cached matrices."""
@@ -290,10 +287,6 @@ def _require_small(*sizes: int) -> None:
     for size, side in zip(sizes, ("rows", "cells", "entries"), strict=True):
         if size >= 2**31:
             raise DataError(f"a block with {size} {side} does not fit 32-bit codes; use smaller blocks")
-
-
-def _int32(x: np.ndarray) -> Tensor:
-    return torch.from_numpy(x.astype(np.int32, copy=False))
 
 
 def _pieces(sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:

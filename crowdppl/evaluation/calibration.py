@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from crowdppl import registry
-from crowdppl.criticism.class_agreement import contradicted
+from crowdppl.criticism.doubts.classes import contradicted
 from crowdppl.criticism.expected_agreement import shares_more
 from crowdppl.criticism.joint_errors import joint_errors
 from crowdppl.data.annotations import Annotations
@@ -34,7 +34,6 @@ from crowdppl.results.correction import (
     design_effect,
     fit_map,
     fit_member,
-    labels_an_item,
     members,
     sparse_note,
     too_sparse,
@@ -201,14 +200,14 @@ def first_folds(n: int, fold: np.ndarray, item: np.ndarray, seed: int) -> np.nda
 def _tried(posterior: Fit, full: Annotations, out: np.ndarray) -> np.ndarray:
     """log p(label) of each label left out, one more label of the truth, under each discount: (rates, n)."""
     item, table = full.label_codes()[0], label_tables(posterior, full, np.flatnonzero(out))
-    labels = labels_an_item(posterior.data)
+    labels = posterior.data.votes().sum(1)
     p = [design_effect(posterior.result.probabilities, labels, rate)[item[out]] for rate in RATES]
     return np.asarray(np.log(np.clip([(row * table).sum(1) for row in p], 1e-300, None)))
 
 
 def _truncation_notes(members: Mapping[str, Fit], correction: Correction, data: Annotations) -> Iterator[str]:
     """A note where items have more evidence than a probability can hold, and a discount makes that matter."""
-    labels = labels_an_item(data)
+    labels = data.votes().sum(1)
     out = np.any(
         [truncated_evidence(members[n].result.probabilities, labels, r) for n, r in correction.rates.items()], 0
     )

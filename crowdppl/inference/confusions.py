@@ -106,12 +106,7 @@ def affordable(problem: Problem) -> int:
 def _size(problem: Problem) -> int:
     """Numbers in a draw of all sites, or in the annotators' tables."""
     block = problem.blocks[0]
-    return max(_of_sites(problem), block.n_annotators * block.n_classes * block.n_answers)
-
-
-def _of_sites(problem: Problem) -> int:
-    """Numbers in a draw of all sites."""
-    return sum(math.prod(site.shape(problem.n_items)) for site in problem.sites.values())
+    return max(problem.numbers, block.n_annotators * block.n_classes * block.n_answers)
 
 
 def truth_over(problem: Problem, draws: Draws, order: np.ndarray) -> tuple[np.ndarray, TruthSpread]:
@@ -406,6 +401,16 @@ def _by_annotator(labels: CategoricalLabels, truth: Tensor, block: Block) -> tup
     return (log_p,) if isinstance(log_p, Tensor) and alone else None
 
 
+def among_named(table: np.ndarray) -> np.ndarray:
+    """(..., K, L) over answers as (..., K, K) over the classes among them; NaN where none has a probability."""
+    n_classes = table.shape[-2]
+    if table.shape[-1] == n_classes:
+        return table
+    classes = table[..., :n_classes]
+    total = classes.sum(-1, keepdims=True)
+    return np.asarray(np.divide(classes, total, out=np.full_like(classes, np.nan), where=total > 0))
+
+
 def table_draws(problem: Problem, draws: Draws, labels: TypicalLabels | None = None) -> TableDraws:
     """The annotators' tables and the prevalence at each draw of the parameters; ``labels`` as of ``tables_at``."""
     n = next(iter(draws.values())).shape[0]
@@ -467,7 +472,7 @@ def draw_tables(
     problem: Problem, sites: Mapping[str, SiteResult], order: np.ndarray, n: int, stream: torch.Generator
 ) -> TableDraws:
     """Tables at n draws from vb's distributions, made in parts where all would take much memory."""
-    parts, step = [], max(1, AT_ONCE // _size(problem), WIDTH // _of_sites(problem))
+    parts, step = [], max(1, AT_ONCE // _size(problem), WIDTH // problem.numbers)
     for start in range(0, n, step):
         parts.append(table_draws(problem, draws_of(problem, sites, order, min(step, n - start), stream)))
     return parts[0] if len(parts) == 1 else _joined(parts)

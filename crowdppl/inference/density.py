@@ -29,7 +29,6 @@ from crowdppl.errors import MethodError, NumericalError
 from crowdppl.primitives.chains import ChainedCategorical
 from crowdppl.primitives.distributions import Categorical, SparseCategorical
 from crowdppl.primitives.labels import Labels
-from crowdppl.primitives.statistics import handing
 from crowdppl.primitives.sums import Summing, logsumexp, summing
 
 
@@ -415,7 +414,8 @@ class Density:
         leaves = {n: (handed if n in handed else at)[n].detach().requires_grad_() for n in gradient}
         handed |= {n: x for n, x in leaves.items() if n in handed}
         at |= leaves | self._given(handed)
-        with summing(how), handing(handed):
+        how.statistics = handed
+        with summing(how):
             objective, per_item, sites, below = self._evaluated(block, at, how, tilt or {}, extra)
             _require_finite(objective, values, sites)
             probes = {n: x for n, x in how.probes.items() if x is not None}
@@ -438,9 +438,8 @@ class Density:
 
     def objective(self, block: Block, values: Mapping[str, Tensor], extra: Extra) -> Tensor:
         """The objective as a function of the values, to be differentiated as often as wanted."""
-        how = Summing()
-        how.probes = {}
-        with summing(how), handing(self._handed(values)):
+        how = Summing(statistics=self._handed(values))
+        with summing(how):
             return self._evaluated(block, self._given(values), how, {}, extra)[0]
 
     def _evaluated(

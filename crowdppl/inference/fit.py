@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -131,10 +130,9 @@ def _require_memory_for_draws(problem: Problem, engine: Engine) -> None:
     """Refuses more draws than memory holds, all of which an engine keeps until they are put together."""
     if engine.sample is not None:
         chains = problem.options.chains if "chains" in engine.options else 1
-        numbers = sum(math.prod(site.shape(problem.n_items)) for site in problem.sites.values())
-        size = BYTES * JOINED * chains * problem.options.draws * numbers
-        what = f"{engine.name} with chains={chains} and draws={problem.options.draws:,} of {numbers:,} numbers"
-        require_memory(what, size, "lower chains or draws")
+        draws, numbers = problem.options.draws, problem.numbers
+        what = f"{engine.name} with chains={chains} and draws={draws:,} of {numbers:,} numbers"
+        require_memory(what, BYTES * JOINED * chains * draws * numbers, "lower chains or draws")
 
 
 @contextmanager

@@ -88,7 +88,7 @@ def reads_chains(model: Model, block: Block, sites: Mapping[str, Site]) -> bool:
             f"{type(model).__name__} runs on one value of its sites and not on several, which an engine gives it "
             f"in leading dimensions; index {', '.join(sites)} from the right, as in x[..., 0]"
         )
-    wide = tuple(_wide(sites[name], [draws[0][name]] * chains, plates_of(model)).shape)
+    wide = tuple(sites[name].with_plate_dims(torch.stack([draws[0][name]] * chains), plates_of(model)).shape)
     raise MethodError(
         f"{type(model).__name__} runs on one value of site {name!r} and not on {chains}, which an engine gives it "
         f"as shape {wide}: {what}. Index from the right; write {_remedy(name, len(sites[name].event_shape))}"
@@ -116,11 +116,6 @@ def _draw(model: Model, block: Block, sites: Mapping[str, Site], seed: int) -> d
     return {n: site.value(site.statistic(found[n].value.detach())) for n, site in sites.items()}
 
 
-def _wide(site: Site, values: list[Tensor], plates: int) -> Tensor:
-    """One value a chain, as an engine gives them to a model."""
-    return site.with_plate_dims(torch.stack(values), plates)
-
-
 def _misreading(
     model: Model,
     block: Block,
@@ -131,7 +126,8 @@ def _misreading(
 ) -> str:
     """What goes wrong when some sites take a second value in all chains but the first; "" if nothing does."""
     plates, (first, second) = plates_of(model), draws
-    given = {n: _wide(sites[n], [x] + [second[n]] * (chains - 1), plates) for n, x in first.items() if n in varied}
+    each = {n: torch.stack([x] + [second[n]] * (chains - 1)) for n, x in first.items() if n in varied}
+    given = {n: sites[n].with_plate_dims(x, plates) for n, x in each.items()}
     alone = Density(model.model, plates)
     try:
         one, two = (alone(block, {**first, **{n: x[n] for n in varied}}).per_item for x in draws)

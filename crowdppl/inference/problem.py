@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -32,7 +33,6 @@ from crowdppl.inference.sites import (
     ModelStructure,
     Reads,
     Site,
-    reads_of,
     sites_by_shape,
     structure_of,
 )
@@ -89,7 +89,7 @@ class Problem:
         blocks: the data, on the device and in the precision of the fit.
         options: of the fit.
         whole: one block of all items, for models that keep something of each item.
-        sites, truth, integral, origin, states, table, stateless: what the model is, as of ``ModelStructure``.
+        sites, truth, integral, origin, states, table, stateless, reads: as of ``ModelStructure``.
         plates: nesting depth of the model's plates.
         given: values of sites, or truth shares (N, K) by position, to start from.
         earlier: a fit of the same annotators and classes, which em and vb continue.
@@ -106,6 +106,7 @@ class Problem:
     states: int
     table: int
     stateless: bool
+    reads: Reads
     plates: int
     given: Mapping[str, Tensor] = field(default_factory=dict)
     earlier: Earlier | None = None
@@ -142,6 +143,11 @@ class Problem:
     @property
     def n_items(self) -> int:
         return sum(b.n_items for b in self.blocks)
+
+    @property
+    def numbers(self) -> int:
+        """Numbers in one value of all sites."""
+        return sum(math.prod(site.shape(self.n_items)) for site in self.sites.values())
 
     @property
     def n_labels(self) -> int:
@@ -209,14 +215,9 @@ class Problem:
             chains: number of values of all sites that are evaluated together, or None for one value.
         """
         families = {s.name: s.conjugate for s in self.of_kind("conjugate")}
-        model = self.model if chains is None else self._model_of_chains
-        return Density(model.model, self.plates, chains, families)
-
-    @cached_property
-    def _model_of_chains(self) -> Model:
-        """The model; refused where it misreads several values of its sites."""
-        self._passes(reads_chains, next(b for b in self.blocks if b.n_items))
-        return self.model
+        if chains is not None:  # a model that misreads several values is refused
+            self._passes(reads_chains, next(b for b in self.blocks if b.n_items))
+        return Density(self.model.model, self.plates, chains, families)
 
     def _passes(self, probe: Probe, block: Block) -> bool:
         """Whether the model passes a probe, which is tried on a block."""
@@ -256,11 +257,6 @@ class Problem:
     def signatures(self) -> Signatures:
         """Hashes of items, annotators and classes that labels cannot tell apart."""
         return signatures(self.blocks)
-
-    @cached_property
-    def reads(self) -> Reads:
-        """What of the data the model looks at."""
-        return reads_of(self.model, next(b for b in self.blocks if b.n_items))
 
     @cached_property
     def typical_labels(self) -> TypicalLabels:

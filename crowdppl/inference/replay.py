@@ -113,20 +113,20 @@ class Graph:
 
 
 @cache
-def _kind(operation: Any) -> tuple[list[tuple[int, str]], bool, bool, bool]:
-    """Which arguments an operation writes to; whether it draws, numbers decide a shape, and it waits for a GPU."""
+def _known(operation: Any) -> tuple[Any, list[tuple[int, str]], bool, bool, bool]:
+    """What is known of an operation before it runs.
+
+    How Python calls it, which reads arguments in half the time, or itself; which arguments it writes to; whether it
+    draws, numbers decide a shape, and it waits for a GPU.
+    """
+    space, _, name = operation._schema.name.partition("::")
+    found = (getattr(x, name, None) for x in (torch._C._VariableFunctions, torch._C.TensorBase))
+    quick = next((x for x in found if x is not None and space == "aten"), operation)
     given = enumerate(operation._schema.arguments)
     writes = [(i, x.name) for i, x in given if x.alias_info is not None and x.alias_info.is_write]
     draws, dynamic = torch.Tag.nondeterministic_seeded, torch.Tag.dynamic_output_shape
-    return writes, draws in operation.tags, dynamic in operation.tags, operation._schema.name.startswith(WAITS)
-
-
-@cache
-def _binding(operation: Any) -> Any:
-    """An operation as Python calls it, which reads arguments in half the time; itself where there is none."""
-    space, _, name = operation._schema.name.partition("::")
-    found = (getattr(x, name, None) for x in (torch._C._VariableFunctions, torch._C.TensorBase))
-    return next((x for x in found if x is not None and space == "aten"), operation)
+    tags, waits = operation.tags, operation._schema.name.startswith(WAITS)
+    return quick, writes, draws in tags, dynamic in tags, waits
 
 
 class Recorder(TorchDispatchMode):
@@ -151,7 +151,7 @@ class Recorder(TorchDispatchMode):
         return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs, quick = kwargs or {}, _binding(func)
+        kwargs, (quick, writes, seeded, dynamic, waits) = kwargs or {}, _known(func)
         try:
             made = quick(*args, **kwargs)
         except TypeError:  # whose arguments are others there
@@ -161,7 +161,6 @@ class Recorder(TorchDispatchMode):
             return made
         uses = set[str]()
         given = [self._name(x, uses) for x in args] + [f"{n}={self._name(x, uses)}" for n, x in kwargs.items()]
-        writes, seeded, dynamic, waits = _kind(func)
         for x in (args[i] if i < len(args) else kwargs[name] for i, name in writes):
             if x._variable not in self.moving or _place(x) in self.outside:
                 self.written.add(_place(x))

@@ -30,15 +30,17 @@ class OnDemand(Generic[T]):
         again: whether a loaded posterior can compute it, too, so that files may lack it.
     """
 
-    def __init__(self, compute: Callable[[], T], again: bool = False) -> None:
-        self._compute: Callable[[], T] | None = compute
+    def __init__(self, compute: Callable[[], T] | None, again: bool = False) -> None:
+        self._compute = compute
         self._again = again
         self._value: T | None = None
 
     @staticmethod
     def of(value: T) -> OnDemand[T]:
         """A value that is there already."""
-        return OnDemand(lambda: value)
+        out = OnDemand[T](None)
+        out._value = value
+        return out
 
     @staticmethod
     def lacking(place: str) -> OnDemand[T]:
@@ -87,10 +89,8 @@ class SiteResult:
     family: Annotated[str, one_of([*FAMILIES, "point", "normal", "onehot", "draws"])]
     arrays: Mapping[str, np.ndarray]
     support: str = ""
-    weight: OnDemand[Annotated[np.ndarray, Numbers(None, low=0)] | None] = field(
-        default_factory=lambda: OnDemand.of(None)
-    )
-    drawn: OnDemand[np.ndarray | None] = field(default_factory=lambda: OnDemand.of(None))
+    weight: OnDemand[Annotated[np.ndarray, Numbers(None, low=0)] | None] = OnDemand.of(None)  # noqa: RUF009
+    drawn: OnDemand[np.ndarray | None] = OnDemand.of(None)  # noqa: RUF009
 
     @property
     def conjugate(self) -> Family | None:

@@ -193,19 +193,6 @@ class Reads(NamedTuple):
     linked: bool
 
 
-def reads_of(model: Model, block: Block) -> Reads:
-    """What a model looks at, found by running it on one item."""
-    asked: dict[str, set[Hashable]] = {"item_covariates": set(), "label_covariates": set()}
-    known: Any = {
-        what: getattr(block, what) and replace(getattr(block, what), asked=x) for what, x in asked.items()
-    }
-    labels = [x.fn for x in one_item_sites(model, replace(block, **known)).values() if isinstance(x.fn, Labels)]
-    cells = [fn for fn in labels if isinstance(fn, CategoricalLabels)]
-    fixed = all(isinstance(fn.log_p, Tensor) and fn.context is None for fn in cells)
-    own, (items, names) = any(isinstance(fn, OwnTruthLabels) for fn in labels), asked.values()
-    return Reads(items, names, set() if fixed else names, own, any(fn.linked for fn in labels))
-
-
 Kind = Literal["conjugate", "onehot", "hyper", "free"]
 
 
@@ -314,6 +301,7 @@ class ModelStructure(NamedTuple):
         states: the alternatives of an item that a pass keeps apart: the most log-factors that it has.
         table: numbers in the table of annotators' answers that each block's pass forms; 0 without.
         stateless: whether it kept nothing while it ran, so that the same values give the same numbers again.
+        reads: what of the data it looks at.
     """
 
     sites: dict[str, Site]
@@ -323,6 +311,7 @@ class ModelStructure(NamedTuple):
     states: int
     table: int
     stateless: bool
+    reads: Reads
 
 
 def structure_of(model: Model, block: Block, known: bool) -> ModelStructure:
@@ -332,6 +321,9 @@ def structure_of(model: Model, block: Block, known: bool) -> ModelStructure:
     model does not run, or has sites that no engine can treat.
     """
     small = replace(block.subset(np.arange(min(PROBE_ITEMS, block.n_items)), 1.0), sparse=False)
+    asked: dict[str, set[Hashable]] = {"item_covariates": set(), "label_covariates": set()}
+    held: Any = {what: getattr(small, what) for what in asked}
+    small = replace(small, **{what: x and replace(x, asked=asked[what]) for what, x in held.items()})
     before = contents(model)
     found = _checked_sites(model, small)  # not kept: they hold tables of all annotators
     sites = _sorted_sites(model, small, found)
@@ -349,14 +341,19 @@ def structure_of(model: Model, block: Block, known: bool) -> ModelStructure:
             _refuse_unaware(model, small, found, truth)
     scored = [x.log_prob for x in found.values() if x.observed or x.enum_dim is not None]
     states = max((-(-narrowed(x).numel() // small.n_items) for x in scored if x is not None), default=1)
-    labels = [x.fn for x in found.values() if isinstance(x.fn, NumberLabels)]
-    integral, origin = (labels[0].truth, labels[0].origin) if labels else (None, 0.0)
-    states = max(states, *(fn.states for fn in labels), 1)
+    labels = [x.fn for x in found.values() if isinstance(x.fn, Labels)]
+    numbers = [fn for fn in labels if isinstance(fn, NumberLabels)]
+    integral, origin = (numbers[0].truth, numbers[0].origin) if numbers else (None, 0.0)
+    states = max(states, *(fn.states for fn in numbers), 1)
     if integral is not None and known:
         _refuse_unknowing(model, small, found, integral, origin)
-    tables = [x.fn.log_p for x in found.values() if isinstance(x.fn, CategoricalLabels)]
-    table = sum(x.numel() for x in tables if isinstance(x, Tensor))
-    return ModelStructure(sites, truth, integral, origin, states, table, same_contents(before, contents(model)))
+    cells = [fn for fn in labels if isinstance(fn, CategoricalLabels)]
+    table = sum(fn.log_p.numel() for fn in cells if isinstance(fn.log_p, Tensor))
+    fixed = all(isinstance(fn.log_p, Tensor) and fn.context is None for fn in cells)
+    own, (items, names) = any(isinstance(fn, OwnTruthLabels) for fn in labels), asked.values()
+    reads = Reads(items, names, set() if fixed else names, own, any(fn.linked for fn in labels))
+    stateless = same_contents(before, contents(model))
+    return ModelStructure(sites, truth, integral, origin, states, table, stateless, reads)
 
 
 def _checked_sites(model: Model, small: Block) -> TraceSites:

@@ -49,7 +49,7 @@ class TypicalLabels:
         data. An annotator without labels is taken to label under the covariates of all labels.
         """
         first = blocks[0]
-        columns = CovariateColumns.joined(block.label_covariates for block in blocks)
+        columns = first.label_covariates and CovariateColumns.joined(b.label_covariates for b in blocks)
         if columns is None or not names:  # tables are the same whatever the covariates
             everyone = torch.arange(first.n_annotators, device=first.device)
             return TypicalLabels.of_annotators(everyone, columns and columns.average(first.n_annotators))
@@ -74,7 +74,7 @@ def typical_items(blocks: Sequence[Block], names: Collection[Hashable]) -> tuple
 
     Of those names that the model reads; without any, one stands for all.
     """
-    columns = CovariateColumns.joined(block.item_covariates for block in blocks)
+    columns = blocks[0].item_covariates and CovariateColumns.joined(b.item_covariates for b in blocks)
     if columns is None or not names:
         return columns and columns.average(1), torch.ones(1, dtype=torch.float64)
     kept = [name for name in columns.names if name in names]

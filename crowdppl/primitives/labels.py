@@ -236,9 +236,11 @@ class CategoricalLabels(Labels):
     ) -> None:
         if isinstance(log_p, Coins) and not is_large(block) and block.named_classes is None:
             log_p = log_p.table(block.n_classes)
+        self.n_contexts = 1 if context is None else _contexts_of(log_p, block)
+        if context is not None and isinstance(log_p, Tensor):  # annotators in their contexts are as annotators
+            log_p = log_p.flatten(-4, -3)
         self.log_p, self.state, self.power = log_p, state, power
         self.within, self.groups, self.context, self.weight = within, groups, context, weight
-        self.n_contexts = 1 if context is None else _contexts_of(log_p, block)
         self.viewed = block.in_contexts(context, self.n_contexts, weight)
         if within == "label":
             plates: tuple[int, ...] = (block.n_labels,)
@@ -255,7 +257,7 @@ class CategoricalLabels(Labels):
         if self._sparse:
             return self._of_named(block)
         if isinstance(self.log_p, Tensor):
-            sums, lead = self._from_table(block, self._table(self.log_p))
+            sums, lead = self._from_table(block, self.log_p)
         elif isinstance(self.log_p, Coin | Coins):
             sums, lead = self._from_coin(block, *self._by_label(block))
         else:
@@ -275,10 +277,6 @@ class CategoricalLabels(Labels):
         if self.groups is None:
             return block.bags
         return block.grouped(tuple(group for group in self.groups for _ in range(self.n_contexts)))
-
-    def _table(self, log_p: Tensor) -> Tensor:
-        """A table (..., A, X, T, L) with annotators in their contexts as annotators, (..., A * X, T, L)."""
-        return log_p if self.context is None else log_p.flatten(-4, -3)
 
     def _from_table(self, block: Block, log_p: Tensor) -> tuple[Tensor, torch.Size]:
         """Rows x (leading dims, state), from the log-table (..., A, T, L)."""
@@ -367,8 +365,7 @@ class CategoricalLabels(Labels):
         block = self.block
         state = self.state.expand(self.plates).reshape(-1)[self._state_of_label()]
         if isinstance(self.log_p, Tensor):
-            table = self._table(self.log_p)
-            logits = table.reshape(table.shape[-3:])[self.viewed.annotator, state]
+            logits = self.log_p.reshape(self.log_p.shape[-3:])[self.viewed.annotator, state]
         elif isinstance(self.log_p, Coins):
             logits = self._of_coins(self.log_p, state)
         else:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from contextvars import ContextVar
 from typing import Any
 
 import pyro
@@ -14,18 +11,7 @@ from torch import Tensor
 
 from crowdppl.errors import MethodError
 from crowdppl.primitives.distributions import NormalGamma
-
-_statistics: ContextVar[Mapping[str, Tensor]] = ContextVar("statistics", default={})  # noqa: B039 - never written to
-
-
-@contextmanager
-def handing(statistics: Mapping[str, Tensor]) -> Iterator[None]:
-    """Makes ``natural`` return these statistics by site, in place of those of the site's value."""
-    token = _statistics.set(statistics)
-    try:
-        yield
-    finally:
-        _statistics.reset(token)
+from crowdppl.primitives.sums import current
 
 
 def gamma_statistics(x: Tensor) -> Tensor:
@@ -83,7 +69,7 @@ def natural(name: str, prior: Any, *, ratios: bool = False) -> tuple[Tensor, ...
         raise MethodError(f"natural: only Gammas have ratios, and the prior of site {name!r} is a NormalGamma")
     marked: Any = {"natural": True, "ratios": ratios}
     x: Tensor = pyro.sample(name, prior, infer=marked)
-    found = _statistics.get().get(name)
+    found = current().statistics.get(name)
     if isinstance(inner, NormalGamma):
         return normal_gamma_parts(normal_gamma_statistics(x) if found is None else found)
     return (gamma_statistics(x) if found is None else found).unbind(-1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -28,6 +28,7 @@ class Summing:
             (of a real variable, its first two moments; of an angle, its mean cosine and sine), or the draw. None
             until the sum is formed.
         formed: number of sums so far.
+        statistics: by site, what ``natural`` returns in place of the statistics of the site's value.
     """
 
     kind: Literal["sum", "draw", "replay"] = "sum"
@@ -35,6 +36,7 @@ class Summing:
     tape: dict[int, Tensor] = field(default_factory=dict)
     probes: dict[str, Tensor | None] = field(default_factory=dict)
     formed: int = 0
+    statistics: Mapping[str, Tensor] = field(default_factory=dict)
 
 
 LOWEST = -80.0

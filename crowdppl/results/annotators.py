@@ -12,11 +12,11 @@ from crowdppl.core.validation import switch
 from crowdppl.data.annotations import Annotations, labels_given
 from crowdppl.errors import MethodError
 from crowdppl.inference.coin_tables import CoinTables
+from crowdppl.inference.confusions import among_named
 from crowdppl.inference.predict.answers import confusion_at
 from crowdppl.inference.result import Fit
 from crowdppl.primitives.model import card_of
 from crowdppl.results import intervals
-from crowdppl.results.intervals import among_named
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -11,7 +11,6 @@ import numpy as np
 
 from crowdppl.core.validation import warn
 from crowdppl.data.annotations import Annotations
-from crowdppl.data.blocks import row_sizes, row_starts
 from crowdppl.errors import ConvergenceWarning, CrowdpplWarning
 from crowdppl.inference.result import CalibrationMap, Correction, Fit, uninterrupted
 
@@ -106,7 +105,7 @@ def corrected(
     """Discounted, averaged, mapped and softened probabilities, (N, K), of those of each method; a known truth is
     certain. Earlier fits had ``before`` labels, (N,), of these items.
     """
-    labels, out = labels_an_item(data), np.zeros((data.n_items, data.n_classes))
+    labels, out = data.votes().sum(1), np.zeros((data.n_items, data.n_classes))
     labels = labels if before is None else labels + before
     for name, weight in correction.weights.items():
         out += weight * design_effect(found[name], labels, correction.rates[name])
@@ -139,17 +138,6 @@ def truncated_evidence(probabilities: np.ndarray, labels: np.ndarray, rate: floa
     """Items of which a class is clipped at 1e-300 and above 1e-6 after the discount, bool (N,)."""
     lost = probabilities.min(1) < LEAST
     return np.asarray(lost & (design_effect(probabilities, labels, rate).min(1) > 1e-6))
-
-
-def labels_an_item(data: Annotations) -> np.ndarray:
-    """Number of labels of each item that are classes, in codebook order, (N,)."""
-    out = np.zeros(data.n_items)
-    for block in data.blocks:
-        before = np.append(0, np.cumsum(block.bags.cells.cpu().numpy() % data.n_answers < data.n_classes))
-        starts = row_starts(block)
-        found = before[starts + row_sizes(block)] - before[starts]
-        out[data.order[block.offset : block.offset + block.n_items]] = found
-    return out
 
 
 def annotators_an_item(data: Annotations) -> float:

@@ -16,6 +16,7 @@ from crowdppl.core.intervals import (
     from_share_moments,
 )
 from crowdppl.inference.coin_tables import CoinTables
+from crowdppl.inference.confusions import among_named
 from crowdppl.inference.result import Fit, FitResult, SiteResult
 from crowdppl.networks.outputs import networks_of
 from crowdppl.primitives.labels import LARGE_TABLE
@@ -150,16 +151,6 @@ def _exact_mean(result: FitResult, estimate: Estimate, at_mean: np.ndarray) -> E
     near = np.abs(estimate.mean - at_mean) <= 6 * estimate.sd / np.sqrt(len(result.prevalence_draws)) + 1e-6
     near = near | any(site.drawn() is not None for site in sites)  # chains tell how wide it is, not where vb is
     return replace(estimate, mean=np.where(near, at_mean, estimate.mean))
-
-
-def among_named(table: np.ndarray) -> np.ndarray:
-    """(..., K, L) over answers as (..., K, K) over the classes among them; NaN where none has a probability."""
-    n_classes = table.shape[-2]
-    if table.shape[-1] == n_classes:
-        return table
-    classes = table[..., :n_classes]
-    total = classes.sum(-1, keepdims=True)
-    return np.asarray(np.divide(classes, total, out=np.full_like(classes, np.nan), where=total > 0))
 
 
 def _abstaining(table: np.ndarray | CoinTables) -> np.ndarray:

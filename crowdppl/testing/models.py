@@ -23,7 +23,7 @@ from crowdppl.data.annotations import Annotations
 from crowdppl.data.blocks import Block
 from crowdppl.data.kinds.numbers import Numbers
 from crowdppl.errors import NumericalError
-from crowdppl.inference.confusions import tables_at
+from crowdppl.inference.confusions import among_named, tables_at
 from crowdppl.inference.density import Density, trace_sites
 from crowdppl.inference.families import family_of
 from crowdppl.inference.options import Options
@@ -31,7 +31,6 @@ from crowdppl.inference.problem import build_problem, model_runs
 from crowdppl.inference.svi.svi import mean_field
 from crowdppl.primitives.labels import NumberLabels
 from crowdppl.primitives.model import Model, card_of, plates_of, set_up, settings_of, truth_of
-from crowdppl.results.intervals import among_named
 from crowdppl.simulation.crowd import simulate
 from crowdppl.testing.fixtures import Trial, require
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import crowdppl
-from crowdppl.criticism.class_agreement import agreement_error, class_agreement, contradicted
+from crowdppl.criticism.doubts.classes import agreement_error, class_agreement, contradicted
 from crowdppl.data.annotations import Annotations
 from crowdppl.evaluation.calibration import stacked
 from crowdppl.posterior import Posterior

@@ -11,11 +11,11 @@ import pytest
 import crowdppl
 from crowdppl import Doubt
 from crowdppl.criticism.doubts import classes, doubts
-from crowdppl.criticism.doubts import fit as of_fits
+from crowdppl.criticism.doubts import votes as about_votes
 from crowdppl.criticism.doubts.classes import prevalence
-from crowdppl.criticism.doubts.fit import misfit, worse_than_votes
-from crowdppl.criticism.doubts.search import FINDERS, ORDER, Search
-from crowdppl.criticism.spammers import names_one_class
+from crowdppl.criticism.doubts.fit import misfit
+from crowdppl.criticism.doubts.search import FINDERS, ORDER, Search, names_one_class
+from crowdppl.criticism.doubts.votes import worse_than_votes
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import DoubtWarning
 from crowdppl.fitting import fit
@@ -115,7 +115,7 @@ def test_doubts_beside_a_fit_never_fit_again(monkeypatch: pytest.MonkeyPatch) ->
     settings = {"prevalence_strength": 100.0}
     heavy = fit("bayesian_dawid_skene", shared([0.9, 0.1], 0), inference="vb", settings=settings)
     monkeypatch.setattr(classes, "fit_one", lambda *_, **__: pytest.fail("a second fit"))
-    monkeypatch.setattr(of_fits, "heldout_score", lambda *_, **__: pytest.fail("a second fit"))
+    monkeypatch.setattr(about_votes, "heldout_score", lambda *_, **__: pytest.fail("a second fit"))
     assert doubts(heavy) == heavy.doubts() and heavy.doubts() is heavy.doubts()
 
 

@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from crowdppl.criticism.doubts.fit import overfitting, worse_than_votes
 from crowdppl.criticism.doubts.search import Search
-from crowdppl.criticism.overfitting import log_p_by_vote, log_p_without_label
+from crowdppl.criticism.doubts.votes import log_p_by_vote, log_p_without_label, overfitting, worse_than_votes
 from crowdppl.data.annotations import Annotations
 from crowdppl.fitting import fit
 from tests.crowd import annotations

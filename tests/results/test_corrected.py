@@ -19,7 +19,7 @@ from crowdppl.inference.predict.predictive import refit
 from crowdppl.inference.predict.update import predict
 from crowdppl.inference.result import Fit, OnDemand, TruthSpread
 from crowdppl.posterior import Posterior
-from crowdppl.results.correction import Correction, corrected, design_effect, labels_an_item, truncated_evidence
+from crowdppl.results.correction import Correction, corrected, design_effect, truncated_evidence
 from tests.crowd import annotations, crowd
 from tests.three_items import posterior, result
 
@@ -151,7 +151,7 @@ def test_a_discount_extends_to_new_items_and_what_changed_nothing_is_no_correcti
     for rate in (0.5, 0.0):
         done = Correction(own.result.probabilities, {own.method: 1.0}, {own.method: rate}, {})
         found = replace(own, correction=done)
-        want = design_effect(predict(own, data, as_fitted=rate > 0), labels_an_item(data), rate)
+        want = design_effect(predict(own, data, as_fitted=rate > 0), data.votes().sum(1), rate)
         np.testing.assert_allclose(found.predict(data), want, atol=1e-12)
     assert found.correction is not None and found.correction.leaves_all
     again = found.update(data).correction

@@ -8,6 +8,7 @@ from crowdppl.criticism.doubts import annotators as annotators
 from crowdppl.criticism.doubts import classes as classes
 from crowdppl.criticism.doubts import data as data
 from crowdppl.criticism.doubts import fit as fit
+from crowdppl.criticism.doubts import votes as votes
 from crowdppl.criticism.doubts.search import FINDERS, Search
 from crowdppl.inference.result import Fit
 
@@ -33,6 +34,5 @@ def doubts(posterior: Fit, thorough: bool = False) -> tuple[Doubt, ...]:
         >>> crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="vb", seed=0).doubts()
         ()
     """
-    search, truth = Search(posterior, switch("thorough", thorough)), posterior.result.truth
-    used = (x for x in FINDERS if isinstance(truth, x.truth) and (search.thorough or not x.thorough))
-    return tuple(found for finder in used for found in finder.find(search))
+    search = Search(posterior, switch("thorough", thorough))
+    return tuple(found for finder in FINDERS if finder.applies(search) for found in finder.find(search))

@@ -24,7 +24,7 @@ from crowdppl.inference.result import Fit, NumberTruth
 from crowdppl.networks.outputs import networks_of
 from crowdppl.primitives.labels import LARGE_TABLE
 from crowdppl.results.annotators import information, informative_part
-from crowdppl.results.correction import labels_an_item, members
+from crowdppl.results.correction import members
 
 SPAMMER_BITS = 0.05
 """Information below which an annotator is a spammer: three times as much has to be ruled out by the labels."""
@@ -141,7 +141,7 @@ def one_class(search: Search) -> Iterator[Doubt]:
 def _testable(search: Search, posterior: Fit) -> bool:
     """Whether items have labels of several annotators, few repeats, and not too many to be compared at once."""
     data = posterior.data
-    sizes = labels_an_item(data).astype(np.int64)
+    sizes = data.votes().sum(1).astype(np.int64)
     pairs = int((sizes * (sizes - 1)).sum()) // 2
     most = min(QUICK_PAIRS.get(posterior.inference, MAX_PAIRS), MAX_SIZE // data.n_classes**2)
     if not pairs or (pairs > most and not search.thorough):
@@ -232,7 +232,7 @@ def copied_numbers(search: Search) -> Iterator[Doubt]:
         )
 
 
-@doubt("together")
+@doubt("together", engines=("em", "vb"))
 def together(search: Search) -> Iterator[Doubt]:
     """Over .05 of the disagreements that the fit expects among labels of an item are none, beyond chance.
 
@@ -243,7 +243,7 @@ def together(search: Search) -> Iterator[Doubt]:
     alone = next((fit for fit in fits if not shares_more(fit.model)), fits[0])
     more = shares_more(alone.model)
     trained = more and networks_of(alone.model)
-    if search.sparse or alone.inference not in ("em", "vb") or trained or not _testable(search, alone):
+    if search.sparse or trained or not _testable(search, alone):
         return
     try:
         # A model that says how labels agree takes longer.

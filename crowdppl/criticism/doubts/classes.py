@@ -11,7 +11,6 @@ import numpy as np
 
 from crowdppl.core.doubt import Doubt
 from crowdppl.core.validation import listed
-from crowdppl.criticism.class_agreement import class_agreement, contradicted
 from crowdppl.criticism.doubts.search import AUTO, Search, doubt, quoted
 from crowdppl.criticism.tails import ERRORS
 from crowdppl.data.ids import ranked
@@ -21,6 +20,7 @@ from crowdppl.errors import CrowdpplError, CrowdpplWarning
 from crowdppl.inference.coin_tables import CoinTables
 from crowdppl.inference.fit import fit_one
 from crowdppl.inference.options import Options
+from crowdppl.inference.result import Fit
 from crowdppl.networks.outputs import networks_of
 from crowdppl.primitives.model import Card, card_of
 
@@ -28,6 +28,8 @@ COINS = (("right", "wrong"), ("knows", "guesses"))
 """Settings that are pseudo-counts of labels on the diagonal, and of those beside it."""
 UNUSED = {"crowd_prior_strength": (None, 0), "prior": ("default",), "form": ("generative",)}
 """Settings under which prior_strength and prior_accuracy have no effect, unless they have these values."""
+MARGIN = 0.8
+"""The ratio by which a class has to fall short of the agreement of labels, besides ``ERRORS`` standard errors."""
 MAX_PULL = 0.05
 """How far the prior of the prevalence may pull the share of a class."""
 
@@ -83,6 +85,38 @@ def diagonal(search: Search) -> Iterator[Doubt]:
             {"classes": n_classes, "share": shares, "right": right},
             (search.refit(gold="gold"), call),
         )
+
+
+def class_agreement(posterior: Fit) -> tuple[np.ndarray, np.ndarray]:
+    """How often labels name the class of their item, and how often they repeat another label of it.
+
+    The first share of class k is among labels of items that the fit gives to k, the second, a mean over items,
+    among all other labels of items with a label k. (K,) each, NaN where nothing is counted.
+    """
+    votes, p = posterior.data.votes(), posterior.uncorrected().result.probabilities
+    labels = votes.sum(1)
+    others = np.where(labels > 1, 1 / np.maximum(labels - 1, 1), 0)
+    repeated = np.einsum("i,ik,ik->k", others, votes, votes) - others @ votes
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.einsum("ik,ik->k", votes, p) / (labels @ p), repeated / ((labels > 1) @ votes)
+
+
+def agreement_error(posterior: Fit, k: int) -> float:
+    """The standard error, by items, of the difference of the two shares of class k."""
+    votes, p = posterior.data.votes(), posterior.uncorrected().result.probabilities[:, k]
+    own, other = (share[k] for share in class_agreement(posterior))
+    labels, given = votes.sum(1), votes[:, k]
+    several = labels > 1
+    again = given * (given - 1) / np.maximum(labels - 1, 1) - other * given * several
+    pull = p * (given - own * labels) / (labels @ p) - again / (several @ given)
+    return float(np.sqrt(pull @ pull))
+
+
+def contradicted(posterior: Fit) -> list[int]:
+    """Codes of the classes whose items get their label less often than it is repeated."""
+    own, other = class_agreement(posterior)
+    below = np.flatnonzero(own < MARGIN * other)
+    return [int(k) for k in below if own[k] < other[k] - ERRORS * agreement_error(posterior, int(k))]
 
 
 @doubt("collapse")
@@ -193,11 +227,11 @@ def prevalence(search: Search) -> Iterator[Doubt]:
         )
 
 
-@doubt("permuted")
+@doubt("permuted", needs=("result", "diagnostics", "permutations"))
 def permuted(search: Search) -> Iterator[Doubt]:
     """Some chains of a sampler name the classes otherwise than the votes do."""
     posterior = search.posterior
-    found = np.asarray(posterior.result.diagnostics.get("permutations", []))
+    found = np.asarray(posterior.result.diagnostics["permutations"])
     if not len(found) or (found == found[0]).all():
         return
     odd = np.flatnonzero((found != np.arange(found.shape[1])).any(1))

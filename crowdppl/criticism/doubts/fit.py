@@ -1,35 +1,32 @@
-"""Doubts about the fit as a whole: what it predicts, what cannot be known, and what the method itself doubts."""
+"""Doubts about the fit as a whole: what it says of labels, what cannot be known, what the method itself doubts."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from math import isnan
+from typing import Any
 
 from crowdppl.core.doubt import Doubt
 from crowdppl.core.importance import notes_on_tail
 from crowdppl.core.validation import shown
 from crowdppl.criticism.checks import predictive_check
 from crowdppl.criticism.doubts.search import AUTO, Search, doubt
-from crowdppl.criticism.overfitting import Predictions, predicted_without_itself
-from crowdppl.criticism.tails import ERRORS
 from crowdppl.errors import DataError
-from crowdppl.evaluation.heldout import heldout_score
 from crowdppl.inference.options import Options
 from crowdppl.results.correction import MIN_GOLD
-from crowdppl.results.leave_one_out import standard_error
 
 
-@doubt("own", truth=object)
+@doubt("own", truth=object, needs=("model", "doubts"))
 def own(search: Search) -> Iterator[Doubt]:
     """What the method itself doubts: a model may have a method ``doubts(fit)`` that returns records ``Doubt``.
 
     Where it raises an error, or returns something else, that is the doubt, and the fit stands.
     """
-    model = search.posterior.model
+    model: Any = search.posterior.model
     try:
-        find = getattr(model, "doubts", None)
-        found = list(find(search.posterior)) if callable(find) else []  # a setting may have that name
+        found = (
+            list(model.doubts(search.posterior)) if callable(model.doubts) else []
+        )  # a setting may have that name
         strange = [x for x in found if not isinstance(x, Doubt)]
         if strange:
             raise TypeError(f"{shown(strange[0])} is no crowdppl.Doubt")
@@ -81,77 +78,25 @@ def misfit(search: Search) -> Iterator[Doubt]:
         )
 
 
-@doubt("votes", thorough=True)
-def worse_than_votes(search: Search) -> Iterator[Doubt]:
-    """Labels left out of fits are predicted worse than by a majority vote, beyond chance.
-
-    Of a corrected posterior, the method's own predictions are meant.
-    """
-    posterior = search.posterior.uncorrected()
-    options = posterior.options
-    if posterior.inference == "gibbs":
-        brief = {name: min(100, options[name]) for name in ("warmup", "draws")}
-        posterior = replace(posterior, options={**options, **brief})
-    try:
-        fit = heldout_score(posterior).labels
-        votes = heldout_score("majority_vote", posterior.data, inference="em", seed=options["seed"]).labels
-    except DataError:  # no item has labels of two annotators: none can be left out
-        return
-    found = Predictions(fit["log_p"].to_numpy(), votes["log_p"].to_numpy(), fit["unit"].to_numpy())
-    remedy = "crowdppl.compare finds a method that fits better, and fit('auto', data) chooses by it"
-    call = "crowdppl.compare(['one_coin', 'bayesian_dawid_skene', 'majority_vote'], data)"
-    yield from _worse(f"{posterior.method} predicts labels left out", found, remedy, call)
-
-
-@doubt("votes")
-def overfitting(search: Search) -> Iterator[Doubt]:
-    """Labels, each taken out of its annotator's row, are predicted worse than by a majority vote, beyond chance.
-
-    After maximum likelihood with a confusion matrix for each annotator, and in place of labels left out. Some
-    doubts are missed, and none is raised in error.
-    """
-    found = None if search.thorough else predicted_without_itself(search.posterior.uncorrected())
-    if found is not None:
-        remedy = (
-            "By maximum likelihood an answer that an annotator never gave is impossible: take "
-            "bayesian_dawid_skene, or a method that crowdppl.compare finds; fit('auto', data) chooses by it"
-        )
-        what = f"{search.posterior.method} predicts a label from the others"
-        yield from _worse(what, found, remedy, "crowdppl.fit('bayesian_dawid_skene', data)")
-
-
-def _worse(what: str, found: Predictions, remedy: str, call: str) -> Iterator[Doubt]:
-    apart = found.own - found.votes
-    error = standard_error(apart, found.unit)
-    if apart.mean() < -ERRORS * error:
-        own, votes = float(found.own.mean()), float(found.votes.mean())
-        yield Doubt(
-            "votes",
-            f"{what} worse than a majority vote: {own:.3f} nats a label against {votes:.3f} "
-            f"(difference {apart.mean():.3f}, standard error {error:.3f}). {remedy}",
-            figures={"own": own, "votes": votes, "error": error},
-            remedies=(call, AUTO),
-        )
-
-
-@doubt("pareto", truth=object)
+@doubt("pareto", truth=object, needs=("result", "diagnostics", "pareto_k"))
 def pareto(search: Search) -> Iterator[Doubt]:
     """Pathfinder's normals are far from the posterior: the Pareto k of its importance weights is above .7.
 
     NaN where draws are too few to tell.
     """
-    k = float(search.posterior.result.diagnostics.get("pareto_k", 0.0))
+    k = float(search.posterior.result.diagnostics["pareto_k"])
     for note in notes_on_tail(k):
         more = {"draws": str(max(Options.draws, 2 * search.posterior.options["draws"]))}
         remedy = search.refit(**more if isnan(k) else {"inference": "'nuts'"})
         yield Doubt("pareto", note, figures={"pareto_k": k}, remedies=(remedy,))
 
 
-@doubt("bias")
+@doubt("bias", needs=("correction",))
 def bias(search: Search) -> Iterator[Doubt]:
     """Probabilities are corrected without known truths, which alone show a bias that annotators share."""
     correction = search.posterior.correction
-    if correction is None or correction.gold:
+    assert correction is not None
+    if correction.gold:
         return
     size = correction.temperature or 1.0
     assumed = "none is assumed" if size == 1 else f"assumed as on other data sets: p^(1/{size:.2f})"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -11,14 +11,16 @@ import numpy as np
 
 from crowdppl.core.doubt import Doubt
 from crowdppl.core.validation import listed
-from crowdppl.criticism.spammers import names_one_class
 from crowdppl.criticism.sparse_data import SparseData, sparse_data
+from crowdppl.data.annotations import Annotations
 from crowdppl.data.coded import cell_counts
 from crowdppl.data.ids import native
 from crowdppl.inference.result import ClassProbabilities, Fit
 
 AUTO = "crowdppl.fit('auto', data)"
 """The remedy for labels of an item that have more in common than its truth."""
+ONE_CLASS_LEVEL, POOLED_LEVEL = 0.001, 0.01
+"""Chance of an annotator's labels to be of one class, and of others to name it as elsewhere; of all together."""
 
 
 @dataclass(frozen=True)
@@ -83,17 +85,57 @@ def quoted(ids: Sequence[Any]) -> str:
     return listed([repr(name) for name in ids])
 
 
+def names_one_class(data: Annotations) -> np.ndarray:
+    """Annotators who only ever name one class, which others name more often there than elsewhere, bool (A,)."""
+    from scipy.special import bdtrc, ndtr  # slow to import; scipy.stats takes ten times as long
+
+    counts = cell_counts(data.blocks)[:, : data.n_classes]
+    given, share = counts.sum(1), (counts.sum(0) / max(1, counts.sum()))[counts.argmax(1)]
+    rare: np.ndarray = (counts.max(1) == given) & (share**given < ONE_CLASS_LEVEL)
+    if not rare.any():
+        return rare
+    item, annotator, answer = data.label_codes()
+    item, annotator, answer = (x[answer < data.n_classes] for x in (item, annotator, answer))
+    votes = data.votes()
+    alike, others = (
+        np.bincount(annotator, x - 1, data.n_annotators) for x in (votes[item, answer], votes.sum(1)[item])
+    )
+    often = bdtrc(alike - 1, others.astype(int), share) < ONE_CLASS_LEVEL
+    # Each alone has few labels: all of them together, whose pairs are counted from both ends.
+    beyond, variance = (alike - others * share)[rare], (others * share * (1 - share))[rare]
+    if ndtr(-beyond.sum() / np.sqrt(max(1e-9, 2 * variance.sum()))) < POOLED_LEVEL:
+        often |= alike > others * share
+    return np.asarray(rare & often)
+
+
 Find = Callable[[Search], Iterator[Doubt]]
 
 
 class Finder(NamedTuple):
-    """A function that looks for doubts of a kind: ``truth`` is the type of truths that it is for, and ``thorough``
-    whether it fits again."""
+    """A function that looks for doubts of a kind, and what it needs.
+
+    Attributes:
+        truth: the type of truths that it is for.
+        thorough: whether it fits again.
+        engines: by which a fit has to be; none where any will do.
+        needs: what a fit has to hold, as a path of attributes and keys.
+    """
 
     kind: str
     find: Find
     truth: type
     thorough: bool
+    engines: tuple[str, ...]
+    needs: tuple[str, ...]
+
+    def applies(self, search: Search) -> bool:
+        """Whether a fit is such that there may be something to find."""
+        fit: Any = search.posterior
+        if (self.engines and fit.inference not in self.engines) or self.thorough > search.thorough:
+            return False
+        for name in self.needs:
+            fit = fit.get(name) if isinstance(fit, Mapping) else getattr(fit, name, None)
+        return fit is not None and isinstance(search.posterior.result.truth, self.truth)
 
 
 FINDERS: list[Finder] = []
@@ -102,11 +144,18 @@ ORDER = (*FIRST, "permuted", "abstained", "copying", "together", "own", "pareto"
 """Kinds in the order in which they are told; others come last."""
 
 
-def doubt(kind: str, *, truth: type = ClassProbabilities, thorough: bool = False) -> Callable[[Find], Find]:
-    """Registers a generator of doubts of a kind, for fits with such truths; ``thorough`` where it fits again."""
+def doubt(
+    kind: str,
+    *,
+    truth: type = ClassProbabilities,
+    thorough: bool = False,
+    engines: tuple[str, ...] = (),
+    needs: tuple[str, ...] = (),
+) -> Callable[[Find], Find]:
+    """Registers a generator of doubts of a kind; where it does not apply (``Finder``) it is not asked."""
 
     def register(find: Find) -> Find:
-        FINDERS.append(Finder(kind, find, truth, thorough))
+        FINDERS.append(Finder(kind, find, truth, thorough, engines, needs))
         FINDERS.sort(key=lambda finder: ORDER.index(finder.kind) if finder.kind in ORDER else len(ORDER))
         return find
 

@@ -53,7 +53,7 @@ def result_of_chains(
     elif out["draws"] < 4:
         note = f"'s chains of {out['draws']} draws are too short to be compared; raise draws"
     else:
-        site = max(out["rhat"], key=lambda n: out["rhat"][n]) if out["rhat"] else "no site"
+        site = max(out["rhat"], key=out["rhat"].__getitem__) if out["rhat"] else "no site"
         note = (
             f"'s chains disagree (R-hat {worst:.3f} at {site}): run longer (draws, warmup), or look for "
             "classes that are swapped between chains"

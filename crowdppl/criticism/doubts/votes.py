@@ -1,16 +1,24 @@
-"""How well a fit by maximum likelihood predicts each label from the others, beside a majority vote."""
+"""Doubts about predictions: labels left out are predicted worse than by a majority vote."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
+from crowdppl.core.doubt import Doubt
+from crowdppl.criticism.doubts.search import AUTO, Search, doubt
+from crowdppl.criticism.tails import ERRORS
 from crowdppl.data.split import whole_units
+from crowdppl.errors import DataError
+from crowdppl.evaluation.heldout import heldout_score
 from crowdppl.inference.coin_tables import CoinTables
 from crowdppl.inference.result import Fit
 from crowdppl.results.intervals import named_site
+from crowdppl.results.leave_one_out import standard_error
 
 MAX_QUICK_LABELS = 20_000
 """Labels up to which overfitting is looked for beside a fit."""
@@ -28,6 +36,59 @@ class Predictions(NamedTuple):
     own: np.ndarray
     votes: np.ndarray
     unit: np.ndarray
+
+
+@doubt("votes", thorough=True)
+def worse_than_votes(search: Search) -> Iterator[Doubt]:
+    """Labels left out of fits are predicted worse than by a majority vote, beyond chance.
+
+    Of a corrected posterior, the method's own predictions are meant.
+    """
+    posterior = search.posterior.uncorrected()
+    options = posterior.options
+    if posterior.inference == "gibbs":
+        brief = {name: min(100, options[name]) for name in ("warmup", "draws")}
+        posterior = replace(posterior, options={**options, **brief})
+    try:
+        fit = heldout_score(posterior).labels
+        votes = heldout_score("majority_vote", posterior.data, inference="em", seed=options["seed"]).labels
+    except DataError:  # no item has labels of two annotators: none can be left out
+        return
+    found = Predictions(fit["log_p"].to_numpy(), votes["log_p"].to_numpy(), fit["unit"].to_numpy())
+    remedy = "crowdppl.compare finds a method that fits better, and fit('auto', data) chooses by it"
+    call = "crowdppl.compare(['one_coin', 'bayesian_dawid_skene', 'majority_vote'], data)"
+    yield from _worse(f"{posterior.method} predicts labels left out", found, remedy, call)
+
+
+@doubt("votes")
+def overfitting(search: Search) -> Iterator[Doubt]:
+    """Labels, each taken out of its annotator's row, are predicted worse than by a majority vote, beyond chance.
+
+    After maximum likelihood with a confusion matrix for each annotator, and in place of labels left out. Some
+    doubts are missed, and none is raised in error.
+    """
+    found = None if search.thorough else predicted_without_itself(search.posterior.uncorrected())
+    if found is not None:
+        remedy = (
+            "By maximum likelihood an answer that an annotator never gave is impossible: take "
+            "bayesian_dawid_skene, or a method that crowdppl.compare finds; fit('auto', data) chooses by it"
+        )
+        what = f"{search.posterior.method} predicts a label from the others"
+        yield from _worse(what, found, remedy, "crowdppl.fit('bayesian_dawid_skene', data)")
+
+
+def _worse(what: str, found: Predictions, remedy: str, call: str) -> Iterator[Doubt]:
+    apart = found.own - found.votes
+    error = standard_error(apart, found.unit)
+    if apart.mean() < -ERRORS * error:
+        own, votes = float(found.own.mean()), float(found.votes.mean())
+        yield Doubt(
+            "votes",
+            f"{what} worse than a majority vote: {own:.3f} nats a label against {votes:.3f} "
+            f"(difference {apart.mean():.3f}, standard error {error:.3f}). {remedy}",
+            figures={"own": own, "votes": votes, "error": error},
+            remedies=(call, AUTO),
+        )
 
 
 def predicted_without_itself(posterior: Fit) -> Predictions | None:
