@@ -121,9 +121,9 @@ def _members(shares: np.ndarray, n: int, stream: np.random.Generator) -> np.ndar
 
 def _truths(posterior: Fit) -> Named:
     """What is known of the truths: the arrays of their record."""
-    truth = posterior.result.truth
-    found: Named = {}
-    for name, hint in hints_of(type(truth)).items():
+    truth, found = posterior.result.truth, Named()
+    kind: Any = type(truth)
+    for name, hint in hints_of(kind).items():
         for check in getattr(hint, "__metadata__", ()):
             if isinstance(check, Numbers):
                 dims = tuple(DIMS[word] for word in str(check.shape).split())
