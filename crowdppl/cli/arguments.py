@@ -20,7 +20,9 @@ from crowdppl.errors import DataError, MethodError
 
 ON_TERMINAL = sys.stderr.isatty()
 
-Answers = Annotated[Path, Argument(help="CSV, TSV, parquet or JSON: one label a row.", metavar="ANSWERS")]
+Answers = Annotated[
+    Path, Argument(help="File with one label a row; --format names the formats.", metavar="ANSWERS")
+]
 Out = Annotated[Path, Option(help="Folder to write to; made if need be.", metavar="FOLDER")]
 Table = Annotated[Path | None, Option(help="CSV file to write the table to.", metavar="FILE")]
 Overwrite = Annotated[bool, Option("--overwrite", help="Replace the result of an earlier run.")]

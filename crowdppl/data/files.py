@@ -7,11 +7,12 @@ import csv
 import gzip
 import json
 import zlib
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO, Unpack
+from typing import TYPE_CHECKING, Any, NamedTuple, TextIO, Unpack
 
 import numpy as np
 import pandas as pd
@@ -37,10 +38,6 @@ from crowdppl.errors import DataError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-FORMATS = {".csv": "csv", ".conll": "conll", **dict.fromkeys((".tsv", ".tab"), "tsv")}
-FORMATS |= dict.fromkeys((".jsonl", ".ndjson", ".json"), "jsonl") | dict.fromkeys((".parquet", ".pq"), "parquet")
-USUAL = {"csv": ",", "tsv": "\t"}
-
 
 @dataclass(frozen=True)
 class Table:
@@ -55,33 +52,50 @@ class Table:
     columns: bool = False
 
 
+@dataclass(frozen=True)
+class Source:
+    """A file to read: where it is, how its text is encoded; of delimited text, which columns are read as text, None
+    for all, and what separates fields, None for the usual.
+    """
+
+    path: Path
+    encoding: str
+    roles: Roles | None
+    delimiter: str | None
+
+
+class Format(NamedTuple):
+    """A format of files: what it is called, how their names end, its reader, and whether it has a delimiter."""
+
+    title: str
+    endings: tuple[str, ...]
+    read: Callable[[Source], Table]
+    delimited: bool = False
+
+
 def read_table(path: Any, roles: Roles | None, format: Any, delimiter: Any, encoding: Any) -> Table:
     """Reads a file as ``read_annotations`` does; ``roles`` are columns read as text, None for all."""
     path = require_path(path)
     for name, value in (("format", format), ("delimiter", delimiter), ("encoding", encoding)):
         require_text(name, value)
-    kind = format or FORMATS.get(Path(path.name.removesuffix(".gz")).suffix.lower(), "csv" if delimiter else "")
-    if kind not in FORMATS.values():
+    ending = Path(path.name.removesuffix(".gz")).suffix.lower()
+    by_ending = (name for name, known in FORMATS.items() if ending in known.endings)
+    found = FORMATS.get(format or next(by_ending, "csv" if delimiter else ""))
+    if found is None:
+        *titles, last = (known.title for known in FORMATS.values())
         raise DataError(
-            f"{path.name if format is None else f'format={format!r}'} is no CSV, TSV, JSON, CoNLL or Parquet file; "
-            "say format=, or read it with pandas and give the DataFrame to crowdppl.Annotations.from_frame"
+            f"{path.name if format is None else f'format={format!r}'} is no {', '.join(titles)} or {last} file; "
+            f"say format={' or '.join(map(repr, FORMATS))}, or read it with pandas and give the DataFrame to "
+            "crowdppl.Annotations.from_frame"
         )
     if not path.is_file():
         raise DataError(f"{path} is {'no file' if path.exists() else 'not there'}; give the path of a file")
-    if delimiter is not None and (kind not in USUAL or len(delimiter) != 1 or delimiter in '"\r\n'):
+    if delimiter is not None and (not found.delimited or len(delimiter) != 1 or delimiter in '"\r\n'):
         raise DataError(
             f"delimiter={delimiter!r} must be one character, such as ';', and goes with CSV and TSV alone"
         )
-    if kind == "parquet":
-        return _parquet(path)
     try:
-        if kind == "jsonl":
-            return _json(path, encoding or "utf-8")
-        if kind == "conll":
-            with _open(path, encoding or "utf-8") as file:
-                frame, numbers = read_conll(file, path.name)
-            return Table(frame, lambda row: f"line {numbers[row]} of {path.name}", True, columns=True)
-        return _delimited(path, roles, USUAL[kind], delimiter, encoding or "utf-8")
+        return found.read(Source(path, encoding or "utf-8", roles, delimiter))
     except LookupError as error:
         raise DataError(f"encoding={encoding!r} is unknown; give one such as 'cp1252' or 'utf-16'") from error
     except UnicodeError as error:
@@ -111,11 +125,12 @@ def _records(path: Path, delimiter: str, encoding: str, strict: bool = False) ->
             line = reader.line_num + 1
 
 
-def _delimited(path: Path, roles: Roles | None, usual: str, delimiter: str | None, encoding: str) -> Table:
+def _delimited(source: Source, usual: str) -> Table:
     """Reads delimited text by pyarrow, which refuses rows of differing length, unlike pandas."""
     import pyarrow
     from pyarrow import csv as arrow_csv
 
+    path, encoding, roles, delimiter = source.path, source.encoding, source.roles, source.delimiter
     with _open(path, encoding) as file:
         first = next((line for line in file if line.strip()), "")
     if delimiter is None:
@@ -173,11 +188,12 @@ def _fault(path: Path, delimiter: str, encoding: str) -> str:
     return ""
 
 
-def _json(path: Path, encoding: str) -> Table:
+def _json(source: Source) -> Table:
     """Reads an object a line, or an array of objects, by Python's reader: pandas takes the last of two twins."""
     rows: list[dict[str, Any]] = []
     numbers: list[int] = []
-    with _open(path, encoding) as file:
+    path = source.path
+    with _open(path, source.encoding) as file:
         text = file.read()
     is_array = text.lstrip().startswith("[")
     unit = "entry" if is_array else "line"
@@ -211,16 +227,34 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return dict(pairs)
 
 
-def _parquet(path: Path) -> Table:
+def _conll(source: Source) -> Table:
+    path = source.path
+    with _open(path, source.encoding) as file:
+        frame, numbers = read_conll(file, path.name)
+    return Table(frame, lambda row: f"line {numbers[row]} of {path.name}", True, columns=True)
+
+
+def _parquet(source: Source) -> Table:
     import pyarrow
     from pyarrow import parquet
 
+    path = source.path
     try:
         table = parquet.read_table(path)
         table.validate(full=True)  # a reader does not look whether text is UTF-8
     except (pyarrow.ArrowInvalid, OSError) as error:
         raise DataError(f"{path.name} is no Parquet file, or a truncated or damaged one: {error}") from error
     return Table(table, lambda row: f"{place_in_rows(row)} of {path.name}", False)
+
+
+FORMATS = {
+    "csv": Format("CSV", (".csv",), partial(_delimited, usual=","), delimited=True),
+    "tsv": Format("TSV", (".tsv", ".tab"), partial(_delimited, usual="\t"), delimited=True),
+    "jsonl": Format("JSON", (".jsonl", ".ndjson", ".json"), _json),
+    "conll": Format("CoNLL", (".conll",), _conll),
+    "parquet": Format("Parquet", (".parquet", ".pq"), _parquet),
+}
+"""By what ``format=`` says."""
 
 
 def read_annotations(
@@ -236,7 +270,7 @@ def read_annotations(
     gold_column: Hashable | None = None,
     **options: Unpack[AnnotationOptions],
 ) -> Annotations:
-    """Reads annotations from a file: CSV, TSV, JSON (lines or one array), CoNLL (all also gzipped) or Parquet.
+    """Reads annotations from a file, whose format its name tells; text may be gzipped.
 
     In CSV and TSV, ids and labels are text, exactly as spelled: "007" stays "007". Classes, gold and other
     tables may still name them as numbers where the spelling is the same.
@@ -251,7 +285,8 @@ def read_annotations(
         path: the file; a CSV or TSV begins with a line of column names.
         item, annotator, label: columns, where they are not recognised by name; of items with two parts, a pair
             of columns.
-        format: "csv", "tsv", "jsonl", "conll" or "parquet", where the name does not end so.
+        format: where the name does not tell it, "csv", "tsv", "jsonl" (an object a line, or one array), "conll" or
+            "parquet".
         delimiter: what separates the fields of CSV and TSV; by default a comma (tab), or the semicolon, tab or bar
             that stands in the first line instead.
         encoding: of a file of text, such as "cp1252", "latin-1" or "utf-16"; by default UTF-8.
@@ -315,7 +350,7 @@ def read_gold(
     """Known truths from a file, as a series by item id.
 
     Args:
-        path: CSV, TSV, JSON or Parquet with a column of items and one of classes, blank where unknown; it may
+        path: a table, as of ``read_annotations``, of a column of items and one of classes, blank if unknown; it may
             be that of the labels, which repeats them. Where two columns name an item (left and right, sequence and
             position, problem and object), the ids are pairs.
         item, label: their names, where they are not recognised.
@@ -345,7 +380,7 @@ def read_item_covariates(
     """What is known of items, by item id, to be given as ``item_covariates``.
 
     Args:
-        path: CSV, TSV, JSON or Parquet with a column of items; its other columns are covariates.
+        path: a table, as of ``read_annotations``, with a column of items; its other columns are covariates.
         item: name of that column, where it is not recognised.
         format, delimiter, encoding: as for ``read_annotations``.
 
