@@ -14,7 +14,7 @@ from .agreement.coefficients import agreement_classes as agreement_classes
 from .agreement.coefficients import agreement_items as agreement_items
 from .agreement.coefficients import agreement_pairs as agreement_pairs
 from .agreement.coefficients import agreement_table as agreement_table
-from .agreement.intraclass import intraclass_correlations as intraclass_correlations
+from .agreement.number_agreement import intraclass_correlations as intraclass_correlations
 from .core.doubt import Doubt as Doubt
 from .criticism.checks import Check as Check
 from .criticism.checks import predictive_check as predictive_check

@@ -34,6 +34,16 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     return lambda n_labels: monkeypatch.setattr("crowdppl.data.coded.BLOCK_LABELS", n_labels)
 
 
+@pytest.fixture
+def double_precision() -> Iterator[None]:
+    """Float64 as torch's default, as engines run models."""
+    import torch  # where a test asks for it
+
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(torch.float32)
+
+
 @pytest.fixture(autouse=True)
 def _clean() -> Iterator[None]:
     """Leaves no parameter of one test's guide, no registered method and no figure to the next."""

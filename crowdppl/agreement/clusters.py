@@ -113,7 +113,9 @@ def find_in_codes(
     alone, step = np.arange(n), max(1, -(-len(labels.item) // max_labels))
     kept, item = np.unique(labels.item, return_inverse=True)
     labels = replace(labels, item=item // step, n_items=-(-len(kept) // step)).take(item % step == 0)
-    labels = _once(labels.take(np.lexsort((labels.answer, labels.annotator, labels.item))))
+    labels = labels.take(np.lexsort((labels.answer, labels.annotator, labels.item)))
+    columns = (labels.item, labels.annotator, labels.answer)  # one's own copies are no agreement
+    labels = labels.take(np.any([np.diff(x, prepend=-1) != 0 for x in columns], 0))
     base = fit_groups(labels, alone)
     if n < 2 or (n_groups is None and independence(labels, base) > alpha):
         return alone
@@ -126,12 +128,6 @@ def find_in_codes(
         if score > best:
             best, groups = score, found
     return groups
-
-
-def _once(labels: CodedLabels) -> CodedLabels:
-    """Sorted labels without those that their annotator gave the item before: one's own copies are no agreement."""
-    columns = (labels.item, labels.annotator, labels.answer)
-    return labels.take(np.any([np.diff(x, prepend=-1) != 0 for x in columns], 0))
 
 
 def fit_groups(labels: CodedLabels, groups: Ints, fixed: Floats | None = None, tolerance: float = 1e-4) -> Fitted:

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from crowdppl.agreement.number_alpha import alpha_of_numbers
+from crowdppl.agreement.number_agreement import alpha_of_numbers
 from crowdppl.agreement.resampling import Coefficient, resampled
 from crowdppl.agreement.votes import (
     DeduplicatedVotes,
@@ -265,11 +265,11 @@ def cohen_kappa(votes: DeduplicatedVotes, near: np.ndarray, samples: int, seed: 
     }
     found = Coefficient(float(mean[0]), mean[1:], counts)
     if shared[shared < FEW_SHARED].sum() * 2 > shared.sum() or found.bias() > MAX_BIAS:
-        text = (
+        warn(
             f"cohen_kappa is a mean over {len(shared)} pairs of annotators that share few items (median "
-            f"{np.median(shared):g}), and is biased towards 0; use fleiss_kappa or krippendorff_nominal"
+            f"{np.median(shared):g}), and is biased towards 0; use fleiss_kappa or krippendorff_nominal",
+            SparseDataWarning,
         )
-        warn(SparseDataWarning(text))
     return found
 
 
@@ -417,10 +417,10 @@ def _checked_weights(data: Annotations, weights: Weights | None) -> Weights:
     numbers = _numbers(data)
     if weights != "identity" and numbers is not None and not np.allclose(np.diff(numbers, 2), 0):
         names = ", ".join(repr(native(name)) for name in data.classes[:12])
-        text = (
-            f"the classes ({names}) count as one step apart each; name all grades in classes= if some are missing"
+        warn(
+            f"the classes ({names}) count as one step apart each; name all grades in classes= if some are missing",
+            CrowdpplWarning,
         )
-        warn(CrowdpplWarning(text))
     return weights
 
 
@@ -455,11 +455,11 @@ def warn_below_limit(values: Mapping[str, float], items: int, left_out: int) -> 
     """Warns of coefficients below -1, the value of agreement as bad as can be where all items are compared."""
     below = [f"{name} ({value:.2f})" for name, value in values.items() if value < -1]
     if below:
-        text = (
+        warn(
             f"{', '.join(below)} is below -1: agreement is that of {items} items, agreement by chance that of all "
-            f"{items + left_out} with a label; have more of them labelled twice, or give these items alone"
+            f"{items + left_out} with a label; have more of them labelled twice, or give these items alone",
+            SparseDataWarning,
         )
-        warn(SparseDataWarning(text))
 
 
 def _warn_of_undefined(found: dict[str, Coefficient]) -> None:
@@ -468,12 +468,12 @@ def _warn_of_undefined(found: dict[str, Coefficient]) -> None:
     if undefined:
         apart = ", or no two annotators share two items" if "cohen_kappa" in undefined else ""
         text = f"{', '.join(undefined)} is not defined and NaN: all labels that are compared are equal{apart}"
-        warn(CrowdpplWarning(text))
+        warn(text, CrowdpplWarning)
     for name, each in found.items():
         n, lost = len(each.resampled), int(np.isnan(each.resampled).sum())
         if lost > n / 20 and name not in undefined:
             text = f"the interval of {name} is made from {n - lost} of {n} samples; it is not defined in the others"
-            warn(SparseDataWarning(text))
+            warn(text, SparseDataWarning)
 
 
 def agreement_classes(

@@ -320,8 +320,7 @@ def warn_of_unread(models: Mapping[str, Mapping[str, Any]], given: Mapping[str, 
     columns = ", ".join(given["label_covariate"] or ()) or None
     for name, there in {**{name: given[name] for name in COVARIATES}, "label_covariates": columns}.items():
         if there is not None and name not in used:
-            text = f"{', '.join(models)}: {name} are not read, so {there} changes nothing"
-            warn(text, CrowdpplWarning)
+            warn(f"{', '.join(models)}: {name} are not read, so {there} changes nothing", CrowdpplWarning)
 
 
 def _without_warnings(summary: str) -> str:

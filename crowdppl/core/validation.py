@@ -287,10 +287,3 @@ def require_path(path: Any, error: type[CrowdpplError] = DataError) -> Path:
     if not isinstance(path, str | PathLike):
         raise error(f"path is {kind_of(path)}; give where the file or folder is, as text or a Path")
     return Path(path)
-
-
-def require_text(name: str, value: Any) -> str | None:
-    """The value, when it is text or None."""
-    if value is not None and not isinstance(value, str):
-        raise DataError(f"{name} is {kind_of(value)}; give it as text, or leave it out")
-    return value

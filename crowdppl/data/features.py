@@ -286,11 +286,11 @@ def warn_of_rounding(features: Any) -> None:
         low, high = float(column.min()), float(column.max())
         step = float(np.spacing(np.float32(max(-low, high))))
         if 0 < high - low < STEPS * step:
-            text = (
+            warn(
                 f"the feature {native(name)!r} lies between {low:.10g} and {high:.10g}, where float32 has steps of "
-                f"{step:g}: subtract its mean, or networks cannot tell its values apart"
+                f"{step:g}: subtract its mean, or networks cannot tell its values apart",
+                CrowdpplWarning,
             )
-            warn(CrowdpplWarning(text))
 
 
 def in_columns(table: pd.DataFrame, names: pd.Index[Any], what: str = "features") -> pd.DataFrame:

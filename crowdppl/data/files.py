@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TextIO, Unpack
 import numpy as np
 import pandas as pd
 
-from crowdppl.core.validation import require_path, require_text, shown, switch
+from crowdppl.core.validation import kind_of, require_path, shown, switch
 from crowdppl.data.annotations import AnnotationOptions, Annotations, parts_of_items
 from crowdppl.data.gold import without_blanks
 from crowdppl.data.ids import Place, by_item, encode, place_in_rows, refuse_missing_text
@@ -77,7 +77,8 @@ def read_table(path: Any, roles: Roles | None, format: Any, delimiter: Any, enco
     """Reads a file as ``read_annotations`` does; ``roles`` are columns read as text, None for all."""
     path = require_path(path)
     for name, value in (("format", format), ("delimiter", delimiter), ("encoding", encoding)):
-        require_text(name, value)
+        if value is not None and not isinstance(value, str):
+            raise DataError(f"{name} is {kind_of(value)}; give it as text, or leave it out")
     ending = Path(path.name.removesuffix(".gz")).suffix.lower()
     by_ending = (name for name, known in FORMATS.items() if ending in known.endings)
     found = FORMATS.get(format or next(by_ending, "csv" if delimiter else ""))

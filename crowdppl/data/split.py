@@ -41,7 +41,13 @@ def align_to(old: Annotations, new: Annotations | pd.DataFrame) -> Annotations:
         new = check_aligned(old, new)
     else:
         new = Annotations.from_frame(new, like=old, grow=True)
-    _warn_of_new_classes(old, new)
+    names = [repr(native(x)) for x in new.alphabet.classes.ids[old.n_classes :]]
+    if names:
+        warn(
+            f"{len(names)} of {new.n_classes} classes are new to the fit ({', '.join(names)}), which knows their "
+            "prior alone; correct the labels if they are misspelled",
+            SparseDataWarning,
+        )
     return _with_known(old, new)
 
 
@@ -52,16 +58,6 @@ def _with_parts(data: Annotations) -> tuple[pd.DataFrame, Any]:
         return frame, "item"
     of_labels = data.item_covariates.loc[frame["item"], [*parts]].set_axis(frame.index)
     return frame.drop(columns="item").assign(**of_labels), parts
-
-
-def _warn_of_new_classes(old: Annotations, new: Annotations) -> None:
-    names = [repr(native(x)) for x in new.alphabet.classes.ids[old.n_classes :]]
-    if names:
-        warn(
-            f"{len(names)} of {new.n_classes} classes are new to the fit ({', '.join(names)}), which knows their "
-            "prior alone; correct the labels if they are misspelled",
-            SparseDataWarning,
-        )
 
 
 def check_aligned(old: Annotations, new: Annotations) -> Annotations:

@@ -126,7 +126,10 @@ def rows_of_frame(frame: Any, given: Roles, origin: str, place: Place = place_in
     if "item" in roles:
         item = encode_text(frame[roles["item"]], "item", place)
         if given.get("item") is None and letters(roles["item"]) in UNSPECIFIC:
-            _refuse_row_numbers(item, roles["item"], origin)
+            distinct = len(item.values) if isinstance(item, Encoding) else item.astype(str).nunique()
+            if distinct == len(item) > 1:
+                says = f"{roles['item']!r} differs in each row, and seems to count rows, not items"
+                raise DataError(f"{origin}: {says}; say item=")
     else:
         parts = {role: column for role, column in roles.items() if role in PARTS_OF_ITEMS}
         item = _selected(frame, [*parts.values()], origin).set_axis([*parts], axis=1)
@@ -160,13 +163,6 @@ def _refuse_nested(frame: pd.DataFrame | pa.Table, origin: str) -> None:
 def _selected(frame: pd.DataFrame | pa.Table, names: list[Hashable], origin: str) -> pd.DataFrame:
     """Some columns of a table."""
     return frame[names] if isinstance(frame, pd.DataFrame) else as_pandas(frame.select(names), origin)
-
-
-def _refuse_row_numbers(ids: Encoding | pd.Series[Any], column: Hashable, origin: str) -> None:
-    """Refuses a column, guessed to hold items, that differs in each row."""
-    distinct = len(ids.values) if isinstance(ids, Encoding) else ids.astype(str).nunique()
-    if distinct == len(ids) > 1:
-        raise DataError(f"{origin}: {column!r} differs in each row, and seems to count rows, not items; say item=")
 
 
 def require_table(frame: Any, origin: str) -> pd.DataFrame | pa.Table:

@@ -29,13 +29,13 @@ from crowdppl.primitives.model import Model
 from crowdppl.results.correction import (
     MIN_GOLD,
     RATES,
+    annotators_an_item,
     averaged,
     corrected,
     design_effect,
     fit_map,
     fit_member,
     members,
-    sparse_note,
     too_sparse,
     truncated_evidence,
 )
@@ -117,7 +117,11 @@ def stacked(members: Mapping[str, Fit], data: Annotations, models: Mapping[str, 
     """
     empty, first = np.empty((0, 0)), next(iter(members))
     if too_sparse(data):
-        return Correction(empty, {first: 1.0}, {first: 0.0}, {}, notes=(sparse_note(data, first),))
+        note = (
+            f"{annotators_an_item(data):.2f} annotators an item are too few to estimate the correlation of its "
+            f"labels; {first} is not corrected"
+        )
+        return Correction(empty, {first: 1.0}, {first: 0.0}, {}, notes=(note,))
     lost = {name: n for name, fit in members.items() if (n := len(contradicted(fit)))}
     lost = lost if len(lost) < len(members) else {}
     members = {name: fit for name, fit in members.items() if name not in lost}

@@ -284,11 +284,11 @@ def population_doubts(gates: np.ndarray, data: Annotations, probabilities: np.nd
     return found
 
 
-def gate_doubts(gates: np.ndarray, seed: int = 0) -> Iterator[Doubt]:
+def gate_doubts(gates: np.ndarray) -> Iterator[Doubt]:
     """The doubts that gates (A, M) alone raise; none for fewer than 5 annotators."""
     if len(gates) < MIN_ANNOTATORS:
         return
-    stream = np.random.default_rng(seed)
+    stream = np.random.default_rng(0)
     again = torch.from_numpy(gates[stream.integers(len(gates), size=(SAMPLES, len(gates)))])
     moved = float(
         0.5 * (population_centre(again) - population_centre(torch.from_numpy(gates))).abs().sum(-1).mean()
@@ -317,13 +317,13 @@ def gate_doubts(gates: np.ndarray, seed: int = 0) -> Iterator[Doubt]:
         )
 
 
-def changed_answers(data: Annotations, probabilities: np.ndarray, seed: int = 0) -> float:
+def changed_answers(data: Annotations, probabilities: np.ndarray) -> float:
     """Share of items to which most of another draw of the same annotators would give another answer, from 0.
 
     Annotators are drawn again with their labels; each has the same weight. Items with the same most probable class
     are pooled. The share expected of annotators who are alike is subtracted; 0 for fewer than 5.
     """
-    stream, oracle = np.random.default_rng(seed), probabilities.argmax(1)
+    stream, oracle = np.random.default_rng(0), probabilities.argmax(1)
     item, annotator, answer = data.label_codes()
     counts = np.zeros((data.n_annotators, data.n_classes, data.n_answers), np.int64)
     np.add.at(counts, (annotator, oracle[item], answer), 1)

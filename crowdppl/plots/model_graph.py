@@ -153,8 +153,9 @@ class Layout:
     ovals: Mapping[str, Oval]
     boxes: Mapping[str, Box]
 
-    def extent(self, edge: float = 10.0) -> tuple[float, float, float, float]:
+    def extent(self) -> tuple[float, float, float, float]:
         """Left, top, right and bottom of the drawing with a white edge."""
+        edge = 10.0
         boxes = [
             *self.boxes.values(),
             *(Box(o.x - o.rx, o.y - o.ry, o.x + o.rx, o.y + o.ry) for o in self.ovals.values()),

@@ -188,13 +188,12 @@ def annotate(
     return out
 
 
-def annotate_numbers(data: Data, labels: NumberLabels, name: str = "label") -> Tensor:
+def annotate_numbers(data: Data, labels: NumberLabels) -> Tensor:
     """Draws all labels whose truths are numbers, or scores them where they are observed; in the plate of items.
 
     Args:
         data: the model's argument.
         labels: their distribution, of a subclass of ``NumberLabels``.
-        name: of the site.
 
     Returns:
         float64 (S,), the number of each label; where these are classes, cells as of ``annotate``.
@@ -207,7 +206,7 @@ def annotate_numbers(data: Data, labels: NumberLabels, name: str = "label") -> T
         takes = "classes" if labels.graded else "numbers"
         raise DataError(f"the model takes labels that are {takes}, and these are of {block.n_classes} classes")
     given = block.bags.cells if labels.graded else block.numbers
-    out: Tensor = pyro.sample(name, labels, obs=given if block.has_labels else None)
+    out: Tensor = pyro.sample("label", labels, obs=given if block.has_labels else None)
     return out
 
 

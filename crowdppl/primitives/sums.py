@@ -106,7 +106,7 @@ def logsumexp(x: Tensor, name: str | None = None, dim: int = -1) -> Tensor:
     return out
 
 
-def neg_log(u: Tensor, name: str | None = None) -> Tensor:
+def neg_log(u: Tensor) -> Tensor:
     """``-log u`` of sums of Gammas, whose backward pass keeps a model linear in these (``natural``).
 
     A factor ``u ** -n`` is, up to a constant, the integral over a waiting time x, whose distribution is then
@@ -116,15 +116,13 @@ def neg_log(u: Tensor, name: str | None = None) -> Tensor:
 
     Args:
         u: positive numbers.
-        name: by which engines return the mean of x and of its square, such as those of a truth that is x.
 
     Examples:
         >>> import torch
         >>> crowdppl.primitives.neg_log(torch.tensor(1.0)) == 0
         tensor(True)
     """
-    how = _current.get()
-    return _neg_log(u, moments_probe(name, u, how), how)
+    return _neg_log(u, None, _current.get())
 
 
 def _neg_log(u: Tensor, moments: Tensor | None, how: Summing) -> Tensor:

@@ -153,14 +153,6 @@ def too_sparse(data: Annotations) -> bool:
     return annotators_an_item(data) < 2
 
 
-def sparse_note(data: Annotations, method: str) -> str:
-    """The note of a method that is not corrected, because annotators are too few."""
-    return (
-        f"{annotators_an_item(data):.2f} annotators an item are too few to estimate the correlation of its labels; "
-        f"{method} is not corrected"
-    )
-
-
 def members(posterior: Fit) -> dict[str, Fit]:
     """The fits whose probabilities a corrected posterior averages, each uncorrected.
 

@@ -124,11 +124,11 @@ def leave_one_out(
     values["log_p"], values["pareto_k"] = (np.concatenate(x) for x in zip(*parts, strict=True))
     bad, worst = int((values["pareto_k"] > MAX_PARETO_K).sum()), values["pareto_k"].max()
     if bad:
-        text = (
+        warn(
             f"{bad:,} of {len(values):,} {unit}s have importance weights with a Pareto k above {MAX_PARETO_K:.2f} "
-            f"(the worst: {worst:.2f}), and unreliable scores, as is the mean; use heldout_score"
+            f"(the worst: {worst:.2f}), and unreliable scores, as is the mean; use heldout_score",
+            ParetoWarning,
         )
-        warn(text, ParetoWarning)
     for text in notes:
         if "Pareto" not in text:
             warn(text, CrowdpplWarning)

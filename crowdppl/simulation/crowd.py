@@ -397,7 +397,8 @@ def _draw_blocks(
             axes[fn.truth] = -1
             pieces.setdefault(fn.truth, []).append(fn.drawn.numpy())
         for name, site in latents.items():
-            axis = _item_axis(site)
+            of_items = (int(plate.dim) for plate in site.plates if plate.name == "items")
+            axis = next((dim - len(site.fn.event_shape) for dim in of_items), None)  # from the right
             if axis is None:
                 shared[name] = site.value
             else:
@@ -429,12 +430,6 @@ def _run(model: Any, block: Block, known: Collection[str]) -> tuple[TraceSite, T
         raise MethodError("the model draws no labels: call crowdppl.primitives.annotate inside the plate of items")
     latents = {n: x for n, x in sites.items() if not x.observed or n in known}
     return labels[-1], {n: x for n, x in latents.items() if not isinstance(x.fn, Labels)}
-
-
-def _item_axis(site: TraceSite) -> int | None:
-    """The axis of a value, from the right, that runs over items; None where it is shared by all."""
-    axes = (int(plate.dim) - len(site.fn.event_shape) for plate in site.plates if plate.name == "items")
-    return next(axes, None)
 
 
 def _truth_of(model: Model, sites: dict[str, np.ndarray]) -> str:

@@ -74,7 +74,8 @@ def runs_with_validation(trial: Trial) -> None:
                 pyro.set_rng_seed(1)
                 poutine.trace(model.model).get_trace(given).compute_log_prob()
                 if given.has_labels:  # labels are drawn at one drawn truth, not at all of them
-                    _enumerated(model, given).compute_log_prob()
+                    enumerated = poutine.enum(model.model, first_available_dim=-1 - plates_of(model))
+                    poutine.trace(enumerated).get_trace(given).compute_log_prob()
 
 
 def simulates(trial: Trial) -> None:
@@ -154,11 +155,6 @@ def _mean_loss(svi: Any, data: Annotations) -> float:
             pyro.set_rng_seed(seed)
             losses.append(svi.evaluate_loss(data))
     return float(np.mean(losses))
-
-
-def _enumerated(model: Model, data: Any) -> Any:
-    program = poutine.enum(model.model, first_available_dim=-1 - plates_of(model))
-    return poutine.trace(program).get_trace(data)
 
 
 def _sites(model: Model, block: Block, seed: int) -> dict[str, Any]:

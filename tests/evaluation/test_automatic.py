@@ -153,10 +153,9 @@ def test_predictions_of_many_states_are_averaged_over_fewer_draws(monkeypatch: p
     assert draws == {"hierarchical_mixed_membership": 30, "hierarchical_dawid_skene": 100, "one_coin": 100}
 
 
-def test_no_known_truth_enters_the_probabilities_by_which_its_own_item_is_mapped(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Wrong gold on purpose: what the map sees of that item is what it sees with right gold, bit for bit."""
+@pytest.fixture
+def mapped(monkeypatch: pytest.MonkeyPatch) -> list[np.ndarray]:
+    """The probabilities that each map is fitted to, in turn; the maps are those of no items."""
     seen: list[np.ndarray] = []
 
     def spy(p: np.ndarray, truth: np.ndarray) -> CalibrationMap:
@@ -164,24 +163,24 @@ def test_no_known_truth_enters_the_probabilities_by_which_its_own_item_is_mapped
         return fit_map(p[:0], truth[:0])
 
     monkeypatch.setattr(calibration, "fit_map", spy)
+    return seen
+
+
+def test_no_known_truth_enters_the_probabilities_by_which_its_own_item_is_mapped(
+    mapped: list[np.ndarray],
+) -> None:
+    """Wrong gold on purpose: what the map sees of that item is what it sees with right gold, bit for bit."""
     even = Correction(np.empty((0, 0)), {"one_coin": 1.0}, {"one_coin": 0.0}, {})
     data, gold = crowd(n_items=60), {i: i % 3 for i in range(20)}
     found = {"one_coin": crowdppl.fit("one_coin", data, inference="em")}
     for known in (gold, gold | {7: 2}):
         calibration.calibrated(found, data.with_gold(known), even)
-    same = (seen[0] == seen[1]).all(1)
+    same = (mapped[0] == mapped[1]).all(1)
     assert same[7] and not same.all()  # the fits of other folds were given it
 
 
-def test_truths_of_a_sequence_are_withheld_together(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_truths_of_a_sequence_are_withheld_together(mapped: list[np.ndarray]) -> None:
     """A wrong truth changes nothing that the map sees of any item of its sequence, to which it would tell."""
-    seen: list[np.ndarray] = []
-
-    def spy(p: np.ndarray, truth: np.ndarray) -> CalibrationMap:
-        seen.append(p)
-        return fit_map(p[:0], truth[:0])
-
-    monkeypatch.setattr(calibration, "fit_map", spy)
     design = crowdppl.random_design(48, 5, 3, classes=2, seed=0)
     places = pd.DataFrame({"sequence": np.arange(48) // 4, "position": np.arange(48) % 4}, index=design.items)
     rows = crowdppl.simulate("bayesian_dawid_skene", design, seed=0).data.frame().join(places, on="item")
@@ -191,7 +190,7 @@ def test_truths_of_a_sequence_are_withheld_together(monkeypatch: pytest.MonkeyPa
     gold = dict.fromkeys(data.items[:40], 0)
     for known in (gold, gold | {data.items[9]: 1}):
         calibration.calibrated(found, data.with_gold(known), even)
-    same = (seen[0] == seen[1]).all(1)
+    same = (mapped[0] == mapped[1]).all(1)
     assert same[8:12].all() and not same.all()
 
 

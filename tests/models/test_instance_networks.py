@@ -1,6 +1,5 @@
 """Second networks, which see how annotators err on an item: objectives by hand, limits, and what a fit promises."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -18,16 +17,10 @@ from crowdppl.networks.classifier import outputs
 from tests.inference.neural.test_trained import LABELS, objective, prepared, rows, shares, tiny
 from tests.networks.test_networks import clouds
 
+pytestmark = pytest.mark.usefixtures("double_precision")
 NAMES = {"instance_trace": "errors", "madl": "view", "conal": "view"}
 """Methods, and the setting that holds the second network of each."""
 WIDTH = 2
-
-
-@pytest.fixture(autouse=True)
-def _double() -> Iterator[None]:
-    torch.set_default_dtype(torch.float64)
-    yield
-    torch.set_default_dtype(torch.float32)
 
 
 def seen(name: str, data: Annotations, **settings: Any) -> tuple[Any, np.ndarray, np.ndarray]:

@@ -1,6 +1,5 @@
 """MMLC: its objective and its oracle worker by hand, populations with and without a centre, the annotator map."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -37,13 +36,6 @@ from tests.inference.neural.test_trained import LABELS, objective, tiny
 from tests.networks.test_networks import clouds
 
 QUICK = {"n_experts": 4, "widths": [16, 8], "training": {"epochs": 12, "learning_rate": 1e-2, "dropout": 0.0}}
-
-
-@pytest.fixture
-def double() -> Iterator[None]:
-    torch.set_default_dtype(torch.float64)
-    yield
-    torch.set_default_dtype(torch.float32)
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +81,7 @@ def gates(n: int = 3, m: int = 3, mass: float = 2.0, seed: int = 1) -> torch.Ten
 @pytest.mark.parametrize("oracle", ["mode", "mean", "median"])
 @pytest.mark.parametrize("gold", [None, {0: 1, 3: 2}])
 def test_labels_are_of_the_annotators_gate_and_known_truths_of_the_oracles(
-    double: None, oracle: Any, gold: dict[int, int] | None
+    double_precision: None, oracle: Any, gold: dict[int, int] | None
 ) -> None:
     data, gate = tiny(gold), gates()
     model = prepared(data, oracle=oracle)
@@ -100,7 +92,7 @@ def test_labels_are_of_the_annotators_gate_and_known_truths_of_the_oracles(
     assert objective(model, data.as_block(), {"gate": gate}) == pytest.approx(want, rel=1e-5)
 
 
-def test_a_latent_centre_is_the_oracle_and_draws_gates_around_it(double: None) -> None:
+def test_a_latent_centre_is_the_oracle_and_draws_gates_around_it(double_precision: None) -> None:
     data, gate = tiny({0: 1}), gates()
     model, centre = prepared(data, oracle="centre"), gates(1)[0]
     values = {"gate": gate, "centre": centre, "closeness": torch.tensor(7.0)}
@@ -112,7 +104,7 @@ def test_a_latent_centre_is_the_oracle_and_draws_gates_around_it(double: None) -
     torch.testing.assert_close(sites["gate"].fn.log_prob(gate), prior.log_prob(gate))
 
 
-def test_where_nothing_is_seen_an_item_is_one_of_the_typical_ones(double: None) -> None:
+def test_where_nothing_is_seen_an_item_is_one_of_the_typical_ones(double_precision: None) -> None:
     data, gate = tiny(), gates()
     model = prepared(data, oracle="mean")
     p, typical = answers(model, gate, data.features), answers(model, gate.mean(0), data.features)

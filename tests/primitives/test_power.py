@@ -1,6 +1,5 @@
 """Labels that count for less: the likelihood to a power, by hand, and what a fit makes of it."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -24,16 +23,9 @@ JOINT = {
 """Methods of one truth an item, and settings under which nothing is added to the likelihood."""
 
 
-@pytest.fixture
-def double() -> Iterator[None]:
-    torch.set_default_dtype(torch.float64)
-    yield
-    torch.set_default_dtype(torch.float32)
-
-
 @pytest.mark.parametrize("name", JOINT)
 @pytest.mark.parametrize("power", [1.0, 0.4])
-def test_the_joint_likelihood_to_a_power(double: None, name: str, power: float) -> None:
+def test_the_joint_likelihood_to_a_power(double_precision: None, name: str, power: float) -> None:
     data = tiny()
     settings: Any = JOINT[name] | {"likelihood_power": power}
     model = prepared(name, data, **settings)
@@ -50,7 +42,7 @@ def test_the_joint_likelihood_to_a_power(double: None, name: str, power: float) 
     assert objective(model, data.as_block(), values) == pytest.approx(want, rel=1e-5)
 
 
-def test_each_label_alone_to_a_power(double: None) -> None:
+def test_each_label_alone_to_a_power(double_precision: None) -> None:
     data = tiny()
     model, a = prepared("ccem", data, likelihood="per_annotation", likelihood_power=0.4), rows()
     f = shares(model, data)

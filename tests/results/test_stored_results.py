@@ -1,13 +1,16 @@
-"""Fits whose features are a dataset: killed and resumed, saved without what the dataset holds, loaded with it."""
+"""Saved fits: those whose features are a dataset, killed and resumed too, and first weights of networks."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from torch import nn
 
 import crowdppl
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import DataError, ResultError
+from crowdppl.results.archive import network_states
 from tests.data.test_stored_features import Disk, again
 from tests.inference.test_checkpoints import Killed, kill
 from tests.networks.test_networks import clouds
@@ -61,3 +64,23 @@ def test_features_that_were_saved_are_not_handed_over(data: Annotations, tmp_pat
     crowdppl.fit("one_coin", data, inference="em").save(tmp_path)
     with pytest.raises(ResultError, match="leave features= out"):
         crowdppl.load(tmp_path, features=Disk(np.asarray(data.features)))
+
+
+def body() -> nn.Module:
+    return nn.Sequential(nn.Linear(4, 5).requires_grad_(False), nn.Tanh(), nn.Linear(5, 3))
+
+
+@pytest.mark.filterwarnings("ignore:.*was not registered in the param store")
+@pytest.mark.parametrize(("name", "engine"), [("raykar", "em"), ("ccem", "svi")])
+def test_a_loaded_fit_begins_again_with_the_first_weights_of_a_network_of_ones_own(
+    name: str, engine: str, data: Annotations, tmp_path: Path
+) -> None:
+    settings: dict[str, Any] = {"training": {"epochs": 4, "learning_rate": 1e-2}}
+    found = crowdppl.fit(crowdppl.method(name, network=body(), **settings), data, inference=engine, seed=0)
+    found.save(tmp_path)
+    loaded = crowdppl.load(tmp_path, model=crowdppl.method(name, network=body(), **settings))
+    who = [data.annotators[0]]
+    np.testing.assert_array_equal(loaded.without(who).probabilities(), found.without(who).probabilities())
+    kept: Any = network_states(found.model)
+    assert sorted(kept["network"]["first"]) == ["2.bias", "2.weight"]  # what never moved is not kept twice
+    assert kept["network"]["own"]

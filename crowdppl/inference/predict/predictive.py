@@ -146,7 +146,8 @@ def predictive_each(posterior: Fit, portions: Iterable[LabelBags], n_draws: int)
         ):  # not around the yield: it would change the caller's settings
             block, position, place = _block_of(posterior, problem, bags)
             logs = [
-                _evidence(problem, block, values, position) for values in _chunks(problem, draws, block.n_items)
+                _at_items(problem, block, values, position).per_item.double().reshape(-1, block.n_items).numpy()
+                for values in _chunks(problem, draws, block.n_items)
             ]
         yield np.concatenate(logs)[:, place]
 
@@ -292,11 +293,6 @@ def _at_items(
             "held-out labels are scored for models whose plate is that of items"
         )
     return found
-
-
-def _evidence(problem: Problem, block: Block, draws: Mapping[str, Tensor], position: Tensor) -> np.ndarray:
-    """Log evidence (draws, B) of bags."""
-    return _at_items(problem, block, draws, position).per_item.double().reshape(-1, block.n_items).numpy()
 
 
 def item_values(problem: Problem, data: Annotations, item: np.ndarray, *, known_truths: bool) -> dict[str, Any]:

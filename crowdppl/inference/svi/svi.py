@@ -218,18 +218,14 @@ def epochs(problem: Problem) -> Iterator[tuple[Density, Mapping[str, Tensor]]]:
         for number in range(training.epochs):
             found.run(number)
             problem.blocks[:] = cached_outputs(problem.model, problem.blocks)
-            yield problem.density(), point_of(problem, guide)
-
-
-def point_of(problem: Problem, guide: Any) -> dict[str, Tensor]:
-    """The guide's point, or one draw; conjugate sites as statistics."""
-    found = _draw(problem, guide, for_pyro(problem.whole()), 1)
-    return {name: x[0, 0].reshape(problem.sites[name].shape(problem.n_items)) for name, x in found.items()}
+            drawn, sites = _draw(problem, guide, for_pyro(problem.whole()), 1), problem.sites
+            yield problem.density(), {n: x[0, 0].reshape(sites[n].shape(problem.n_items)) for n, x in drawn.items()}
 
 
 def _draw(problem: Problem, guide: Any, whole: Block, n_draws: int = DRAWS) -> dict[str, Tensor]:
     """Draws of the guide, (1, D, [1, ...] batch, event); one, where the first two are equal."""
-    derived, runs = is_derived(problem.model), list[list[Tensor]]()
+    own, runs = getattr(problem.model, "guide", None), list[list[Tensor]]()
+    derived = own is None or getattr(own, "__func__", None) is mean_field  # whose sites are independent
     with torch.no_grad():
         for number in range(1 if derived else n_draws):
             sites = trace_sites(poutine.trace(guide).get_trace(whole))
@@ -248,12 +244,6 @@ def _draw(problem: Problem, guide: Any, whole: Block, n_draws: int = DRAWS) -> d
 def guide_of(model: Model) -> Any:
     """The model's own guide; else the mean field."""
     return getattr(model, "guide", None) or (lambda data: mean_field(model, data))
-
-
-def is_derived(model: Model) -> bool:
-    """Whether the guide is the mean field and nothing else; its sites are then independent."""
-    own = getattr(model, "guide", None)
-    return own is None or getattr(own, "__func__", None) is mean_field
 
 
 def mean_field(

@@ -19,14 +19,8 @@ from crowdppl.evaluation.evaluate import evaluate
 from crowdppl.networks.training import log_volume
 from tests.networks.test_networks import clouds
 
+pytestmark = pytest.mark.usefixtures("double_precision")
 LABELS = [(0, 0, 0), (0, 1, 1), (0, 2, 0), (1, 0, 1), (1, 2, 2), (2, 1, 2), (3, 0, 0), (3, 1, 0)]
-
-
-@pytest.fixture(autouse=True)
-def _double() -> Any:
-    torch.set_default_dtype(torch.float64)
-    yield
-    torch.set_default_dtype(torch.float32)
 
 
 def tiny(gold: dict[int, int] | None = None) -> Annotations:
