@@ -44,11 +44,11 @@ WHOLE = [
 
 @pytest.mark.parametrize("row", WHOLE, ids=[row[0] for row in WHOLE])
 def test_files_to_read_have_as_many_lines_as_the_page_says(row: list[str]) -> None:
-    """Within a tenth."""
+    """Within a quarter: files grow, and a page that is far off misleads."""
     texts = [found(path).read_text(encoding="utf-8") for path in named(row[2])]
     texts += [PAGE] * ("this page" in row[2])
     lines = sum(len(text.splitlines()) for text in texts)
-    assert abs(lines - int(row[3])) <= 0.1 * lines, f"{row[0]}: {lines} lines; write {round(lines, -1)}"
+    assert abs(lines - int(row[3])) <= 0.25 * lines, f"{row[0]}: {lines} lines; write {round(lines, -1)}"
 
 
 def help_of(option: object) -> str:
