@@ -1,6 +1,6 @@
 """Bradley-Terry: each object has a skill, and of two the better one is preferred in proportion to skills.
 
-    skill[o]        ~ Gamma(prior_strength, 1)                              (O)
+    skill[o]        ~ LogNormal(0, spread)                                  (O)
     looks           ~ Dirichlet(1, 1)                                       (2), with ties
     advantage       ~ Normal(0, 1)                                          of the left side, if wanted
     truth[i]        ~ Categorical(left: skill[left[i]] : skill[right[i]])   (N)
@@ -12,13 +12,13 @@ answer would be.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
 
 import crowdppl.primitives as cp
-from crowdppl import mean_field
+from crowdppl import Annotations, mean_field
 
 
 @dataclass(frozen=True)
@@ -26,11 +26,11 @@ class BradleyTerry:
     """Skills of objects that are compared two by two.
 
     Args:
-        prior_strength: shape of the skills' Gamma; em finds the mode, and with 1 maximum likelihood.
+        spread: standard deviation of log-skills, by default what the answers tell of it.
         position_bias: whether the left side may have an advantage; gibbs refuses it.
     """
 
-    prior_strength: cp.Positive = 2.0
+    spread: cp.Positive | None = None
     position_bias: bool = False
 
     card: ClassVar[cp.Card] = cp.Card(
@@ -46,9 +46,13 @@ class BradleyTerry:
         uses=("item_covariates",),
     )
 
+    def setup(self, data: Annotations) -> BradleyTerry:
+        """A copy with the spread of skills that the answers tell of."""
+        return replace(self, spread=self.spread or cp.learned_spread(data))
+
     def model(self, data: cp.Block) -> None:
         """Draws skills, preferences and labels."""
-        log_p = cp.preferences(data, self.prior_strength, self.position_bias)
+        log_p = cp.preferences(data, self.spread, self.position_bias)
         never_err = torch.eye(data.n_classes).log().expand(data.n_annotators, -1, -1)
         cp.annotate_each(data, log_p, cp.with_abstentions(data, never_err))
 

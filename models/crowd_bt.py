@@ -1,6 +1,6 @@
 """Crowd-BT: Bradley-Terry, seen through annotators who are right with a probability of their own.
 
-    skill[o]        ~ Gamma(prior_strength, 1)                              (O)
+    skill[o]        ~ LogNormal(0, spread)                                  (O)
     looks           ~ Dirichlet(1, 1)                                       (2), with ties
     advantage       ~ Normal(0, 1)                                          of the left side, if wanted
     reliability[a]  ~ Dirichlet(right, wrong)                               (A, 2)
@@ -13,14 +13,14 @@ An item is a comparison of two objects, ``kind="pair"``, and its truth what one 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import pyro
 import pyro.distributions as dist
 
 import crowdppl.primitives as cp
-from crowdppl import mean_field
+from crowdppl import Annotations, mean_field
 
 
 @dataclass(frozen=True)
@@ -28,13 +28,13 @@ class CrowdBt:
     """Skills of objects, and how reliable annotators compare them.
 
     Args:
-        prior_strength: shape of the skills' Gamma.
+        spread: standard deviation of log-skills, by default what the answers tell of it.
         right, wrong: pseudo-counts of right and wrong answers. All skills and annotators the other way round are as
             likely, and the majority is on the right side where right exceeds wrong.
         position_bias: whether the left side may have an advantage; gibbs refuses it.
     """
 
-    prior_strength: cp.Positive = 2.0
+    spread: cp.Positive | None = None
     right: cp.Positive = 4.0
     wrong: cp.Positive = 2.0
     position_bias: bool = False
@@ -58,9 +58,13 @@ class CrowdBt:
         uses=("item_covariates", "history"),
     )
 
+    def setup(self, data: Annotations) -> CrowdBt:
+        """A copy with the spread of skills that the answers tell of."""
+        return replace(self, spread=self.spread or cp.learned_spread(data, (self.right, self.wrong)))
+
     def model(self, data: cp.Block) -> None:
         """Draws skills, reliabilities, preferences and labels."""
-        log_p = cp.preferences(data, self.prior_strength, self.position_bias)
+        log_p = cp.preferences(data, self.spread, self.position_bias)
         with cp.plates.annotators(data):
             coin = cp.coin_prior(data, self.right, self.wrong)
             reliability = pyro.sample("reliability", dist.Dirichlet(coin)).log()

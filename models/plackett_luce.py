@@ -1,6 +1,6 @@
 """Plackett-Luce: objects have skills, and annotators rank by them in stages, or at random.
 
-    skill[o]        ~ Gamma(prior_strength, 1)                              (O)
+    skill[o]        ~ LogNormal(0, spread)                                  (O)
     reliability[a]  ~ Dirichlet(right, wrong)                               (A, 2)
     stage           one of the objects that are left is chosen in proportion to skills, and so on to the last
     label[i, a]     = place of object i among the stages of the annotator's ranking, with probability
@@ -29,12 +29,12 @@ class PlackettLuce:
     """Skills of objects that are ranked, and how reliable annotators rank them.
 
     Args:
-        prior_strength: shape of the skills' Gamma; em finds the mode, and with 1 maximum likelihood.
+        spread: standard deviation of log-skills.
         right, wrong: pseudo-counts of rankings by skill and at random.
         first: the end from which annotators rank. The models differ, and held-out scores tell which fits.
     """
 
-    prior_strength: cp.Positive = 2.0
+    spread: cp.Positive = 0.8
     right: cp.Positive = 4.0
     wrong: cp.Positive = 2.0
     first: Literal["best", "worst"] = "best"
@@ -58,9 +58,8 @@ class PlackettLuce:
         """Draws skills, reliabilities and rankings."""
         name = "skill" if self.first == "best" else "weakness"
         with cp.plates.groups(data, "object"):
-            log_skill, skill = cp.natural(
-                name, dist.Gamma(torch.tensor(float(self.prior_strength)), 1.0), ratios=True
-            )
+            prior = dist.LogNormal(0.0, torch.tensor(float(self.spread)))
+            log_skill, skill = cp.natural(name, prior, ratios=True)
         with cp.plates.annotators(data):
             reliability = pyro.sample("reliability", dist.Dirichlet(torch.tensor([self.right, self.wrong])))
         with cp.plates.items(data):

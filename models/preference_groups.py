@@ -1,7 +1,7 @@
 """Preference groups: annotators are of several tastes, each a Bradley-Terry scale of its own.
 
     weights         ~ Dirichlet(sparsity / G)                               (G)
-    skill[o, g]     ~ Gamma(prior_strength, 1)                              (O, G)
+    skill[o, g]     ~ LogNormal(0, spread)                                  (O, G)
     looks           ~ Dirichlet(1, 1)                                       (2), with ties
     group[a]        ~ OneHot(weights)                                       (A, G)
     label[i, a]     ~ Categorical(left: skill[left[i], g] : skill[right[i], g])  with g = group[a]
@@ -33,12 +33,12 @@ class PreferenceGroups:
     Args:
         groups: G, the most there can be.
         sparsity: pseudo-counts of all groups together; below G, few are used, and em refuses.
-        prior_strength: shape of the skills' Gamma.
+        spread: standard deviation of log-skills.
     """
 
     groups: cp.Count = 2
     sparsity: cp.Positive = 2.0
-    prior_strength: cp.Positive = 2.0
+    spread: cp.Positive = 0.8
 
     card: ClassVar[cp.Card] = cp.Card(
         title="Preference groups",
@@ -57,7 +57,7 @@ class PreferenceGroups:
     def model(self, data: cp.Block) -> None:
         """Draws groups, their skills, who belongs to which, preferences and labels."""
         weights = pyro.sample("weights", dist.Dirichlet(torch.full((self.groups,), self.sparsity / self.groups)))
-        each = cp.preferences(data, self.prior_strength, groups=self.groups)  # (..., N, G, K)
+        each = cp.preferences(data, self.spread, groups=self.groups)  # (..., N, G, K)
         with cp.plates.annotators(data):
             group = pyro.sample("group", cp.OneHot(weights.log()))
         anybody = cp.logsumexp(each.transpose(-1, -2) + weights.log().unsqueeze(-2))

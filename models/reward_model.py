@@ -41,7 +41,7 @@ class RewardModel:
             ``{"full_batch": True}`` for a linear network, which batches move slowly.
         right, wrong: pseudo-counts of right and wrong answers, as of ``crowd_bt``.
         position_bias: whether the left side may have an advantage; without features, gibbs refuses it.
-        prior_strength: shape of the skills' Gamma where there are no features.
+        spread: standard deviation of log-skills where there are no features, as of ``crowd_bt``.
     """
 
     network: nn.Module | None = None
@@ -49,7 +49,7 @@ class RewardModel:
     right: cp.Positive = 4.0
     wrong: cp.Positive = 2.0
     position_bias: bool = False
-    prior_strength: cp.Positive = 2.0
+    spread: cp.Positive | None = None
 
     card: ClassVar[cp.Card] = cp.Card(
         title="Reward model",
@@ -73,7 +73,8 @@ class RewardModel:
     def setup(self, data: Annotations) -> RewardModel:
         """A copy with a network for these features, and steps and learning rate of the default recipe."""
         if self.network is None and data.features is None:
-            return self
+            spread = self.spread or cp.learned_spread(data, (self.right, self.wrong))
+            return replace(self, spread=spread)
         training = networks.default_training(data, **{**PLAIN, **self.training})
         found = networks.prepared_rewards(self.network, data, training, position_bias=self.position_bias)
         if not training.get("full_batch"):
@@ -85,7 +86,7 @@ class RewardModel:
         rewards = networks.network_output(data, self.network)
         if rewards is None and self.network is not None:
             rewards = torch.zeros(data.n_items, 2)
-        log_p = cp.preferences(data, self.prior_strength, self.position_bias, rewards=rewards)
+        log_p = cp.preferences(data, self.spread, self.position_bias, rewards=rewards)
         with cp.plates.annotators(data):
             coin = cp.coin_prior(data, self.right, self.wrong)
             reliability = pyro.sample("reliability", dist.Dirichlet(coin)).log()

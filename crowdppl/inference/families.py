@@ -15,9 +15,15 @@ from torch import Tensor
 from crowdppl.core.intervals import Estimate, check_level, from_dirichlet
 from crowdppl.errors import MethodError
 from crowdppl.inference.density import FLOOR, narrowed
-from crowdppl.inference.responses import DirichletResponse, GammaResponse, Response, row_sum
-from crowdppl.primitives import distributions
-from crowdppl.primitives.statistics import gamma_statistics, normal_gamma_parts, normal_gamma_statistics
+from crowdppl.inference.responses import DirichletResponse, LogNormalResponse, Response, row_sum
+from crowdppl.primitives import distributions, log_normals
+from crowdppl.primitives.statistics import (
+    gamma_statistics,
+    log_normal_statistics,
+    normal_gamma_parts,
+    normal_gamma_statistics,
+    unwrapped,
+)
 
 UNCOUNTED = 1e-12
 """Counts below this are none."""
@@ -324,24 +330,6 @@ class GammaFamily(Family):
                 "Gamma has no mode; use inference='vb', or a prior of at least 1"
             )
 
-    def mode_of_scale(self, statistic: Tensor, prior: Tensor) -> Tensor:
-        """Along a common factor c of all x, the log-density is ``sum(a - 1) log c - c sum(b x)``."""
-        a, b = prior[..., 0], -prior[..., 1]
-        return _scaled(statistic, (a - 1).sum() / (b * statistic[..., 1]).sum())
-
-    def mean_of_scale(self, parameter: Tensor, prior: Tensor) -> Tensor:
-        """Along a common factor c, the expected log-density is ``sum(a) log c - c sum(b E[x])``."""
-        a, b = prior[..., 0], -prior[..., 1]
-        factor = a.sum() / (b * self.mean_value(parameter)).sum()
-        return torch.stack([parameter[..., 0], parameter[..., 1] / factor], -1)
-
-    def draw_of_scale(self, statistic: Tensor, prior: Tensor, generator: torch.Generator) -> Tensor:
-        """The factor is drawn from ``Gamma(sum a, sum(b x))``."""
-        a, b = prior[..., 0].flatten(1), -prior[..., 1].flatten(1)
-        total = (b * statistic[..., 1].flatten(1)).sum(1)
-        factor = torch._standard_gamma(a.sum(1), generator=generator) / total
-        return _scaled(statistic, factor.reshape(-1, *(1,) * (statistic.dim() - 2)))
-
     def draw(self, parameter: Tensor, generator: torch.Generator) -> Tensor:
         a, b = parameter[..., 0], -parameter[..., 1]
         return self.statistic(torch._standard_gamma(a.contiguous(), generator=generator) / b)
@@ -355,9 +343,6 @@ class GammaFamily(Family):
 
     def amount(self, parameter: Tensor) -> Tensor:
         return parameter[..., 0]
-
-    def response(self, parameter: Tensor, ratios: bool) -> Response | None:
-        return GammaResponse(parameter) if ratios else None
 
     def log_normaliser(self, parameter: Tensor) -> Tensor:
         """``lgamma(a) - a log b``."""
@@ -376,10 +361,142 @@ class GammaFamily(Family):
         return Estimate(own.mean(), own.std(), low, high)
 
 
-def _scaled(statistic: Tensor, factor: Tensor) -> Tensor:
-    """Statistics of Gammas times a factor; as they are where that is 0, as of a mode at the border."""
-    factor = torch.where(factor > 0, factor, 1.0)
-    return torch.stack([statistic[..., 0] + factor.log(), statistic[..., 1] * factor], -1)
+class LogNormalFamily(Family):
+    """Log-normals that labels tilt: the statistics of x are u = log x, x and u^2, of which labels leave the last.
+
+    The parameter (..., 3) is the power, minus the rate and minus half the precision of a ``TiltedLogNormal``. The
+    mode is that of u.
+    """
+
+    name, key, handed = "log_normal", "power_and_minus_rate_and_half_precision", True
+
+    def holds(self, prior: Any) -> bool:
+        return isinstance(unwrapped(prior), torch.distributions.LogNormal | log_normals.TiltedLogNormal)
+
+    def statistic_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        return (*shape, 3)
+
+    def natural(self, prior: Any) -> Tensor:
+        inner, shape = unwrapped(prior), prior.batch_shape + prior.event_shape
+        if isinstance(inner, log_normals.TiltedLogNormal):
+            parts = inner.power, -inner.rate, -inner.precision / 2
+        else:
+            precision = inner.scale.double() ** -2
+            parts = inner.loc * precision, torch.zeros(()), -precision / 2
+        return torch.stack([x.double().expand(shape) for x in parts], -1)
+
+    def statistic(self, value: Tensor) -> Tensor:
+        return log_normal_statistics(value.clamp(min=math.exp(FLOOR)))
+
+    def value(self, statistic: Tensor) -> Tensor:
+        return statistic[..., 1]
+
+    def moved(self, statistic: Tensor) -> Tensor:
+        further, factor = torch.rand((2, *statistic.shape[:-1]), dtype=statistic.dtype)
+        u, x, square = statistic.unbind(-1)
+        return torch.stack([u + further, x * (0.5 + factor), square + further], -1)
+
+    def mean(self, parameter: Tensor) -> Tensor:
+        grid = _grid(parameter)
+        u = grid.mode.unsqueeze(-1) + grid.distance
+        return torch.stack([grid.mean(u), grid.mean(u.exp()), grid.mean(u.square())], -1)
+
+    def mean_value(self, parameter: Array) -> Array:
+        if isinstance(parameter, np.ndarray):
+            return self.mean(torch.from_numpy(parameter))[..., 1].numpy()
+        return self.mean(parameter)[..., 1]
+
+    def proper(self, parameter: np.ndarray) -> bool:
+        return bool((parameter[..., 1] <= 0).all() and (parameter[..., 2] < 0).all())
+
+    def mode(self, parameter: Tensor, before: Tensor) -> Tensor:
+        return self.statistic(log_normals.mode_of(*_tilt(parameter)).exp())
+
+    def require_mode(self, name: str, prior: Tensor, counts: Tensor) -> None:
+        """There is one for every parameter."""
+
+    def mode_of_scale(self, statistic: Tensor, prior: Tensor) -> Tensor:
+        return _scaled(statistic, log_normals.mode_of(*_tilt_of_scale(statistic, prior, 0)))
+
+    def mean_of_scale(self, parameter: Tensor, prior: Tensor) -> Tensor:
+        shift = log_normals.mode_of(*_tilt_of_scale(self.mean(parameter), prior, 0))
+        power, rate, half = parameter.unbind(-1)
+        return torch.stack([power - 2 * half * shift, rate * (-shift).exp(), half], -1)
+
+    def draw_of_scale(self, statistic: Tensor, prior: Tensor, generator: torch.Generator) -> Tensor:
+        tilt = _tilt_of_scale(statistic, prior, 1)
+        shift = _drawn(torch.stack([tilt[0], -tilt[1], -tilt[2] / 2], -1), generator)
+        return _scaled(statistic, shift.reshape(-1, *(1,) * (statistic.dim() - 2)))
+
+    def draw(self, parameter: Tensor, generator: torch.Generator) -> Tensor:
+        return self.statistic(_drawn(parameter, generator).exp())
+
+    def sample(self, parameter: np.ndarray, n: int, stream: np.random.Generator) -> np.ndarray:
+        level = torch.from_numpy(stream.random((n, *parameter.shape[:-1])))
+        return _grid(torch.from_numpy(parameter), log_normals.CELLS).quantile(level).exp().numpy()
+
+    def log_prior(self, parameter: Tensor, statistic: Tensor) -> Tensor:
+        """Of u."""
+        return (parameter * statistic).sum(-1)
+
+    def full_log_prior(self, prior: Any, statistic: Tensor) -> Tensor:
+        return super().full_log_prior(prior, statistic) - statistic[..., 0]
+
+    def amount(self, parameter: Tensor) -> Tensor:
+        """How curved the log-density of u is at its mode."""
+        power, rate, precision = _tilt(parameter)
+        return precision + rate * log_normals.mode_of(power, rate, precision).exp()
+
+    def response(self, parameter: Tensor, ratios: bool) -> Response | None:
+        return LogNormalResponse(parameter) if ratios else None
+
+    def log_normaliser(self, parameter: Tensor) -> Tensor:
+        return _grid(parameter).log_total
+
+    def distribution(self, parameter: Tensor, event_dim: int) -> Any:
+        tilted: Any = log_normals.TiltedLogNormal(*_tilt(parameter))
+        return tilted.to_event(event_dim)
+
+    def estimate(self, parameter: np.ndarray, level: float) -> Estimate:
+        check_level(level)
+        grid = _grid(torch.from_numpy(parameter), log_normals.CELLS)
+        x = (grid.mode.unsqueeze(-1) + grid.distance).exp()
+        mean = grid.mean(x)
+        sd = grid.mean((x - mean.unsqueeze(-1)).square()).sqrt()
+        ends = (grid.quantile(torch.full_like(mean, (1 + side * level) / 2)).exp() for side in (-1, 1))
+        return Estimate(*(each.numpy() for each in (mean, sd, *ends)))
+
+
+def _tilt(parameter: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Power, rate and precision of log-normals."""
+    return parameter[..., 0], -parameter[..., 1], -2 * parameter[..., 2]
+
+
+def _grid(parameter: Tensor, points: int = log_normals.POINTS) -> log_normals.Grid:
+    return log_normals.grid_of(*_tilt(parameter), points)
+
+
+def _drawn(parameter: Tensor, generator: torch.Generator) -> Tensor:
+    """Draws of u; where many are of the same rows, these have one grid."""
+    level = torch.rand(parameter.shape[:-1], generator=generator, dtype=parameter.dtype, device=parameter.device)
+    few = narrowed(parameter)
+    while few.dim() > 1 and len(few) == 1:
+        few = few[0]
+    return _grid(few, log_normals.CELLS).quantile(level)
+
+
+def _tilt_of_scale(statistic: Tensor, prior: Tensor, lead: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Power, rate and precision of a shift of all u, of which the prior alone tells; ``lead`` dimensions stay."""
+    power, rate, precision = _tilt(prior.expand(statistic.shape))
+    terms = power - precision * statistic[..., 0], rate * statistic[..., 1], precision
+    one, two, three = (x.flatten(lead).sum(-1) for x in terms)
+    return one, two, three
+
+
+def _scaled(statistic: Tensor, shift: Tensor) -> Tensor:
+    """Statistics of log-normals, all u of which are shifted."""
+    u, x, square = statistic.unbind(-1)
+    return torch.stack([u + shift, x * shift.exp(), square + 2 * shift * u + shift.square()], -1)
 
 
 class NormalGammaFamily(Family):
@@ -496,7 +613,7 @@ class NormalGammaFamily(Family):
 
 
 FAMILIES: Mapping[str, Family] = {
-    family.name: family for family in (DirichletFamily(), GammaFamily(), NormalGammaFamily())
+    family.name: family for family in (DirichletFamily(), GammaFamily(), LogNormalFamily(), NormalGammaFamily())
 }
 """By the name that results hold."""
 
@@ -516,10 +633,3 @@ def _regression(parameter: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     factor = torch.where((failed > 0)[..., None, None], torch.nan, factor)
     m = torch.cholesky_solve(first.unsqueeze(-1), factor).squeeze(-1)
     return a, -second - (m * first).sum(-1) / 2, m, factor
-
-
-def unwrapped(fn: Any) -> Any:
-    """A distribution without what ``to_event`` and ``expand`` put around it."""
-    while hasattr(fn, "base_dist"):
-        fn = fn.base_dist
-    return fn

@@ -8,6 +8,8 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from crowdppl.primitives.log_normals import Grid, grid_of, mode_of
+
 LARGE = 1e7
 """Concentration of a row beyond which a difference is lost in rounding, and its limit is taken."""
 
@@ -121,53 +123,65 @@ class DirichletResponse(Response):
         return _share_left(left, n, prior, unsupported, most)
 
 
-class GammaResponse(Response):
-    """Gammas of which ratios matter: statistics log x and x; asked is log x less its mean over the first dimension.
+class LogNormalResponse(Response):
+    """Log-normals of which ratios matter: statistics u = log x and x; asked is u less its mean along dimension 0.
 
-    The parameter is concentration a and minus the rate b. The unit of all x is as uncertain as the prior leaves it,
-    however many the labels: were log x asked, each row would be made wide by it, and their ratios, too.
+    The unit of all x is as uncertain as the prior leaves it, however many the labels: were u asked, each row would
+    be made wide by it, and their ratios, too. Labels leave u^2, which is therefore no part of the maps.
     """
 
     @cached_property
     def _parts(self) -> tuple[Tensor, Tensor, Tensor]:
-        """a, b and the variance of log x, (...)."""
-        a, b = self.parameter[..., 0], -self.parameter[..., 1]
-        return a, b, torch.polygamma(1, a)
+        """The variance of u, the slope of x on u, and the variance of what u leaves of x, (...)."""
+        grid = self._grid(self.parameter)
+        u = grid.distance - grid.mean(grid.distance).unsqueeze(-1)
+        x = (grid.mode.unsqueeze(-1) + grid.distance).exp()
+        x = x - grid.mean(x).unsqueeze(-1)
+        own = grid.mean(u.square())
+        slope = grid.mean(u * x) / own
+        return own, slope, grid.mean((x - slope.unsqueeze(-1) * u).square())
+
+    @staticmethod
+    def _grid(parameter: Tensor) -> Grid:
+        return grid_of(parameter[..., 0], -parameter[..., 1], -2 * parameter[..., 2])
 
     @property
     def shape(self) -> torch.Size:
         return self.parameter[..., :1].shape
 
     def deviation(self) -> Tensor:
-        n, own = len(self.parameter), self._parts[2]
+        n, own = len(self.parameter), self._parts[0]
         return ((1 - 2 / n) * own + own.mean(0) / n).sqrt().unsqueeze(-1)
 
     def covariance(self, y: Tensor) -> Tensor:
-        (a, b, own), (first, second) = self._parts, y.unbind(-1)
-        return torch.stack([own * first + second / b, first / b + a / b.square() * second], -1)
+        (own, slope, left), (first, second, _) = self._parts, y.unbind(-1)
+        u = own * (first + slope * second)
+        return torch.stack([u, slope * u + left * second, torch.zeros_like(u)], -1)
 
     def inverse(self, y: Tensor) -> Tensor:
-        (a, b, own), (first, second) = self._parts, y.unbind(-1)
-        left = torch.where(a > LARGE, 0.5 / a, a * own - 1)  # b^2 times the determinant of V
-        return torch.stack([a * first - b * second, b.square() * own * second - b * first], -1) / left.unsqueeze(-1)
+        (own, slope, left), (first, second, _) = self._parts, y.unbind(-1)
+        rest = (second - slope * first) / left
+        return torch.stack([first / own - slope * rest, rest, torch.zeros_like(rest)], -1)
 
     def change(self, y: Tensor) -> Tensor:
         return self._above_mean(self.covariance(y)[..., :1])
 
     def change_transposed(self, y: Tensor) -> Tensor:
         above = self._above_mean(y)
-        return self.covariance(torch.cat([above, torch.zeros_like(above)], -1))
+        return self.covariance(torch.cat([above, *[torch.zeros_like(above)] * 2], -1))
 
     def weight(self, extra: Tensor, prior: Tensor, unsupported: Tensor, most: Tensor) -> Tensor:
-        n, (a, _, own) = len(self.parameter), self._parts
+        n, own = len(self.parameter), self._parts[0]
         # Independent rows with variances v are (1 - 2 / n) v + mean(v) / n around their mean.
         mean = extra.mean(0) / (1 - 1 / max(n, 2))
         each = (extra - mean / n) / (1 - 2 / n) if n > 2 else mean
-        wanted = own + each.clamp(min=0)
-        left = (1 + (1 + 2 * wanted).sqrt()) / (2 * wanted)  # below the solution, from where Newton's steps climb
-        for _ in range(8):  # to rounding
-            left = left - (torch.polygamma(1, left) - wanted) / torch.polygamma(2, left)
-        return _share_left(left, a, prior, unsupported, most)
+        wanted, part = own + each.clamp(min=0), torch.ones_like(own)
+        for _ in range(8):  # a power of a density keeps its mode, and nearly divides the variance
+            grid = self._grid(self.parameter * part.unsqueeze(-1))
+            part = part * (grid.mean(grid.distance.square()) - grid.mean(grid.distance).square()) / wanted
+        power, rate, precision = self.parameter[..., 0], -self.parameter[..., 1], -2 * self.parameter[..., 2]
+        amount = precision + rate * mode_of(power, rate, precision).exp()
+        return _share_left(part * amount, amount, prior, unsupported, most)
 
     def _above_mean(self, x: Tensor) -> Tensor:
         """(..., F) less the mean over the first dimension of the rows."""

@@ -33,6 +33,7 @@ from crowdppl.primitives.priors import (
     default_prevalence,
     diagonal_prior,
 )
+from crowdppl.primitives.skills import learned_spread
 from crowdppl.primitives.softmax import sharpened
 from crowdppl.primitives.statistics import natural
 from crowdppl.primitives.sums import log_circle, log_gamma, log_gaussian, log_grid, logsumexp, neg_log
@@ -80,6 +81,7 @@ __all__ = [
     "item_covariates",
     "item_groups",
     "label_covariates",
+    "learned_spread",
     "log_circle",
     "log_gamma",
     "log_gaussian",

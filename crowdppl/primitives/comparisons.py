@@ -20,6 +20,7 @@ from crowdppl.primitives import plates
 from crowdppl.primitives.labels import NumberLabels, OwnTruthLabels
 from crowdppl.primitives.likelihood import item_groups, truth
 from crowdppl.primitives.plates import Data, block_of
+from crowdppl.primitives.skills import learned_spread
 from crowdppl.primitives.statistics import natural
 from crowdppl.primitives.sums import counted, in_closed_form, logsumexp, neg_log
 
@@ -31,7 +32,7 @@ POINTS = 24
 
 def preferences(
     data: Data,
-    prior_strength: float,
+    spread: float | None = None,
     position_bias: bool = False,
     *,
     groups: int | None = None,
@@ -40,8 +41,9 @@ def preferences(
     """Draws the skill of each object, and says how probable it is that the left or the right one is preferred.
 
     The left one is, with probability ``skill[left] / (skill[left] + skill[right])`` (Bradley & Terry 1952,
-    doi:10.1093/biomet/39.3-4.324). Skills are the site ``skill``, Gammas, which makes ``em`` Hunter's MM and
-    ``gibbs`` the sampler of Caron & Doucet (2012, doi:10.1080/10618600.2012.638220). Their unit has no meaning.
+    doi:10.1093/biomet/39.3-4.324). Skills are the site ``skill``, log-normals, for which ``em`` is
+    Hunter's MM and ``gibbs`` the sampler of Caron & Doucet (2012, doi:10.1080/10618600.2012.638220). Their unit has
+    no meaning.
 
     With a third class, ties: whoever compares looks once or, with probability ``looks[1]``, twice, and calls it a
     tie where the two looks differ. A tie then tells that the two are near, and all stays linear in the skills. Who
@@ -51,7 +53,7 @@ def preferences(
 
     Args:
         data: the model's argument: the item covariates ``left`` and ``right`` name the objects.
-        prior_strength: shape of the Gammas; 1 has none in ``em``, and larger ones draw skills together.
+        spread: standard deviation of log-skills; None for that which the answers tell of (``learned_spread``).
         position_bias: whether the left side may have an advantage.
         groups: G, for so many skills of each object; None for one.
         rewards: log-skills (..., N, 2) of left and right that a network gives, in place of all other settings.
@@ -67,7 +69,7 @@ def preferences(
         >>> import pyro
         >>> data = crowdppl.datasets.example("pair")
         >>> with pyro.poutine.seed(rng_seed=0):
-        ...     log_p = crowdppl.primitives.preferences(data, prior_strength=2.0)
+        ...     log_p = crowdppl.primitives.preferences(data, spread=1.0)
         >>> log_p.shape, bool(log_p.exp().sum(-1).allclose(log_p.new_ones(10)))
         (torch.Size([10, 2]), True)
     """
@@ -79,7 +81,7 @@ def preferences(
         )
     if rewards is not None:
         return _with_ties(block, counted(rewards.log_softmax(-1), PREFERRED), None)
-    prior = dist.Gamma(torch.tensor(float(prior_strength)), 1.0)
+    prior = dist.LogNormal(0.0, torch.tensor(learned_spread(data) if spread is None else float(spread)))
     with plates.groups(data, *SIDES):
         wide = prior if groups is None else prior.expand([groups]).to_event(1)
         skills = natural("skill", wide, ratios=True)

@@ -11,12 +11,19 @@ from torch import Tensor
 
 from crowdppl.errors import MethodError
 from crowdppl.primitives.distributions import NormalGamma
+from crowdppl.primitives.log_normals import TiltedLogNormal
 from crowdppl.primitives.sums import current
 
 
 def gamma_statistics(x: Tensor) -> Tensor:
     """Sufficient statistics of positive numbers under a Gamma, (..., 2): their logarithms, and themselves."""
     return torch.stack([x.log(), x], -1)
+
+
+def log_normal_statistics(x: Tensor) -> Tensor:
+    """Those of positive numbers under a log-normal, (..., 3): logarithms, themselves, squared logarithms."""
+    log = x.log()
+    return torch.stack([log, x, log.square()], -1)
 
 
 def normal_gamma_statistics(x: Tensor) -> Tensor:
@@ -32,26 +39,33 @@ def normal_gamma_parts(x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     return x[..., 0], x[..., 1], x[..., 2 : 2 + d], x[..., 2 + d :].unflatten(-1, (d, d))
 
 
+def unwrapped(fn: Any) -> Any:
+    """A distribution without what ``to_event`` and ``expand`` put around it."""
+    while hasattr(fn, "base_dist") and not isinstance(fn, torch.distributions.LogNormal):
+        fn = fn.base_dist
+    return fn
+
+
 def natural(name: str, prior: Any, *, ratios: bool = False) -> tuple[Tensor, ...]:
-    """Draws a site from a Gamma or NormalGamma, and returns its sufficient statistics.
+    """Draws a site from a Gamma, LogNormal or NormalGamma, and returns its sufficient statistics.
 
     A model that is linear in them is fitted exactly by em, vb and gibbs, which hand over what they expect or draw
-    of each; the logarithm of what is expected is not what is expected of the logarithm. Sums of Gammas in a
-    denominator stay linear by ``neg_log``, and Gaussian errors around a real variable by ``log_gaussian``.
+    of each; the logarithm of what is expected is not what is expected of the logarithm. Sums of positive numbers in
+    a denominator stay linear by ``neg_log``, and Gaussian errors around a real variable by ``log_gaussian``.
 
     Args:
         name: of the site.
-        prior: a Gamma or ``NormalGamma``, in any batches and events.
-        ratios: whether the labels depend on the ratios of Gammas alone, those along the first dimension. Their unit
-            is then known from the prior, and engines move it at once; in small steps it would take them long. vb's
-            are made as wide as ratios are, and those of others stay as mean field has them.
+        prior: a Gamma, LogNormal or ``NormalGamma``, in any batches and events.
+        ratios: whether the labels depend on the ratios of log-normals alone, those along the first dimension. Their
+            unit is then known from the prior, and engines move it at once; in small steps it would take them long.
+            vb's are made as wide as ratios are, and those of others stay as mean field has them.
 
     Returns:
-        Of a Gamma log x and x, (...) each. Of a NormalGamma of D coefficients w and precision tau: log tau (...),
-        tau (...), tau w (..., D) and tau w w' (..., D, D).
+        Of a Gamma and a LogNormal log x and x, (...) each. Of a NormalGamma of D coefficients w and precision tau:
+        log tau (...), tau (...), tau w (..., D) and tau w w' (..., D, D).
 
     Raises:
-        MethodError: for another prior, and for ratios of anything but Gammas.
+        MethodError: for another prior, and for ratios of anything but log-normals.
 
     Examples:
         >>> import pyro.distributions as dist
@@ -59,17 +73,19 @@ def natural(name: str, prior: Any, *, ratios: bool = False) -> tuple[Tensor, ...
         >>> bool(log_x == x.log())
         True
     """
-    inner = prior
-    while hasattr(inner, "base_dist"):
-        inner = inner.base_dist
-    if not isinstance(inner, torch.distributions.Gamma | NormalGamma):
-        given = type(inner).__name__
-        raise MethodError(f"natural draws site {name!r} from a Gamma or NormalGamma, and its prior is {given}")
-    if ratios and isinstance(inner, NormalGamma):
-        raise MethodError(f"natural: only Gammas have ratios, and the prior of site {name!r} is a NormalGamma")
+    inner = unwrapped(prior)
+    given = type(inner).__name__
+    log_normal = isinstance(inner, torch.distributions.LogNormal | TiltedLogNormal)
+    if not log_normal and not isinstance(inner, torch.distributions.Gamma | NormalGamma):
+        raise MethodError(
+            f"natural draws site {name!r} from a Gamma, LogNormal or NormalGamma, and its prior is {given}"
+        )
+    if ratios and not log_normal:
+        raise MethodError(f"natural: only log-normals have ratios, and the prior of site {name!r} is a {given}")
     marked: Any = {"natural": True, "ratios": ratios}
     x: Tensor = pyro.sample(name, prior, infer=marked)
     found = current().statistics.get(name)
     if isinstance(inner, NormalGamma):
         return normal_gamma_parts(normal_gamma_statistics(x) if found is None else found)
-    return (gamma_statistics(x) if found is None else found).unbind(-1)
+    found = gamma_statistics(x) if found is None else found
+    return found[..., 0], found[..., 1]
