@@ -15,7 +15,6 @@ from crowdppl.core.validation import switch, warn
 from crowdppl.data.annotations import Annotations, require_annotations
 from crowdppl.data.coded import require_labels
 from crowdppl.data.kinds.classes import Classes
-from crowdppl.data.kinds.numbers import Numbers
 from crowdppl.errors import ConvergenceWarning, DoubtWarning, MethodError
 from crowdppl.evaluation.calibration import AUTO_NOTE, FOLDS, calibrated, with_notes
 from crowdppl.evaluation.heldout import heldout_score, select_volume
@@ -36,6 +35,7 @@ COIN = ("one_coin",)
 CLASSES, LABELS = 20, 5
 """With more classes, methods with rows take part only if there are so many labels a row on average."""
 TOLERANCE, STEPS = 1e-5, 300
+FOLDS_OF_PAIRS = 3
 FEATURES = f"{AUTO_NOTE}features are not used; a method with a network, such as bayes_dgc, learns from them"
 NO_ROWS = AUTO_NOTE + (
     "methods with confusion rows are left out: {labels:,} labels are too few for {classes} classes and "
@@ -59,8 +59,9 @@ def fit(
     Args:
         method: a name from ``crowdppl.zoo()``, or an object of your own with ``model(data)``. "auto" averages
             several methods by how well they predict held-out labels, and corrects overconfident probabilities. Of
-            numbers it takes the method, and of rankings the end from which people rank, that predicts held-out
-            labels, or whole rankings, best; ``diagnostics()["scores"]`` has what was tried.
+            numbers and comparisons it takes the method, and of rankings the end from which people rank, that
+            predicts held-out labels, all answers to a pair, or whole rankings best; ``diagnostics()["scores"]`` has
+            what was tried.
         data: the annotations.
         inference: "em", "vb", "gibbs", "nuts", "laplace", "pathfinder", "svi", or "auto": gibbs where it is exact
             and should take less than about ten seconds, else vb. "pathfinder" raises importance weights, where
@@ -117,7 +118,8 @@ def fit(
     warn_of_unused(options, [engine])
     if auto:
         check_automatic(inference, settings is None and start is None)
-        found = (fit_best if data.alphabet.kind.numeric else fit_auto)(data, options)
+        kind = data.alphabet.kind
+        found = (fit_best if kind.numeric or kind.candidates else fit_auto)(data, options)
     else:
         model = registry.resolve(method, settings)
         how: Any = {"name": registry.name_of(model), "select_volume": select_volume}
@@ -170,14 +172,18 @@ def fit_best(data: Annotations, options: FitOptions) -> Fit:
     without any.
     """
     kind = data.alphabet.kind
-    candidates = isinstance(kind, Numbers) and (kind.candidates or {name: (name, {}) for name in kind.methods})
+    candidates = kind.candidates or {name: (name, {}) for name in kind.methods}
     if not candidates:
         names = ", ".join(map(repr, registry.names_for(data.kind)))
         raise MethodError(f"'auto' has no methods for labels of kind {data.kind!r}; name one: {names}")
     began, scores = time.perf_counter(), {}
-    if not too_sparse(data):
+    pairs = not kind.numeric  # of which one is predicted by the answers to others
+    if data.n_items >= FOLDS_OF_PAIRS if pairs else not too_sparse(data):
+        how: Any = {"inference": "vb", "whole_items": pairs, "folds": FOLDS_OF_PAIRS if pairs else 5, **options}
         for name, (method, settings) in candidates.items():
-            scores[name] = heldout_score(method, data, inference="vb", settings=settings, **options).per_label
+            found = heldout_score(method, data, settings=settings, **how)
+            of_items = found.items["log_p"].sum() / max(found.items["labels"].sum(), 1)
+            scores[name] = float(of_items) if pairs else found.per_label
     method, settings = candidates[max(scores, key=scores.__getitem__, default=next(iter(candidates)))]
     fit = fit_one(registry.resolve(method, settings), data, "vb", options, name=method)
     fit.result.diagnostics.update(scores=scores, seconds=time.perf_counter() - began)

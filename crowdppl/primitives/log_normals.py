@@ -118,7 +118,8 @@ class TiltedLogNormal(TorchDistribution):
         """Log-density of x."""
         u = value.log()
         density = (self.power - 1) * u - self.rate * value - self.precision * u.square() / 2
-        return density - self.grid().log_total.to(density)
+        out: Tensor = density - self.grid().log_total.to(density)
+        return out
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         """Draws values."""
@@ -127,4 +128,5 @@ class TiltedLogNormal(TorchDistribution):
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> TiltedLogNormal:
         """This distribution over a larger batch."""
-        return TiltedLogNormal(*(x.expand(batch_shape) for x in (self.power, self.rate, self.precision)), False)
+        power, rate, precision = (x.expand(batch_shape) for x in (self.power, self.rate, self.precision))
+        return TiltedLogNormal(power, rate, precision, False)

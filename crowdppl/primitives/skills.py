@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import torch
 
 from crowdppl.data.kinds.parts import SIDES
 from crowdppl.primitives.likelihood import item_groups
@@ -26,7 +27,7 @@ def learned_spread(data: Data, coin: tuple[float, float] | None = None) -> float
 
     It has a half-Cauchy prior of scale 1 (Gelman 2006, doi:10.1214/06-BA117A), and the mean of its logarithm is
     taken: 0 without answers, and what they say where these are many. Log-skills are normal, and integrated out by
-    Laplace's approximation; a tie is half of either answer.
+    Laplace's approximation; a tie is half of either answer, and a known truth one more.
 
     Args:
         data: the model's argument. A model finds the number in ``setup``, once for all blocks of the labels.
@@ -44,11 +45,11 @@ def learned_spread(data: Data, coin: tuple[float, float] | None = None) -> float
     """
     block = block_of(data)
     pair, answers = item_groups(block, *SIDES).cpu().numpy(), np.zeros((block.n_items, len(SIDES)))
-    if block.has_labels:
-        given = block.answer.cpu().numpy()
-        for answer, shares in enumerate(([1, 0], [0, 1], [0.5, 0.5])[: block.n_classes]):
-            times = np.bincount(block.item.cpu().numpy()[given == answer], minlength=block.n_items)
-            answers += np.outer(times, shares)
+    given = [(block.item, block.answer)] if block.has_labels else []
+    given += [] if block.gold is None else [(torch.arange(block.n_items), block.gold)]
+    for item, answer in ((x.cpu().numpy(), y.cpu().numpy()) for x, y in given):
+        for said, shares in enumerate(([1, 0], [0, 1], [0.5, 0.5])[: block.n_classes]):
+            answers += np.outer(np.bincount(item[answer == said], minlength=block.n_items), shares)
     asked = answers.sum(1) > 0
     half_cauchy = -np.log(SPREADS + 1 / SPREADS)
     each = [_evidence(pair[asked], answers[asked], share) for share in (RELIABLE if coin else (1.0,))]

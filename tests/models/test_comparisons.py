@@ -287,6 +287,21 @@ def test_columns_of_other_categories_are_no_groups_of_one_kind() -> None:
         crowdppl.fit("crowd_bt", apart)
 
 
+def test_auto_takes_the_method_of_comparisons_that_predicts_best() -> None:
+    """Of 300 answers 85 % are left, whatever is compared: log(.85 / .15) = 1.7 apart from the skills."""
+    rng, rows = np.random.default_rng(0), []
+    for n in range(300):
+        a, b = rng.permutation(5)[:2]
+        rows.append(
+            (f"o{a}", f"o{b}", f"w{n % 3}", "left" if rng.random() < expit(1.7 + 0.8 * (b - a)) else "right")
+        )
+    found = crowdppl.fit("auto", pairs(rows), seed=0)
+    scores = found.diagnostics()["scores"]
+    assert "with position_bias" in max(scores, key=scores.get) and found.model.position_bias
+    assert len(scores) == 5 and np.isfinite([*scores.values()]).all()
+    assert found.ranking().index[0] == "o0" and found.order_probabilities().loc["o0", "o4"] > 0.9
+
+
 @pytest.mark.slow
 def test_intervals_and_orders_are_right_as_often_as_they_say() -> None:
     """Of 6 x 8 skills drawn from the prior: .90 less 4 standard errors of 36 independent ones is .70."""

@@ -110,6 +110,13 @@ PAIR = Comparisons(
     "comparisons: left, right, winner",
     parts=Parts("pair", SIDES, shared=True),
     methods=("bradley_terry", "crowd_bt"),
+    candidates={
+        "bradley_terry": ("bradley_terry", {}),
+        "crowd_bt": ("crowd_bt", {}),
+        "bradley_terry with position_bias": ("bradley_terry", {"position_bias": True}),
+        "crowd_bt with position_bias": ("crowd_bt", {"position_bias": True}),
+        "preference_groups": ("preference_groups", {}),
+    },
     table="ranking",
     example=(COUPLES, SIDES),
     small=Small(_couple, SIDES, TIE),

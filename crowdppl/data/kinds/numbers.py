@@ -38,14 +38,11 @@ class Numbers(Kind):
 
     Attributes:
         own: where labels lie, if elsewhere than truths.
-        candidates: of the method "auto", which takes the one that predicts best: method and settings by name, the
-            plainest first; by default ``methods``.
     """
 
     numeric: ClassVar[bool] = True
     space: RealLine = field(default=REAL_LINE, compare=False)
     own: RealLine | None = field(default=None, compare=False)
-    candidates: Mapping[str, tuple[str, Mapping[str, Any]]] = field(default_factory=dict, compare=False)
 
     def __post_init__(self) -> None:
         grades = np.arange(5.0)
