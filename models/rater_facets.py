@@ -52,14 +52,14 @@ class RaterFacets:
     """Items, raters and criteria on one scale (many-facet generalised partial credit).
 
     Args:
-        criterion: name of the label covariate that numbers the criterion of a label, from 0; None for one.
+        criterion: name of the label covariate that holds the number of a label's criterion; None for one.
         group: name of the item covariate whose groups may differ, in place and criterion by criterion (DIF).
         slopes, centrality, consistency: standard deviations of log-slopes of criteria, of log-centralities and of
             log-consistencies of raters; 0 takes all of them to be 1.
         severities: anchors, known severities by annotator, or in the order of annotators with None for others.
-        difficulties: the same of criteria, in order.
+        difficulties: the same of criteria, in order of their numbers.
         points: of the grid of places.
-        criteria: how many criteria there are; by default found in the data.
+        criteria: their numbers, rising; by default those found in the data.
     """
 
     criterion: str | None = None
@@ -70,7 +70,7 @@ class RaterFacets:
     severities: Mapping[Any, float] | Known = ()
     difficulties: Known = ()
     points: cp.Count = 61
-    criteria: int | None = None
+    criteria: Sequence[int] = ()
 
     card: ClassVar[cp.Card] = cp.Card(
         title="Rater facets",
@@ -87,7 +87,7 @@ class RaterFacets:
     )
 
     def setup(self, data: Annotations) -> RaterFacets:
-        """A copy with the number of criteria, and anchors in the order of annotators.
+        """A copy with the numbers of criteria, and anchors in the order of annotators.
 
         Raises:
             MethodError: when there are too many grades, or anchors of unknown annotators.
@@ -107,7 +107,7 @@ class RaterFacets:
 
     def model(self, data: cp.Block) -> None:
         """Draws criteria, groups, raters and labels; places are summed out."""
-        block, c = cp.plates.block_of(data), self._criteria(data)
+        block, c = cp.plates.block_of(data), len(self._criteria(data))
         if block.n_answers > block.n_classes:
             raise MethodError("rater_facets takes no abstentions; leave their rows out")
         mean = pyro.sample("mean", dist.Normal(0.0, 2.0))
@@ -158,22 +158,33 @@ class RaterFacets:
             slope = _centred(pyro.sample("log_slope", dist.Normal(torch.zeros(c), self.slopes).to_event(1))).exp()
         return difficulty, slope
 
-    def _criteria(self, data: cp.Block) -> int:
-        if self.criterion is None:
-            return 1
-        return self.criteria or int(cp.label_covariates(data, self.criterion).max()) + 1
+    def _criteria(self, data: cp.Block) -> tuple[int, ...]:
+        if self.criterion is None or self.criteria:
+            return tuple(self.criteria) or (0,)
+        return tuple(int(x) for x in self._numbers(data).unique())
 
-    def _of_labels(self, block: cp.Block) -> Tensor | None:
-        """The criterion of each label, (S,); None where there is one."""
-        if self.criterion is None:
-            return None
-        found, c = cp.label_covariates(block, self.criterion).reshape(-1), self._criteria(block)
-        if bool(((found < 0) | (found >= c) | (found != found.round())).any()):
+    def _numbers(self, data: cp.Block) -> Tensor:
+        """The number of the criterion of each label, (S,)."""
+        found = cp.label_covariates(data, self.criterion).reshape(-1)
+        wrong = (found != found.round()) | (found.abs() >= 2**24)  # beyond, float32 merges them
+        if bool(wrong.any()):
             raise DataError(
-                f"{self.criterion!r} holds {float(found.min()):g} to {float(found.max()):g}; number the criteria "
-                f"by whole numbers from 0 to {c - 1}"
+                f"{self.criterion!r} holds {float(found[wrong][0]):g}; number criteria by whole numbers below 2^24"
             )
         return found.long()
+
+    def _of_labels(self, block: cp.Block) -> Tensor | None:
+        """The place of each label's criterion among all, (S,); None where there is one."""
+        if self.criterion is None:
+            return None
+        found, known = self._numbers(block), torch.tensor(self._criteria(block))
+        at = torch.searchsorted(known, found).clamp(max=len(known) - 1)
+        if bool((known[at] != found).any()):
+            raise DataError(
+                f"{self.criterion!r} holds {int(found[known[at] != found][0])}, which is none of the criteria "
+                f"{known.tolist()!r:.80}; leave these labels out, or fit all labels anew"
+            )
+        return at
 
 
 def grade_log_probs(above: Tensor, step: Tensor, slope: Tensor) -> Tensor:

@@ -178,6 +178,22 @@ def test_a_predictive_check_passes_grades_of_the_model() -> None:
     assert (p <= 0.05).sum() <= 2 and p.mean() > 0.35  # uniform: .5, with a standard error of .08
 
 
+def test_criteria_may_have_any_whole_numbers() -> None:
+    """A fit and its cost depend on which labels share a criterion, and not on what it is called."""
+    data = crowdppl.simulate(crowdppl.method("rater_facets", criterion="criterion"), design(20, 6, 3), seed=3).data
+    rows = data.frame()
+    names = {0: 1, 1: 7, 2: 100_000}
+    other = grades(
+        rows.assign(criterion=rows["criterion"].map(names))[["item", "annotator", "label", "criterion"]], range(4)
+    )
+    settings = {"criterion": "criterion"}
+    one, same = (crowdppl.fit("rater_facets", x, settings=settings, inference="em") for x in (data, other))
+    pd.testing.assert_frame_equal(one.truth(), same.truth(), rtol=1e-4)
+    assert same.model.criteria == (1, 7, 100_000)
+    with pytest.raises(DataError, match="100000, which is none"):
+        crowdppl.fit("rater_facets", other, settings=settings | {"criteria": (1, 7)}, inference="em")
+
+
 def test_what_it_cannot_treat_is_refused() -> None:
     data = grades([("x", "ann", 0, 0), ("x", "bob", 1, 0), ("y", "ann", 1, 0.5)], [0, 1])
     with pytest.raises(DataError, match="criterion"):
