@@ -31,8 +31,10 @@ from crowdppl.inference.replay import FIRST, Function, Replayed
 from crowdppl.inference.result import SiteResult
 from crowdppl.inference.sites import (
     ModelStructure,
+    Power,
     Reads,
     Site,
+    label_power,
     sites_by_shape,
     structure_of,
 )
@@ -257,6 +259,11 @@ class Problem:
     def signatures(self) -> Signatures:
         """Hashes of items, annotators and classes that labels cannot tell apart."""
         return signatures(self.blocks)
+
+    @cached_property
+    def label_power(self) -> Power | None:
+        """Why the model's likelihood of an item's labels is not their probability; None where it is."""
+        return label_power(self.model, next(b for b in self.blocks if b.n_items))
 
     @cached_property
     def typical_labels(self) -> TypicalLabels:

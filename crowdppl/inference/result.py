@@ -18,7 +18,7 @@ from crowdppl.inference.families import FAMILIES, Family
 from crowdppl.primitives.model import Model
 
 T = TypeVar("T")
-FORMAT = 12
+FORMAT = 13
 """Of files that hold these records: raised whenever a field changes, and other formats are refused."""
 
 
@@ -230,6 +230,9 @@ class Diagnostics(TypedDict, total=False):
         chains, draws: how many; draws a chain.
         volumes: log score of each number of layers that was tried.
         scores: mean log-probability of a label left out, of each method that was tried.
+        sweeps, change: of vb, after its objective converged, those in which an item's labels were weighed by
+            parameters without the item's own counts, and the largest change of a probability in the last.
+        mean_field: why vb weighs an item's labels by parameters with the item's own counts.
         pareto_k: shape of the tail of pathfinder's importance weights; NaN where draws are too few to tell.
     """
 
@@ -252,6 +255,9 @@ class Diagnostics(TypedDict, total=False):
     draws: int
     volumes: dict[str, float]
     scores: dict[str, float]
+    sweeps: int
+    change: float
+    mean_field: str
     pareto_k: float
 
 

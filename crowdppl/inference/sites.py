@@ -176,6 +176,26 @@ def one_item_sites(model: Model, block: Block) -> TraceSites:
         return trace_sites(poutine.trace(program).get_trace(block.subset(np.arange(1), 1.0)))
 
 
+class Power(NamedTuple):
+    """What makes the likelihood of labels other than their probability, and the remedy."""
+
+    what: str
+    remedy: str
+
+
+def label_power(model: Model, block: Block) -> Power | None:
+    """Why the model's likelihood of an item's labels is not their probability; None where it is."""
+    sites = one_item_sites(model, block).values()
+    if any(isinstance(x.fn, ChainedCategorical) for x in sites):
+        return Power("links the items of a sequence", "use heldout_score")
+    labels = [x.fn for x in sites if isinstance(x.fn, Labels)]
+    if any(fn.weight is not None for fn in labels):
+        return Power("weighs labels (weight=)", "fit without weights")
+    if any(fn.power != 1 for fn in labels):
+        return Power("takes the labels' likelihood to a power (likelihood_power)", "give likelihood_power=1")
+    return None
+
+
 class Reads(NamedTuple):
     """What of the data a model looks at.
 

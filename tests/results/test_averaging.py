@@ -76,7 +76,6 @@ def test_new_items_are_averaged_as_those_of_the_fit(
     want = mixed(said, np.array([3, 1]))
     want = want if truth_map is None else apply_map(truth_map, want)
     np.testing.assert_allclose(posterior.predict(new), want, atol=1e-12)
-    np.testing.assert_allclose(posterior.predict(data), posterior.probabilities(), atol=1e-3)
 
 
 def test_items_that_come_again_are_discounted_by_all_their_labels(data: Annotations) -> None:

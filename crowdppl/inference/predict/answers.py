@@ -21,7 +21,7 @@ from crowdppl.inference.coin_tables import CoinTables
 from crowdppl.inference.confusions import affordable, are_linear, by_code, draw_tables, table_draws, tables_at
 from crowdppl.inference.density import pairs_of
 from crowdppl.inference.draws import center_of, crossed, draws_of, mean_of
-from crowdppl.inference.predict.predictive import item_values, label_power, no_covariates_yet
+from crowdppl.inference.predict.predictive import item_values, no_covariates_yet
 from crowdppl.inference.predict.update import options_of, problem_of
 from crowdppl.inference.problem import Problem, build_problem, model_runs
 from crowdppl.inference.result import ClassProbabilities, Fit, SiteResult
@@ -221,7 +221,7 @@ class AnswerTables(Asked):
         with model_runs(posterior.model, self.data):
             self._problem = build_problem(posterior.model, self.data, options)
             alone = truth_alone(self._problem)
-            if not alone and (power := label_power(self._problem)):
+            if not alone and (power := self._problem.label_power):
                 raise MethodError(
                     f"{posterior.method} {power.what}, and labels depend on more than the truth of their item; "
                     f"{power.remedy} for this"

@@ -17,10 +17,8 @@ from crowdppl.inference.predict.predictive import (
     DRAWS,
     GivenLabels,
     LabelBags,
-    Power,
     StateShares,
     TemperedError,
-    label_power,
     predictive,
     predictive_each,
     state_shares,
@@ -28,6 +26,7 @@ from crowdppl.inference.predict.predictive import (
 from crowdppl.inference.predict.update import options_of
 from crowdppl.inference.problem import build_problem, model_runs
 from crowdppl.inference.result import Fit
+from crowdppl.inference.sites import Power
 from crowdppl.primitives.model import with_missing
 
 PIECE = 10_000_000
@@ -120,7 +119,7 @@ def _by_tables(
     with model_runs(posterior.model, posterior.data):
         options = options_of(posterior, dtype=torch.float64, device="cpu")
         problem = build_problem(posterior.model, posterior.data, options)
-        power = cast(Power, label_power(problem))
+        power = cast(Power, problem.label_power)
         alone = truth_alone(problem)
     if any(site.family == "draws" for site in posterior.result.sites.values()):
         raise MethodError(

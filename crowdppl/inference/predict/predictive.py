@@ -26,7 +26,6 @@ from crowdppl.inference.predict.update import earlier_evidence, options_of, prob
 from crowdppl.inference.problem import Earlier, Problem, build_problem, model_runs
 from crowdppl.inference.result import Fit
 from crowdppl.inference.sites import one_item_sites
-from crowdppl.primitives.chains import ChainedCategorical
 from crowdppl.primitives.labels import CategoricalLabels, Labels
 from crowdppl.primitives.model import Model, settings_of
 
@@ -213,7 +212,7 @@ def _at_draws(posterior: Fit, n_draws: int) -> tuple[Problem, dict[str, Tensor]]
     options = options_of(posterior, dtype=torch.float64, device="cpu")
     with model_runs(posterior.model, posterior.data):
         problem = problem_of(posterior, posterior.data, options)
-        if power := label_power(problem):
+        if power := problem.label_power:
             raise TemperedError(
                 f"{posterior.method} {power.what}, which gives no probability of labels; {power.remedy} for this"
             )
@@ -236,26 +235,6 @@ def _block_of(posterior: Fit, problem: Problem, bags: LabelBags) -> tuple[Block,
     if few is not None:
         block, place = replace(few[0], copies=None), few[1]  # by which shares would be multiplied
     return block, positions(data, bags.item), place.numpy()
-
-
-class Power(NamedTuple):
-    """What makes the likelihood of labels other than their probability, and the remedy."""
-
-    what: str
-    remedy: str
-
-
-def label_power(problem: Problem) -> Power | None:
-    """Why the model's likelihood of an item's labels is not their probability; None where it is."""
-    sites = one_item_sites(problem.model, next(b for b in problem.blocks if b.n_items)).values()
-    if any(isinstance(x.fn, ChainedCategorical) for x in sites):
-        return Power("links the items of a sequence", "use heldout_score")
-    labels = [x.fn for x in sites if isinstance(x.fn, Labels)]
-    if any(fn.weight is not None for fn in labels):
-        return Power("weighs labels (weight=)", "fit without weights")
-    if any(fn.power != 1 for fn in labels):
-        return Power("takes the labels' likelihood to a power (likelihood_power)", "give likelihood_power=1")
-    return None
 
 
 def no_covariates_yet(posterior: Fit) -> MethodError:

@@ -20,6 +20,7 @@ from crowdppl.data.ids import Codebook, native
 from crowdppl.data.kinds.space import number_space
 from crowdppl.data.split import keep
 from crowdppl.errors import ConvergenceWarning, MethodError
+from crowdppl.inference.cavities import ItemLabels, RowCounts
 from crowdppl.inference.confusions import as_draws, number_truth, truth_at, truth_over
 from crowdppl.inference.density import trace_sites
 from crowdppl.inference.draws import center_of, draws_of, mean_of
@@ -112,7 +113,8 @@ def _update_state(posterior: Fit, data: Annotations, options: Options) -> Update
         np.asarray(old.votes().sum(1)) + (0 if memory is None else memory.votes),
         {n: s for n, s in shared.items() if "annotator" not in s.dims},
     )
-    returning = _ReturningItems(posterior.model, data, options)
+    without_own = "sweeps" in posterior.result.diagnostics
+    returning = _ReturningItems(posterior.model, data, options, without_own)
     evidence, votes, records = np.zeros((data.n_items, data.n_classes)), np.zeros(data.n_items, np.int64), []
     earlier = (own, *(() if memory is None else memory.records))
     for record in () if returning.problem.reads.linked else earlier:  # of linked labels, sites alone tell
@@ -143,12 +145,14 @@ class _ReturningItems:
     """Items of earlier fits that come again: the evidence of their labels, and their counts in shared sites.
 
     Attributes:
+        without_own: whether the fit weighed an item by parameters without its own counts.
         counts, priors: by shared site, what truths of returning items counted, and the model's own prior.
     """
 
     model: Model
     data: Annotations
     options: Options
+    without_own: bool
     counts: dict[str, np.ndarray] = field(default_factory=dict)
     priors: dict[str, np.ndarray] = field(default_factory=dict)
 
@@ -181,11 +185,16 @@ class _ReturningItems:
             first = first_values(problem.model, block, local, {}, stream)
             values |= {n: problem.sites[n].statistic(x) for n, x in first.items()}
         prior = density(block, values, marginals=(truth,)).marginals[truth].double().clamp(min=1e-30).log()
-        evidence = torch.as_tensor(shares).clamp(min=1e-30).log().t().to(prior) - prior
-        found = density(block, values, gradient=names, tilt={truth: evidence})
+        own = torch.as_tensor(shares).to(prior)
+        said = own.clamp(min=1e-30).log()
+        found = density(block, values, gradient=names, tilt={truth: said.t() - prior})
         for name, x in found.gradient.items():
             self._count(sites[name], x.double(), found.sites[name].fn)
-        return np.asarray(evidence.t().cpu().numpy())
+        if not self.without_own:
+            return np.asarray((said - prior.t()).cpu().numpy())
+        stored = {s.name: sites[s.name].parameter for s in problem.of_kind("conjugate")}
+        rows = {name: RowCounts.of(torch.from_numpy(x).to(prior)) for name, x in stored.items()}
+        return np.asarray((said - ItemLabels.of(problem, values).of_truth(rows, -own)).cpu().numpy())
 
     def _count(self, stored: SiteResult, counts: Tensor, prior: Any) -> None:
         """Adds counts of one shared site; refuses one that is not conjugate."""
@@ -214,8 +223,8 @@ def predict(posterior: Fit, data: Annotations, *, as_fitted: bool = False) -> np
 
     Probabilities (N, K) of classes; numbers each with a posterior of its own. By vb, rows of shares count by their
     means: of an item that the fit has not seen, rows are independent under mean field, and an annotator's one label
-    reads one of them. In methods with sites of single items, and where ``as_fitted``, they count by expected
-    logarithms, as those of the fit's own items do, which corrections correct.
+    reads one of them. In methods with sites of single items, and where ``as_fitted`` and the fit's own items do, they
+    count by expected logarithms, which corrections correct.
 
     Sites of single items (a difficulty) are fitted to the new items. Annotators and classes that the fit does not
     have are at the mean of their prior.
@@ -235,8 +244,9 @@ def predict(posterior: Fit, data: Annotations, *, as_fitted: bool = False) -> np
         if len(shared) < len(problem.sites):
             values, chains = _with_local_sites(problem, posterior, known(center_of(problem, stored, shared)))
         elif independent:
-            rows = [] if as_fitted else [n for n in shared if (x := stored[n].conjugate) is not None and x.counts]
-            values = known(center_of(problem, stored, shared) | mean_of(problem, stored, rows))
+            rows = [n for n in shared if (x := stored[n].conjugate) is not None and x.counts]
+            logs = as_fitted and "sweeps" not in posterior.result.diagnostics
+            values = known(center_of(problem, stored, shared) | ({} if logs else mean_of(problem, stored, rows)))
             chains = None
         else:
             values = known(draws_of(problem, stored, data.order, PREDICTIVE_DRAWS, options.generator(9)))

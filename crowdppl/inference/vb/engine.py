@@ -9,10 +9,12 @@ from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from crowdppl.core.devices import moved_to, pyro_state_kept
 from crowdppl.inference.assembly import tables_of_draws, tables_of_values
+from crowdppl.inference.cavities import NoProductError, collapsed
 from crowdppl.inference.confusions import (
     affordable,
     are_linear,
@@ -38,10 +40,10 @@ from crowdppl.inference.result import (
     Tables,
     TruthSpread,
 )
-from crowdppl.inference.state import gaussians_of
+from crowdppl.inference.state import State, gaussians_of
 from crowdppl.inference.vb.coordinate_ascent import EM, VB, CoordinateAscent
 from crowdppl.inference.vb.fit import AscentRun, epochs, run_starts
-from crowdppl.inference.vb.linear_response import widths
+from crowdppl.inference.vb.linear_response import Widths, widths
 from crowdppl.networks.outputs import networks_of
 
 T = TypeVar("T")
@@ -80,9 +82,22 @@ def result_of_state(problem: Problem, order: np.ndarray, run: AscentRun, diagnos
     sites = _state_sites(problem, order, run)
     if problem.truth is None:  # numbers, which by vb are conditional on its mean field
         numbers = number_truth(problem, as_draws(values, chains), order)
-        sites = _widened(replace(problem), run, sites) if run.ascent.rule.spreads else sites
+        sites = _widened(replace(problem), run, sites, run.state) if run.ascent.rule.spreads else sites
         return FitResult(sites, numbers, None, diagnostics)
-    truth = ClassProbabilities(truth_at(problem, values, chains, order))
+    shares, state = truth_at(problem, values, chains, order), run.state
+    if run.ascent.rule.spreads:
+        try:
+            by_position = torch.from_numpy(shares[order]).to(problem.options.device)
+            own = collapsed(problem, found.prior_parameters(), values, by_position)
+        except NoProductError as reason:
+            diagnostics["mean_field"] = reason.why
+        else:
+            diagnostics |= {"sweeps": own.sweeps, "change": own.change}
+            shares = by_code(own.shares.cpu().numpy(), order)
+            moved = {n: x.cpu().numpy() for n, x in own.parameters.items()}
+            sites |= {n: sites[n].with_parameter(x) for n, x in moved.items()}
+            state = replace(run.state, parameters={**run.state.parameters, **own.parameters})
+    truth = ClassProbabilities(shares)
     problem = replace(problem)  # lives on in the result, without what was recorded of its passes
     options, has_networks, spreads = problem.options, bool(networks_of(problem.model)), run.ascent.rule.spreads
 
@@ -96,7 +111,7 @@ def result_of_state(problem: Problem, order: np.ndarray, run: AscentRun, diagnos
         return FitResult(sites, truth, tables, diagnostics)
     # Files may lack features; and the same numbers come on no other device, nor in another precision.
     again = not has_networks and options.device == "cpu" and options.dtype is None
-    result = FitResult(_widened(problem, run, sites), truth, tables, diagnostics)
+    result = FitResult(_widened(problem, run, sites, state), truth, tables, diagnostics)
     return with_draws(lambda: problem, result, order, again)
 
 
@@ -160,10 +175,16 @@ def _sufficient_mean(problem: Problem, sites: Mapping[str, SiteResult]) -> dict[
     return mean
 
 
-def _widened(problem: Problem, run: AscentRun, sites: Mapping[str, SiteResult]) -> dict[str, SiteResult]:
-    """The sites of vb, which linear response makes as wide as they should be."""
-    state, settled = run.state, run.progress.converged
-    found = _later(lambda: problem, lambda of: widths(of, state, of.options.generator(13), settled=settled))
+def _widened(
+    problem: Problem, run: AscentRun, sites: Mapping[str, SiteResult], state: State
+) -> dict[str, SiteResult]:
+    """The sites of vb in a state, which linear response makes as wide as they should be."""
+    mean_field, settled = run.state, run.progress.converged
+
+    def compute(of: Problem) -> Widths:
+        return widths(of, state, mean_field, of.options.generator(13), settled=settled)
+
+    found = _later(lambda: problem, compute)
 
     def weight(name: str) -> np.ndarray | None:
         return found().weights[name].cpu().numpy() if name in found().weights else None

@@ -59,13 +59,15 @@ class Widths(NamedTuple):
     draws: dict[str, Tensor]
 
 
-def widths(problem: Problem, state: State, generator: torch.Generator, *, settled: bool) -> Widths:
+def widths(
+    problem: Problem, state: State, mean_field: State, generator: torch.Generator, *, settled: bool
+) -> Widths:
     """For each row of each site that responds, the part of its parameter that is information: above 0, at most 1.
 
     A distribution with this part of the parameter has the same mean, and the variance of linear response, or the
     prior's where that is smaller; or that of short chains where that is larger. After an update, what the earlier
-    fit overcounted is no information either. Where vb has stopped short of its fixed point, on a flat way, linear
-    response is found at the fixed point.
+    fit overcounted is no information either. Where the ``state`` is on a flat way, linear response is found at the
+    fixed point to which its ``mean_field`` goes.
 
     By site, weights in the shape of its rows; nothing where labels depend on Gaussians directly, or where a model's
     counts are those of another likelihood. ``settled`` says whether the fit ended because it had converged.
@@ -78,7 +80,7 @@ def widths(problem: Problem, state: State, generator: torch.Generator, *, settle
         step = partial(VB.step, problem)
         quiet = replace(problem.options, progress=False, callback=None)
         ahead: Step[State] = step if state.logits else Extrapolation(step, CONVERGED)
-        state, progress = iterate(ahead, state, quiet, steps=MORE, tolerance=CONVERGED)
+        state, progress = iterate(ahead, mean_field, quiet, steps=MORE, tolerance=CONVERGED)
         if progress.interrupted:
             raise KeyboardInterrupt
         found, _ = _weights(problem, state, most, generator)

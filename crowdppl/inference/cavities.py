@@ -1,0 +1,489 @@
+"""Cavities: what labels say of an item's truth by parameters from which the item's own counts are removed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from crowdppl.data.blocks import Block
+from crowdppl.data.covariates import CovariateColumns
+from crowdppl.data.ragged import RaggedIndex
+from crowdppl.errors import MethodError
+from crowdppl.inference.density import FLOOR
+from crowdppl.inference.problem import Problem
+from crowdppl.inference.state import Tensors
+from crowdppl.networks.outputs import networks_of
+
+GRID = 0.1
+"""Width of the grid of log-values that identifies the entries of a site."""
+SAME_USE = 1e-8
+"""Largest difference of log-probabilities that count as equal."""
+SAME = {torch.float64: 1e-6, torch.float32: 1e-3}
+"""Largest difference between an item's probabilities from its labels one by one, and from the model."""
+SMALLEST_COUNT = 1e-10
+"""Counts below this are 0: a sum less its only term leaves about so much by rounding."""
+PIECE = 200_000
+"""Entries that are computed together: so many stay in a processor's cache."""
+SWEEPS, WORK = 200, 10_000_000
+"""Sweeps at most, and their entries at most; there is always one."""
+STEP, SETTLED = 0.7, 1e-6
+"""Part of the way to the new probabilities that a sweep goes, and the largest change at which they have settled."""
+NETWORK = "its network enters each item, and what it learned from a label cannot be removed"
+
+
+class NoProductError(MethodError):
+    """The labels of an item are no product of shares given its truth, so that none can be removed from counts.
+
+    Attributes:
+        why: the reason.
+    """
+
+    def __init__(self, why: str) -> None:
+        super().__init__(why)
+        self.why = why
+
+
+@dataclass(frozen=True)
+class ParameterUsage:
+    """Which entries of rows of shares multiply to the probability of each label given each truth, or of each truth.
+
+    Attributes:
+        constant: float64 (U, K), log of the factor that no site moves.
+        entries: for each site int64 (U, K), the entry in the flattened site, -1 where it has no part.
+        widths: entries in a row of each site.
+    """
+
+    constant: Tensor
+    entries: Mapping[str, Tensor]
+    widths: Mapping[str, int]
+
+    def at(self, kinds: Tensor | slice) -> ParameterUsage:
+        """The usage of some kinds of labels, in their order, by sites that have a part in any."""
+        entries = {n: x[kinds] for n, x in self.entries.items()}
+        used = {n: x for n, x in entries.items() if bool((x >= 0).any())}
+        return ParameterUsage(self.constant[kinds], used, self.widths)
+
+    def log_p(self, leaves: Mapping[str, Tensor]) -> Tensor:
+        """Log-probabilities (U, K) at values of the sites: log theta, in the site's shape."""
+        out = self.constant.clone()
+        for name, entry in self.entries.items():
+            out += torch.where(entry >= 0, leaves[name].flatten()[entry.clamp(min=0)], 0.0)
+        return out
+
+    @cached_property
+    def within(self) -> dict[str, tuple[Any, ...]]:
+        """By site: where it has a part, bool (U, K), None for everywhere; then, of entries and of rows, what is used
+        (U, K), and the first truth that uses the same of a kind, None where no two do.
+        """
+        out = {}
+        for name, entry in self.entries.items():
+            has, used = entry >= 0, []
+            for at in (entry, torch.where(has, entry // self.widths[name], -1)):
+                first = (at.unsqueeze(1) == at.unsqueeze(2)).int().argmax(2)
+                differ = bool((first == torch.arange(at.shape[1], device=at.device)).all())
+                used.append((at.clamp(min=0), None if differ else first))
+            out[name] = (None if bool(has.all()) else has, *used)
+        return out
+
+
+def parameter_usage(
+    problem: Problem, cells: Tensor, values: Mapping[str, Tensor], covariates: CovariateColumns | None = None
+) -> ParameterUsage:
+    """Finds which entries each label uses; kinds are (annotator, answer) pairs that occur, and the truth at last.
+
+    Where labels have covariates, a pair occurs with each of theirs.
+
+    The model is run on an item for each pair, with that one label. When each entry of a site is moved by a step of
+    its own, the joint probability of label and truth moves by the step of the entry that it uses. The product of
+    the entries found is then compared with the model at random values. NoProductError when a label's probability
+    given the truth is no product of entries, at most one a site.
+    """
+    first = next(b for b in problem.blocks if b.n_items)
+    pairs = np.arange(len(cells)), cells.cpu().numpy()
+    bags = RaggedIndex.of_pairs(*pairs, len(cells) + 1, first.bags.n_cells).to(first.device)
+    probe = first.with_items(bags, label_covariates=covariates, dtype=torch.float64, sparse=False)
+    stream = np.random.default_rng(0)
+    shapes = {s.name: tuple(values[s.name].shape) for s in problem.of_kind("conjugate")}
+    base, other = (
+        {n: torch.from_numpy(np.log(stream.uniform(0.2, 0.8, x))).to(first.device) for n, x in shapes.items()}
+        for _ in range(2)
+    )
+    start = _log_p(problem, probe, values, base)
+    entries, valid = {}, True
+    for name, shape in shapes.items():
+        size = int(np.prod(shape))
+        step = GRID * torch.arange(1, size + 1, dtype=torch.float64, device=first.device).reshape(shape) / size
+        moved = (start - _log_p(problem, probe, values, {**base, name: base[name] - step})) * size / GRID
+        entry = moved.nan_to_num(nan=-1.0).round().long() - 1
+        valid = valid and bool(((entry >= -1) & (entry < size)).all())
+        entries[name] = entry.clamp(-1, size - 1)
+    widths = {n: x[-1] for n, x in shapes.items()}
+    used = ParameterUsage(torch.zeros_like(start), entries, widths)
+    usage = ParameterUsage(start - used.log_p(base), entries, widths)
+    difference = (usage.log_p(other) - _log_p(problem, probe, values, other)).abs()
+    if not (valid and bool((difference < SAME_USE).all())):  # NaN is not equal, either
+        raise NoProductError("given the truth, its probability is no product of shares")
+    return usage
+
+
+def _log_p(
+    problem: Problem, probe: Block, values: Mapping[str, Tensor], leaves: Mapping[str, Tensor]
+) -> Tensor:
+    """log p(label | truth = k) of each item of the probe but the last, then log p(truth = k): (U + 1, K)."""
+    assert problem.truth is not None
+    found = problem.density()(probe, {**values, **leaves}, marginals=(problem.truth,))
+    if found.per_item.shape[-1] != probe.n_items:
+        raise NoProductError("its truth is not that of items")
+    out = (found.marginals[problem.truth].log() + found.per_item).t().contiguous()
+    out[:-1] -= out[-1:].clone()
+    return out
+
+
+@dataclass(frozen=True)
+class RowCounts:
+    """Prior and counts of one site of shares, from which counts of labels can be removed.
+
+    Attributes:
+        concentration: flat, prior and counts.
+        totals: (rows,), their sums.
+        prior: flat, where the fit is a point, the mode of ``concentration``; None where it is that distribution.
+    """
+
+    concentration: Tensor
+    totals: Tensor
+    prior: Tensor | None = None
+
+    @staticmethod
+    def of(concentration: Tensor, prior: Tensor | None = None) -> RowCounts:
+        """Of arrays in the shape of the site."""
+        flat = None if prior is None else prior.flatten()
+        return RowCounts(concentration.flatten(), concentration.sum(-1).flatten(), flat)
+
+    def share(self, entry: Tensor, row: Tensor, change: Tensor, row_change: Tensor) -> Tensor:
+        """Expected entries (those of the mode, at a point) after changes of an entry and of its whole row."""
+        left, total = self.concentration[entry] + change, self.totals[row] + row_change
+        return self._share(left, total, lambda x: x[entry])
+
+    def of_kinds(
+        self, entry: Tensor, row: Tensor, of_each: Callable[[Tensor], Tensor], change: Tensor, row_change: Tensor
+    ) -> Tensor:
+        """As ``share``, of entries and rows (U, K) of kinds of labels, which ``of_each`` label finds."""
+        left = of_each(self.concentration[entry].to(change)) + change
+        total = of_each(self.totals[row].to(change)) + row_change
+        return self._share(left, total, lambda x: of_each(x[entry].to(change)))
+
+    def _share(self, left: Tensor, total: Tensor, at: Callable[[Tensor], Tensor]) -> Tensor:
+        """Expected entries by what is left of them and of rows; ``at`` finds numbers of entries."""
+        if self.prior is None:
+            return left.div_(total)
+        prior = self.prior.reshape(len(self.totals), -1)
+        left, total = left - 1, total - prior.shape[1]
+        alone = at((prior / prior.sum(1, keepdim=True)).flatten())
+        share = torch.where(total > SMALLEST_COUNT, left.clamp(min=0) / total.clamp(min=SMALLEST_COUNT), alone)
+        return torch.where(share > SMALLEST_COUNT, share, 0)
+
+
+@dataclass(frozen=True)
+class Cavities:
+    """Labels of units, such as items, each of which changes the counts by its own.
+
+    Attributes:
+        usage: entries of each kind of label.
+        kind, unit: of each label, int64 (S,).
+    """
+
+    usage: ParameterUsage
+    kind: Tensor
+    unit: Tensor
+
+    def log_p(
+        self, rows: Mapping[str, RowCounts], change: Tensor, rising: bool = False, last: bool = False
+    ) -> Tensor:
+        """Log-probabilities (S, K) when each label adds (S, K) to the counts of the entries that it uses.
+
+        With ``rising``, labels of a unit that use one row count one after another, as in a Polya urn, so that
+        their sum is the log-probability of all; with ``last``, each as if it were the last.
+        """
+        ratio = torch.ones_like(change)
+        for name, (entry, *shared) in self._shared.items():
+            row = entry.clamp(min=0) // self.usage.widths[name]
+            moved = []
+            for same, rank, others in shared:
+                sums = torch.zeros(change.numel(), dtype=change.dtype, device=change.device)
+                found = sums.index_add_(0, same.flatten(), change.flatten())[same]
+                moved.append(found + (others if last else rank) if rising or last else found)
+            share = rows[name].share(entry.clamp(min=0), row, *moved)
+            ratio = torch.where(entry >= 0, ratio * share, ratio)
+        return self.usage.constant[self.kind] + ratio.clamp(min=np.exp(FLOOR)).log()
+
+    @cached_property
+    def _shared(self) -> dict[str, tuple[Any, ...]]:
+        """By site: entries (S, K); then, of entries and of rows, which places (S, K) of a unit use the same, and how
+        many labels of the unit do so given one truth: earlier ones, and others.
+        """
+        k, device = self.usage.constant.shape[1], self.kind.device
+        truth = torch.arange(k, device=device)
+        found = {}
+        for name, of_kind in self.usage.entries.items():
+            entry = of_kind[self.kind]
+            size = int(entry.max()) + 2
+            used = []
+            for at in (entry, torch.where(entry >= 0, entry // self.usage.widths[name], -1)):
+                same = torch.unique(self.unit.unsqueeze(1) * size + at + 1, return_inverse=True)[1]
+                given = torch.unique(same * k + truth, return_inverse=True)[1]
+                used.append((same, *_ranks(given)))
+            found[name] = (entry, *used)
+        return found
+
+
+def _ranks(group: Tensor) -> tuple[Tensor, Tensor]:
+    """Of each place, how many earlier ones are in its group, and how many others."""
+    flat = group.flatten()
+    order, sizes = torch.argsort(flat, stable=True), torch.bincount(flat)
+    starts = sizes.cumsum(0) - sizes
+    rank = torch.empty_like(flat)
+    rank[order] = torch.arange(len(flat), device=flat.device) - starts[flat[order]]
+    return rank.reshape(group.shape), (sizes[flat] - 1).reshape(group.shape)
+
+
+@dataclass(frozen=True)
+class ItemLabels:
+    """The labels of items, by position, as products of shares.
+
+    Attributes:
+        item: of each label, int64 (S,), sorted.
+        kind: of each label, int64 (S,).
+        labels: usage of each kind; ``truth``: (1, K), of the truth.
+        potential: (N, K) log-potentials of the truth from gold and evidence; None without any.
+        n_items: N.
+    """
+
+    item: Tensor
+    kind: Tensor
+    labels: ParameterUsage
+    truth: ParameterUsage
+    potential: Tensor | None
+    n_items: int
+
+    @staticmethod
+    def of(problem: Problem, values: Mapping[str, Tensor]) -> ItemLabels:
+        """Of a problem; NoProductError where labels of an item are no product of shares given its truth."""
+        refuse(problem)
+        item, kind, cells, covariates = _kinds(problem)
+        usage = parameter_usage(problem, cells, values, covariates)
+        known = [b.potential for b in problem.blocks]
+        potential = None
+        if any(x is not None for x in known):
+            none = (torch.zeros(b.n_items, b.n_classes, device=b.device) for b in problem.blocks)
+            potential = torch.cat([o if x is None else x for x, o in zip(known, none, strict=True)]).double()
+        n = len(cells)
+        return ItemLabels(item, kind, usage.at(slice(n)), usage.at(slice(n, n + 1)), potential, problem.n_items)
+
+    def at(self, leaves: Mapping[str, Tensor]) -> Tensor:
+        """Log joint (N, K) of an item's labels and truth at values of the sites, as log theta."""
+        of_kind, out = self.labels.log_p(leaves), torch.zeros(self.n_items, self.labels.constant.shape[1])
+        for part in self._pieces:
+            out.index_add_(0, self.item[part], of_kind.index_select(0, self.kind[part]))
+        return self._with_truth(out, self.truth.log_p(leaves))
+
+    def parameters(self, priors: Mapping[str, Tensor], shares: Tensor) -> Tensors:
+        """Priors plus the counts of labels at shares (N, K) of truths, in the shape of the priors."""
+        kinds = torch.zeros_like(self.labels.constant)
+        for part in self._pieces:
+            kinds.index_add_(0, self.kind[part], shares.index_select(0, self.item[part]).double())
+        out = {n: x.double().clone() for n, x in priors.items()}
+        for usage, uses in ((self.labels, kinds), (self.truth, shares.double().sum(0, keepdim=True))):
+            for name, entry in usage.entries.items():
+                has = entry >= 0
+                out[name].view(-1).index_add_(0, entry[has], uses[has])
+        return out
+
+    def of_truth(self, rows: Mapping[str, RowCounts], change: Tensor) -> Tensor:
+        """log p(truth) of items (n, K) after changes of the counts of their truths."""
+        return self._alone(self.truth, rows, None, change)
+
+    def each(self, rows: Mapping[str, RowCounts], shares: Tensor) -> Tensor:
+        """log p(label | truth) (S, K) by parameters without its item's labels, as if it were the last of these."""
+        pieces = (self._without_own(rows, part, shares) for part in self._pieces)
+        out = torch.cat([*pieces, torch.empty(0, self.labels.constant.shape[1])])
+        if self._twice is not None:
+            some, cavities = self._twice
+            out[some] = cavities.log_p(rows, -shares[cavities.unit], last=True)
+        return out
+
+    def without_own(self, rows: Mapping[str, RowCounts], shares: Tensor) -> Tensor:
+        """Log joint (N, K) of an item's labels and truth by expected shares, its own counts removed.
+
+        Of distributions, labels of an item that use one row count one after another.
+        """
+        out = torch.zeros_like(shares)
+        for part in self._pieces:
+            out.index_add_(0, self.item[part], self._without_own(rows, part, shares))
+        if self._twice is not None:
+            _, cavities = self._twice
+            rising = all(x.prior is None for x in rows.values())
+            out[cavities.unit] = 0
+            log_p = cavities.log_p(rows, -shares[cavities.unit].double(), rising)
+            out.index_add_(0, cavities.unit, log_p.to(out))
+        return self._with_truth(out, self.of_truth(rows, -shares))
+
+    def _without_own(self, rows: Mapping[str, RowCounts], part: slice, shares: Tensor) -> Tensor:
+        change = -shares.index_select(0, self.item[part])
+        return self._alone(self.labels, rows, self.kind[part], change)
+
+    def _alone(
+        self, usage: ParameterUsage, rows: Mapping[str, RowCounts], kind: Tensor | None, change: Tensor
+    ) -> Tensor:
+        """Log-probabilities (n, K) when each label of its kind adds (n, K) to the counts, and shares no row.
+
+        Without kinds, all are of the only one.
+        """
+
+        def of_each(x: Tensor) -> Tensor:
+            return x if kind is None else x.index_select(0, kind)
+
+        ratio: Tensor | None = None
+        for name, (has, *used) in usage.within.items():
+            moved = []
+            for _, first in used:
+                if first is None:
+                    moved.append(change)
+                elif kind is None:
+                    moved.append(change @ (first.t() == first).to(change))
+                else:
+                    at = of_each(first)
+                    moved.append(torch.zeros_like(change).scatter_add_(1, at, change).gather(1, at))
+            share = rows[name].of_kinds(used[0][0], used[1][0], of_each, *moved)
+            share = share if has is None else torch.where(of_each(has), share, 1.0)
+            ratio = share if ratio is None else ratio.mul_(share)
+        constant = of_each(usage.constant.to(change))
+        if ratio is None:
+            return constant.expand(change.shape)
+        return ratio.clamp_(min=np.exp(FLOOR)).log_().add_(constant)
+
+    @cached_property
+    def _pieces(self) -> list[slice]:
+        """Labels in pieces."""
+        step = max(1, PIECE // self.labels.constant.shape[1])
+        return [slice(at, at + step) for at in range(0, len(self.item), step)]
+
+    @cached_property
+    def _twice(self) -> tuple[Tensor, Cavities] | None:
+        """The labels of items of which two labels use one row of some site; None where there are none."""
+        from scipy.sparse import coo_array
+        from scipy.sparse.csgraph import connected_components
+
+        twice = torch.zeros(self.n_items, dtype=torch.bool, device=self.item.device)
+        n = len(self.labels.constant)
+        for name, entries in self.labels.entries.items():
+            kind, _ = used = torch.nonzero(entries >= 0, as_tuple=True)
+            row = (entries[used] // self.labels.widths[name]).cpu().numpy()
+            size = n + int(row.max(initial=-1)) + 1
+            joined = coo_array((np.ones(len(row), bool), (kind.cpu().numpy(), n + row)), shape=(size, size))
+            group = torch.from_numpy(connected_components(joined, directed=False)[1][:n].astype(np.int64))
+            key = (self.item * size).add_(group.to(self.item.device)[self.kind])
+            key = key[(entries >= 0).any(1)[self.kind]] if bool((entries < 0).all(1).any()) else key
+            if bool((key[1:] < key[:-1]).any()):
+                key = key.sort().values
+            twice[key[1:][key[1:] == key[:-1]] // size] = True
+        if not bool(twice.any()):
+            return None
+        some = torch.nonzero(twice[self.item]).squeeze(1)
+        return some, Cavities(self.labels, self.kind[some], self.item[some])
+
+    def _with_truth(self, each: Tensor, truth: Tensor) -> Tensor:
+        out = each.add_(truth)
+        return out if self.potential is None else out.add_(self.potential)
+
+
+def refuse(problem: Problem) -> None:
+    """Refuses what can be refused before labels are looked at, by a NoProductError."""
+    if problem.truth is None:
+        raise NoProductError("it sums out no truth")
+    if networks_of(problem.model):
+        raise NoProductError(NETWORK)
+    if power := problem.label_power:
+        raise NoProductError(f"it {power.what}")
+    if problem.reads.items:
+        raise NoProductError("it depends on item_covariates")
+    if problem.sums_others and problem.n_labels * problem.blocks[0].n_classes > WORK:
+        raise NoProductError("classes are many, and those that no label of an item names are summed out together")
+    for site in problem.sites.values():
+        counted = site.family is None or site.family.counts
+        if site.local or site.kind in ("free", "onehot") or not counted:
+            raise NoProductError(f"site {site.name!r} has no rows of shares that count labels")
+
+
+def _kinds(problem: Problem) -> tuple[Tensor, Tensor, Tensor, CovariateColumns | None]:
+    """Item and kind of each label, (S,); the cell of each kind, and the covariates that the model reads of it."""
+    blocks = [b for b in problem.blocks if b.n_items]
+    item = torch.cat([b.item + b.offset for b in blocks])
+    cell = torch.cat([b.bags.cells for b in blocks]).long()
+    names = problem.reads.labels
+    columns = [b.label_covariates for b in blocks]
+    if not names or any(x is None for x in columns):
+        there = torch.bincount(cell) > 0
+        return item, (there.cumsum(0) - 1)[cell], there.nonzero().squeeze(1), None
+    first = columns[0]
+    assert first is not None
+    held = [name for name in first.names if name in names]
+    values = torch.cat([x.held(held) for x in columns if x is not None])
+    rows, kind = torch.unique(torch.cat([cell.unsqueeze(1).double(), values], 1), dim=0, return_inverse=True)
+    return item, kind, rows[:, 0].long(), first.only(held, rows[:, 1:])
+
+
+@dataclass(frozen=True)
+class Collapsed:
+    """Where collapsed variational Bayes ended.
+
+    Attributes:
+        shares: (N, K) probabilities of truths, by position.
+        parameters: of the sites, prior and counts at these shares.
+        sweeps: how many there were.
+        change: the largest change of a probability in the last.
+    """
+
+    shares: Tensor
+    parameters: Tensors
+    sweeps: int
+    change: float
+
+
+def collapsed(
+    problem: Problem, priors: Mapping[str, Tensor], values: Mapping[str, Tensor], shares: Tensor
+) -> Collapsed:
+    """Collapsed variational Bayes of order zero from a mean field (Asuncion et al. 2009, "On smoothing and inference
+    for topic models").
+
+    The parameters are integrated out: an item's labels are weighed by expected shares of rows from which the item's
+    own expected counts are removed, until probabilities settle; labels of an item that use one row count one after
+    another. With many labels there are few sweeps: an item's own part of the counts is small there.
+
+    Args:
+        priors: parameters of the conjugate sites.
+        values: statistics of all sites at which the mean field weighs labels.
+        shares: (N, K) probabilities of truths of the mean field, by position.
+
+    Raises:
+        NoProductError: where labels of an item are no product of shares given its truth.
+    """
+    labels, shares = ItemLabels.of(problem, values), shares.to(problem.blocks[0].dtype)
+    if not bool(((labels.at(values).softmax(1) - shares).abs() < SAME[problem.blocks[0].dtype]).all()):
+        raise NoProductError("labels of an item depend on one another given its truth")
+    most = max(1, min(SWEEPS, WORK // max(1, len(labels.item) * shares.shape[1])))
+    change, sweeps = float("inf"), 0
+    while sweeps < most and change > SETTLED:
+        rows = {n: RowCounts.of(x) for n, x in labels.parameters(priors, shares).items()}
+        new = labels.without_own(rows, shares).softmax(1)
+        step = STEP if sweeps else 1.0
+        moved = shares + step * (new - shares)
+        change, shares, sweeps = float((new - shares).abs().max()), moved, sweeps + 1
+    shares = shares.double() / shares.double().sum(1, keepdim=True)
+    return Collapsed(shares, labels.parameters(priors, shares), sweeps, change)
+
