@@ -102,9 +102,9 @@ def fit(
         >>> posterior.labels().loc[36:38, ["label", "probability"]].round(3)
               label  probability
         item
-        36        3        1.000
+        36        3        0.768
         37        2        1.000
-        38        2        0.998
+        38        2        0.798
     """
     calibrate = switch("calibrate", calibrate, "give known truths in gold=")
     data = require_annotations(data)

@@ -78,8 +78,8 @@ class ParameterUsage:
 
     @cached_property
     def within(self) -> dict[str, tuple[Any, ...]]:
-        """By site: where it has a part, bool (U, K), None for everywhere; then, of entries and of rows, what is used
-        (U, K), and the first truth that uses the same of a kind, None where no two do.
+        """By site: where it has a part, bool (U, K), None for everywhere; then, of entries and of rows, what is
+        used (U, K), and the first truth that uses the same of a kind, None where no two do.
         """
         out = {}
         for name, entry in self.entries.items():
@@ -132,9 +132,7 @@ def parameter_usage(
     return usage
 
 
-def _log_p(
-    problem: Problem, probe: Block, values: Mapping[str, Tensor], leaves: Mapping[str, Tensor]
-) -> Tensor:
+def _log_p(problem: Problem, probe: Block, values: Mapping[str, Tensor], leaves: Mapping[str, Tensor]) -> Tensor:
     """log p(label | truth = k) of each item of the probe but the last, then log p(truth = k): (U + 1, K)."""
     assert problem.truth is not None
     found = problem.density()(probe, {**values, **leaves}, marginals=(problem.truth,))
@@ -224,8 +222,8 @@ class Cavities:
 
     @cached_property
     def _shared(self) -> dict[str, tuple[Any, ...]]:
-        """By site: entries (S, K); then, of entries and of rows, which places (S, K) of a unit use the same, and how
-        many labels of the unit do so given one truth: earlier ones, and others.
+        """By site: entries (S, K); then, of entries and of rows, which places (S, K) of a unit use the same, and
+        how many labels of the unit do so given one truth: earlier ones, and others.
         """
         k, device = self.usage.constant.shape[1], self.kind.device
         truth = torch.arange(k, device=device)
@@ -458,8 +456,8 @@ class Collapsed:
 def collapsed(
     problem: Problem, priors: Mapping[str, Tensor], values: Mapping[str, Tensor], shares: Tensor
 ) -> Collapsed:
-    """Collapsed variational Bayes of order zero from a mean field (Asuncion et al. 2009, "On smoothing and inference
-    for topic models").
+    """Collapsed variational Bayes of order zero from a mean field (Asuncion et al. 2009, "On smoothing and
+    inference for topic models").
 
     The parameters are integrated out: an item's labels are weighed by expected shares of rows from which the item's
     own expected counts are removed, until probabilities settle; labels of an item that use one row count one after
@@ -486,4 +484,3 @@ def collapsed(
         change, shares, sweeps = float((new - shares).abs().max()), moved, sweeps + 1
     shares = shares.double() / shares.double().sum(1, keepdim=True)
     return Collapsed(shares, labels.parameters(priors, shares), sweeps, change)
-

@@ -126,9 +126,9 @@ def suggest_labels(
         >>> posterior = crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="vb", seed=0)
         >>> posterior.suggest_labels(3, exclude_answered=False).round(2)
            item annotator  information  entropy
-        0     3         1         0.40     0.62
-        1    38         1         0.40     0.62
-        2    12         1         0.24     0.41
+        0     3         1         0.45     0.69
+        1    38         1         0.45     0.69
+        2    12         1         0.33     0.53
     """
     n, per_item = whole_number("n", n, 1), whole_number("per_item", per_item, 1)
     if per_annotator is not None:

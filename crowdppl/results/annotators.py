@@ -53,9 +53,9 @@ def annotators(posterior: Fit, level: float = 0.95) -> pd.DataFrame:
         annotator
         1             135      0.88          0.81           0.93
         2              45      0.70          0.56           0.82
-        3              45      0.79          0.67           0.90
-        4              45      0.85          0.73           0.93
-        5              45      0.80          0.67           0.90
+        3              45      0.80          0.67           0.90
+        4              45      0.84          0.73           0.93
+        5              45      0.80          0.66           0.90
     """
     data, result, memory = posterior.data, posterior.result, posterior.memory
     columns: dict[str, Any] = {"labels": labels_given(data) + (0 if memory is None else memory.labels)}
@@ -109,10 +109,10 @@ def confusion(posterior: Fit, draws: bool = False, *, at: Mapping[Hashable, floa
         >>> posterior.confusion().sel(annotator="2").to_pandas().round(2)
         label     1     2     3     4
         truth
-        1      0.79  0.16  0.02  0.02
+        1      0.78  0.17  0.02  0.02
         2      0.06  0.58  0.34  0.02
-        3      0.06  0.06  0.61  0.28
-        4      0.10  0.10  0.10  0.70
+        3      0.06  0.06  0.64  0.25
+        4      0.10  0.10  0.10  0.71
     """
     draws = switch("draws", draws, "to_arviz(draws=...) makes as many as asked")
     if at is not None:
@@ -141,8 +141,8 @@ def confusion_intervals(posterior: Fit, level: float = 0.95) -> pd.DataFrame:
         >>> posterior.confusion_intervals().loc[("2", 1)].round(2)
                mean    sd   low  high
         label
-        1      0.79  0.09  0.60  0.94
-        2      0.16  0.08  0.04  0.34
+        1      0.78  0.09  0.58  0.93
+        2      0.17  0.08  0.04  0.36
         3      0.02  0.03  0.00  0.12
         4      0.02  0.03  0.00  0.12
     """

@@ -162,7 +162,7 @@ def members(posterior: Fit) -> dict[str, Fit]:
     Examples:
         >>> posterior = crowdppl.fit("auto", crowdppl.anaesthetists(), seed=0)
         >>> {name: round(weight, 2) for name, weight in posterior.correction.weights.items()}
-        {'hierarchical_mixed_membership': 0.31, 'hierarchical_dawid_skene': 0.69}
+        {'hierarchical_mixed_membership': 0.28, 'hierarchical_dawid_skene': 0.72}
         >>> posterior.members()["hierarchical_mixed_membership"]
         <Posterior of hierarchical_mixed_membership by vb: 45 items, 5 annotators, 4 classes>
     """

@@ -66,7 +66,7 @@ def label_sets(
         >>> posterior.label_sets(0.9).loc[[36, 38]].round(2)
                  set  size  probability
         item
-        36      (3,)     1         0.97
+        36      (3,)     1         0.96
         38    (3, 2)     2         1.00
     """
     coverage = share_between("coverage", coverage)
@@ -197,7 +197,7 @@ def decide(posterior: Fit, cost: Cost | None = None, *, ask_again: float | None 
         >>> posterior.decide(ask_again=0.01).loc[[36, 37], ["decision", "expected_cost", "runner_up"]].round(3)
              decision  expected_cost runner_up
         item
-        36          3          0.033         4
+        36          3          0.043         4
         37          2          0.000         1
     """
     if ask_again is not None:

@@ -45,9 +45,9 @@ def summarise(posterior: Fit, doubts: Sequence[object] = ()) -> str:
                    labels  accuracy  accuracy_sd  accuracy_low  accuracy_high
         annotator
         1             135     0.883        0.029         0.814          0.932
-        4              45     0.845        0.052         0.733          0.934
-        5              45     0.803        0.059         0.665          0.900
-        3              45     0.795        0.061         0.672          0.904
+        4              45     0.844        0.052         0.732          0.933
+        5              45     0.802        0.059         0.664          0.899
+        3              45     0.797        0.061         0.675          0.905
         2              45     0.698        0.068         0.556          0.817
     """
     return printable(

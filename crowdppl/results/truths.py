@@ -38,8 +38,8 @@ def probabilities(posterior: Fit, sd: bool = False) -> pd.DataFrame:
         >>> posterior.probabilities().loc[[36, 38]].round(2)
         class    1     2     3     4
         item
-        36     0.0  0.00  0.97  0.03
-        38     0.0  0.15  0.85  0.00
+        36     0.0  0.00  0.96  0.04
+        38     0.0  0.18  0.82  0.00
     """
     values = posterior.result.probabilities
     if switch("sd", sd):
@@ -69,8 +69,8 @@ def entropy(posterior: Fit) -> pd.DataFrame:
         >>> posterior.entropy().loc[[36, 38]].round(2)
               total  aleatoric  epistemic
         item
-        36     0.27       0.25       0.02
-        38     0.68       0.61       0.07
+        36     0.26       0.25       0.02
+        38     0.69       0.62       0.07
     """
     found = posterior.result.entropies
     if found is None or is_corrected(posterior):
@@ -112,8 +112,8 @@ def labels(posterior: Fit) -> pd.DataFrame:
         >>> posterior.labels().loc[[36, 38]].round(2)
               label  probability  entropy  votes   tied
         item
-        36        3         0.97     0.21      7  False
-        38        3         0.85     0.62      7  False
+        36        3         0.96     0.26      7  False
+        38        3         0.82     0.69      7  False
     """
     p, votes = posterior.result.probabilities, np.asarray(posterior.data.votes())
     code, tied = choices.choose(p, votes, posterior.data.items, posterior.data.classes)
@@ -180,8 +180,8 @@ def truth(posterior: Fit, level: float = 0.95) -> pd.DataFrame:
         >>> posterior.truth().loc[[36, 38]].round(2)
               estimate    sd interval
         item
-        36           3  0.18     (3,)
-        38           3  0.36   (3, 2)
+        36           3  0.20     (3,)
+        38           3  0.39   (3, 2)
     """
     check_level(level)
     if isinstance(numbers := posterior.result.truth, NumberTruth):

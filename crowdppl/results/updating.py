@@ -59,10 +59,10 @@ def update(posterior: Fit, new_labels: Annotations | pd.DataFrame, **options: An
         >>> posterior = crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="vb", seed=0)
         >>> new = pd.DataFrame({"item": [46, 46, 47], "annotator": ["1", "4", "2"], "label": [1, 2, 3]})
         >>> posterior.update(new).probabilities().round(2)
-        class     1     2     3     4
+        class     1    2     3     4
         item
-        46     0.56  0.39  0.02  0.02
-        47     0.10  0.10  0.70  0.10
+        46     0.55  0.4  0.02  0.02
+        47     0.10  0.1  0.70  0.10
     """
     if posterior.inference != "vb":
         raise MethodError(f"update continues a fit by 'vb'; this one was made by {posterior.inference!r}")

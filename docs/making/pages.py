@@ -89,11 +89,18 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
 """The methods by what they need and what they are for; those that no group lists come last, as others."""
 MEANING = (
     "exact: every update has a closed form, and nothing is approximated. mean-field: closed-form updates of a "
-    "factorised approximation. gradient: some or all sites are moved along gradients. `laplace` is a Gaussian at "
-    "the posterior mode, in unconstrained space, with the mode's curvature; where annotators gave few labels to "
-    "items of a class, it makes their rare errors too frequent. `pathfinder` draws from the best of "
-    "the Gaussians along its paths to the mode, weighted by the posterior, and says where these are far from it: "
-    "there, as mostly, the tail of the weights is cut to a Pareto k of 0.7, and means and widths are rough."
+    'factorised approximation, whose evidence lower bound (`diagnostics()["objective"]`) is monitored and '
+    "says when `vb` has converged. Truths and labels would count twice in it: they made the tables with which "
+    "they are weighed. So, where an item's labels are a product of shares given its truth (coins, confusions, "
+    "contexts, abstentions), sweeps follow that weigh them by expected shares without the item's own counts "
+    "(collapsed variational Bayes of order zero); they have no bound, and end where no probability moves by "
+    "more than 1e-6, or after 200, with many labels after one or two (`sweeps`, `change`). Elsewhere, as in "
+    'chains, sets, clusters, mixtures and networks, `diagnostics()["mean_field"]` says why there are none. '
+    "gradient: some or all sites are moved along gradients. `laplace` is a Gaussian at the posterior mode, in "
+    "unconstrained space, with the mode's curvature; where annotators gave few labels to items of a class, it "
+    "makes their rare errors too frequent. `pathfinder` draws from the best of the Gaussians along its paths "
+    "to the mode, weighted by the posterior, and says where these are far from it: there, as mostly, the tail "
+    "of the weights is cut to a Pareto k of 0.7, and means and widths are rough."
 )
 BASELINES = ("vote shares", "majority_vote")
 """Rows that each method's results are shown beside."""

@@ -11,7 +11,8 @@ from torch import Tensor
 
 from crowdppl.data.blocks import rows_by_item
 from crowdppl.errors import MethodError
-from crowdppl.inference.cavities import NETWORK, SAME, Cavities, ItemLabels, NoProductError, RowCounts, refuse
+from crowdppl.inference.cavities import SAME, Cavities, ItemLabels, NoProductError, RowCounts, refuse
+from crowdppl.inference.confusions import by_code
 from crowdppl.inference.draws import center_of
 from crowdppl.inference.predict.held_out import copies, pieces
 from crowdppl.inference.predict.update import options_of
@@ -42,13 +43,14 @@ def log_left_out(posterior: Fit, unit: str) -> np.ndarray:
         except NoProductError as reason:
             raise _no_closed_form(problem, reason.why) from reason
     if unit == "item":
-        return np.asarray(_items(fit)[np.argsort(data.order)][np.bincount(data.label_codes()[0], minlength=data.n_items) > 0])
+        labelled = np.bincount(data.label_codes()[0], minlength=data.n_items) > 0
+        return np.asarray(by_code(_items(fit), data.order)[labelled])
     place = rows_by_item(problem.blocks, data.order)[1]
     if not fit.points:
-        return _labels(fit)[place]
+        return np.asarray(_labels(fit)[place])
     item = fit.labels.item.numpy()
     parts = pieces(np.bincount(item)[item], max(1, PIECE // data.n_classes))
-    return np.concatenate([_labels_at_points(fit, out) for out in parts])[place]
+    return np.asarray(np.concatenate([_labels_at_points(fit, out) for out in parts])[place])
 
 
 @dataclass(frozen=True)

@@ -223,8 +223,8 @@ def predict(posterior: Fit, data: Annotations, *, as_fitted: bool = False) -> np
 
     Probabilities (N, K) of classes; numbers each with a posterior of its own. By vb, rows of shares count by their
     means: of an item that the fit has not seen, rows are independent under mean field, and an annotator's one label
-    reads one of them. In methods with sites of single items, and where ``as_fitted`` and the fit's own items do, they
-    count by expected logarithms, which corrections correct.
+    reads one of them. In methods with sites of single items, and where ``as_fitted`` and the fit's own items do,
+    they count by expected logarithms, which corrections correct.
 
     Sites of single items (a difficulty) are fitted to the new items. Annotators and classes that the fit does not
     have are at the mean of their prior.

@@ -47,7 +47,7 @@ def dense(posterior: Posterior) -> np.ndarray:
     at = {a: n for n, a in enumerate(data.annotators)}
     truth, log_share = np.arange(K), digamma(share)
     log_row = digamma(confusion) - digamma(confusion.sum(-1, keepdims=True))
-    for item, labels in data.frame().groupby("item"):
+    for _, labels in data.frame().groupby("item"):
         annotator, label = labels["annotator"].map(at).to_numpy(), labels["label"].to_numpy(int)
         q = softmax(log_share + log_row[annotator, :, label].sum(0))
         cells = (annotator * K + truth[:, None]) * K + label  # (truth, labels)
