@@ -86,7 +86,7 @@ def fit_answers(
     Python; of other kinds of labels also fair_averages.csv, ranking.csv, clusters.csv, sets.csv or spans.csv.
     Columns named item, annotator and label (or task, worker, answer and the like) are recognised.
     """
-    from crowdppl.cli.outputs import FILES, require_room, write_result
+    from crowdppl.cli.outputs import require_room, write_result
     from crowdppl.fitting import check_automatic, fit
     from crowdppl.inference.options import options_from
     from crowdppl.results.summary import summarise
@@ -108,9 +108,9 @@ def fit_answers(
     posterior = fit(model, data, inference=inference, settings=settings or None, calibrate=calibrate, **options)
     seconds = {"read": read - began, "fit": time.perf_counter() - read}
     read_from = {"gold": None} | {name: str(path) for name, path in files.items()}
-    write_result(posterior, out, read_from, seconds, spreadsheet_safe=spreadsheet_safe)
+    files_written = write_result(posterior, out, read_from, seconds, spreadsheet_safe=spreadsheet_safe)
     unsaid = [doubt for doubt in posterior.doubts() if doubt.general]  # the fit has printed the others
-    print(_without_warnings(summarise(posterior, unsaid)), f"\n{FILES} are in {out}", sep="\n")
+    print(_without_warnings(summarise(posterior, unsaid)), f"\n{files_written} are in {out}", sep="\n")
 
 
 @app.command("compare")

@@ -45,8 +45,8 @@ def write_result(
     timings: Mapping[str, float],
     *,
     spreadsheet_safe: bool = False,
-) -> None:
-    """Writes tables, the posterior and run.json together, with further entries and timings."""
+) -> str:
+    """Writes tables, the posterior and run.json together, with further entries and timings; says which."""
     began = time.perf_counter()
     own = _table_of_kind(posterior)
     with new_files(folder) as new:
@@ -62,6 +62,7 @@ def write_result(
         (new / RUN).write_text(text + "\n", encoding="utf-8")
     for name in {*TABLES.values()} - {*own}:  # of an earlier result
         (folder / name).unlink(missing_ok=True)
+    return ", ".join([*own, FILES])
 
 
 def _table_of_kind(posterior: Posterior) -> dict[str, pa.Table]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from crowdppl.core.intervals import from_point
 from crowdppl.core.validation import switch
 from crowdppl.data.annotations import Annotations, labels_given
 from crowdppl.errors import MethodError
@@ -40,6 +41,8 @@ def annotators(posterior: Fit, level: float = 0.95) -> pd.DataFrame:
         - ``labels``: labels given, with abstentions and those before an update
         - ``accuracy``: probability of giving the true class to a new item, if any class is given
         - ``abstention``: probability of abstaining from a new item, where annotators may
+        - ``agreement``: of comparisons where a method lets nobody err, as ``bradley_terry`` does, in place of an
+          accuracy, which is then NaN: the mean probability that one more answer to a pair is the annotator's
         - ``sensitivity``, ``specificity``: with two classes, probability of the right one among classes given where
           the truth is the second class, and where it is the first
         - of numbers, what the method knows of annotators, by the names of its sites
@@ -61,14 +64,28 @@ def annotators(posterior: Fit, level: float = 0.95) -> pd.DataFrame:
     columns: dict[str, Any] = {"labels": labels_given(data) + (0 if memory is None else memory.labels)}
     if result.tables is None:
         return pd.DataFrame(columns | _of_annotators(posterior, level), index=data.annotators)
-    columns |= intervals.accuracy(posterior, level).columns("accuracy")
+    accuracy = intervals.accuracy(posterior, level)
+    own = data.kind == "pair" and np.allclose(
+        accuracy.mean, 1, rtol=0, atol=1e-12
+    )  # each answer is one's own truth
+    accuracy = from_point(np.full_like(accuracy.mean, np.nan)) if own else accuracy
+    columns |= accuracy.columns("accuracy") | ({"agreement": _agreement(posterior)} if own else {})
     if data.n_answers > data.n_classes:
         columns |= intervals.abstention(posterior, level).columns("abstention")
-    if data.n_classes == 2:
+    if data.n_classes == 2 and not own:
         table = intervals.among_classes(posterior, level)
         columns |= table.at(slice(None), 1, 1).columns("sensitivity")
         columns |= table.at(slice(None), 0, 0).columns("specificity")
     return pd.DataFrame(columns, index=data.annotators)
+
+
+def _agreement(posterior: Fit) -> np.ndarray:
+    """How probable the labels of each annotator are as one more answer to their items, on average, (A,)."""
+    data = posterior.data
+    item, who, answer = (x[data.label_codes()[2] < data.n_classes] for x in data.label_codes())
+    total = np.bincount(who, posterior.result.probabilities[item, answer], data.n_annotators)
+    times = np.bincount(who, minlength=data.n_annotators)
+    return np.where(times > 0, total / np.maximum(times, 1), np.nan)
 
 
 def _of_annotators(posterior: Fit, level: float) -> dict[str, np.ndarray]:

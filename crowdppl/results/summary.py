@@ -11,8 +11,10 @@ import pandas as pd
 
 from crowdppl.core.validation import printable
 from crowdppl.data.kinds.space import number_space
+from crowdppl.errors import MethodError
 from crowdppl.inference.result import Fit, NumberTruth
 from crowdppl.results.annotators import annotators, prevalence
+from crowdppl.results.rankings import ranking
 from crowdppl.results.truths import labels, truth
 
 if TYPE_CHECKING:
@@ -50,9 +52,9 @@ def summarise(posterior: Fit, doubts: Sequence[object] = ()) -> str:
         3              45     0.797        0.061         0.675          0.905
         2              45     0.698        0.068         0.556          0.817
     """
-    return printable(
-        "\n".join([*_fit_lines(posterior, doubts), "", *_truth_lines(posterior), "", *_annotator_lines(posterior)])
-    )
+    parts = [_fit_lines(posterior, doubts), _ranking_lines(posterior)]
+    parts += [_truth_lines(posterior), _annotator_lines(posterior)]
+    return printable("\n\n".join("\n".join(lines) for lines in parts if lines))
 
 
 def _fit_lines(posterior: Fit, doubts: Sequence[object]) -> list[str]:
@@ -77,6 +79,22 @@ def _fit_lines(posterior: Fit, doubts: Sequence[object]) -> list[str]:
     parts += [f"{found['seconds']:.1f} s"] if found.get("seconds") is not None else []
     lines += [", ".join(parts), *(f"warning: {text}" for text in found.get("warnings", []))]
     return [*lines, *(f"doubt: {text}" for text in doubts)]
+
+
+def _ranking_lines(posterior: Fit) -> list[str]:
+    """The objects that were compared or ranked; none where there are none, or the method does not rank them."""
+    if posterior.data.alphabet.kind.table != "ranking":
+        return []
+    try:
+        table = ranking(posterior)
+    except MethodError:
+        return []
+    more = len(table) - MAX_ROWS
+    return [
+        "ranking, the best first",
+        _table(table.head(MAX_ROWS)),
+        *([f"... and {more:,} more objects"] if more > 0 else []),
+    ]
 
 
 def _truth_lines(posterior: Fit) -> list[str]:
@@ -107,11 +125,12 @@ def _annotator_lines(posterior: Fit) -> list[str]:
             _table(table.head(MAX_ROWS)),
             *([f"... and {more} more annotators"] if more > 0 else []),
         ]
-    table = table.sort_values("accuracy", ascending=False, kind="stable")
+    by, word = ("agreement", "typical") if "agreement" in table else ("accuracy", "accurate")
+    table = table.sort_values(by, ascending=False, kind="stable")
     if len(table) <= MAX_ROWS:
-        return ["annotators, the most accurate first", _table(table)]
+        return [f"annotators, the most {word} first", _table(table)]
     half = MAX_ROWS // 2
-    lines = [f"annotators: the {half} most and the {half} least accurate of {len(table):,}"]
+    lines = [f"annotators: the {half} most and the {half} least {word} of {len(table):,}"]
     return [*lines, _table(pd.concat([table.head(half), table.tail(half)]))]
 
 

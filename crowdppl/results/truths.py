@@ -251,7 +251,7 @@ def separation(posterior: Fit) -> float:
         where labels tell nothing, 1 where they tell all.
 
     Raises:
-        MethodError: when truths are classes.
+        MethodError: when truths are classes, and when all are known and the same.
 
     Examples:
         >>> ratings = crowdppl.datasets.example("real")
@@ -262,7 +262,10 @@ def separation(posterior: Fit) -> float:
     if not isinstance(found, NumberTruth):
         raise MethodError(f"{posterior.method} has classes for truths; reliability of separation is of numbers")
     unsure, apart = float((found.sd**2).mean()), number_space(posterior.data.space).spread(found.mean)
-    return 1 - unsure / (float(apart) ** 2 + unsure)
+    total = float(apart) ** 2 + unsure
+    if total == 0:
+        raise MethodError("all truths are known and the same: there is nothing to tell apart; leave gold= out")
+    return 1 - unsure / total
 
 
 def number_table(numbers: NumberTruth, data: Annotations, level: float = 0.95) -> pd.DataFrame:

@@ -302,6 +302,60 @@ def test_auto_takes_the_method_of_comparisons_that_predicts_best() -> None:
     assert found.ranking().index[0] == "o0" and found.order_probabilities().loc["o0", "o4"] > 0.9
 
 
+def leaning(lean: Iterable[float], n: int = 240) -> Annotations:
+    """Answers to both orders of pairs by annotators who favour the left side by so much, in log-odds."""
+    rng, rows, each = np.random.default_rng(0), [], [*lean]
+    for m in range(n):
+        pair = [*rng.permutation(5)[:2]]
+        for a, b in (pair, pair[::-1]):
+            chance = expit(0.5 * (b - a) + each[m % len(each)])
+            rows.append((f"o{a}", f"o{b}", f"w{m % len(each)}", "left" if rng.random() < chance else "right"))
+    return pairs(rows)
+
+
+def position_doubts(posterior: crowdppl.Posterior) -> list[Any]:
+    return [doubt for doubt in posterior.doubts() if doubt.kind == "position"]
+
+
+@pytest.mark.parametrize("model", ["bradley_terry", "crowd_bt"])
+def test_answers_that_follow_the_side_are_doubted_and_modelled(model: str) -> None:
+    """An advantage of 1.5 makes .82 of answers to equal objects left."""
+    data = leaning([1.5, 1.5, 1.5])
+    (doubt,) = position_doubts(crowdppl.fit(model, data, inference="em", seed=0))
+    assert doubt.figures["share"] == pytest.approx(0.82, abs=0.06) and "position_bias=True" in doubt.text
+    assert not position_doubts(crowdppl.fit(model, data, inference="em", settings={"position_bias": True}, seed=0))
+    assert not position_doubts(crowdppl.fit(model, leaning([0.0, 0.0, 0.0]), inference="em", seed=0))
+
+
+def test_annotators_who_favour_opposite_sides_are_named() -> None:
+    (doubt,) = position_doubts(crowdppl.fit("bradley_terry", leaning([2.0, -2.0, 0.0]), inference="em", seed=0))
+    assert set(doubt.who["annotators"]) == {"w0", "w1"} and "'w0'" in doubt.text
+
+
+def test_an_accuracy_that_a_method_does_not_know_is_none() -> None:
+    """What it knows is how probable the same answer is once more."""
+    data = compared(120)
+    posterior = crowdppl.fit("bradley_terry", data, inference="vb", seed=0)
+    table, rows = posterior.annotators(), data.frame()
+    assert table["accuracy"].isna().all() and "sensitivity" not in table
+    p = posterior.probabilities().stack()
+    again = pd.Series([p[at] for at in zip(rows["item"], rows["label"], strict=True)])
+    np.testing.assert_allclose(table["agreement"], again.groupby(rows["annotator"]).mean()[table.index], atol=1e-6)
+    assert "the most typical first" in posterior.summary() and "ranking, the best first" in posterior.summary()
+    assert crowdppl.fit("crowd_bt", data, inference="vb", seed=0).annotators()["accuracy"].between(0.1, 0.99).all()
+
+
+def test_scores_beside_an_advantage_are_as_wide_as_the_posterior() -> None:
+    """By laplace, and as without the setting where the orders are balanced."""
+    data, seen = leaning([0.0, 0.0, 0.0], n=60), {}
+    for bias, inference in ((True, "vb"), (True, "laplace"), (False, "vb")):
+        how: Any = {"settings": {"position_bias": bias}, "inference": inference, "seed": 0}
+        table = crowdppl.fit("bradley_terry", data, **how).ranking()
+        seen[bias, inference] = float((table["high"] - table["low"]).mean())
+    assert seen[True, "vb"] == pytest.approx(seen[True, "laplace"], rel=0.2)
+    assert seen[True, "vb"] == pytest.approx(seen[False, "vb"], rel=0.2)
+
+
 @pytest.mark.slow
 def test_intervals_and_orders_are_right_as_often_as_they_say() -> None:
     """Of 6 x 8 skills drawn from the prior: .90 less 4 standard errors of 36 independent ones is .70."""

@@ -6,6 +6,7 @@ from crowdppl.core.doubt import Doubt
 from crowdppl.core.validation import switch
 from crowdppl.criticism.doubts import annotators as annotators
 from crowdppl.criticism.doubts import classes as classes
+from crowdppl.criticism.doubts import comparisons as comparisons
 from crowdppl.criticism.doubts import data as data
 from crowdppl.criticism.doubts import fit as fit
 from crowdppl.criticism.doubts import votes as votes
@@ -20,6 +21,7 @@ def doubts(posterior: Fit, thorough: bool = False) -> tuple[Doubt, ...]:
 
     - annotators: "thin", "spammers", "one class", "copying", "colluding", "together"
     - classes: "diagonal", "collapse", "unnamed", "order", "prevalence", "permuted"
+    - comparisons: "position"
     - data: "unanimous", "abstained"
     - fit: "misfit", "votes", "bias", "pareto" (of pathfinder), and those that the method itself offers, such as
       "diffuse" of mmlc

@@ -69,14 +69,16 @@ def widths(
     fit overcounted is no information either. Where the ``state`` is on a flat way, linear response is found at the
     fixed point to which its ``mean_field`` goes.
 
-    By site, weights in the shape of its rows; nothing where labels depend on Gaussians directly, or where a model's
-    counts are those of another likelihood. ``settled`` says whether the fit ended because it had converged.
+    By site, weights in the shape of its rows; nothing where a model's counts are those of another likelihood, or
+    where labels depend on Gaussians directly, but for sites of ratios: these respond at the Gaussians' means.
+    ``settled`` says whether the fit ended because it had converged.
     """
-    if VB.at(problem, state).gaussians_in_labels or getattr(problem.model, "counting", None) is not None:
+    moving, ratios = VB.at(problem, state).gaussians_in_labels, any(site.ratios for site in problem.sites.values())
+    if (moving and not ratios) or getattr(problem.model, "counting", None) is not None:
         return Widths({}, {})
     most, draws = of_chains(problem, state, generator)
     found, upward = _weights(problem, state, most, generator)
-    if upward and settled and network_of(problem.model) is None:
+    if upward and settled and not moving and network_of(problem.model) is None:
         step = partial(VB.step, problem)
         quiet = replace(problem.options, progress=False, callback=None)
         ahead: Step[State] = step if state.logits else Extrapolation(step, CONVERGED)
@@ -228,7 +230,10 @@ class _Curvature:
     @cached_property
     def _values(self) -> Vectors:
         """The value of each site at the state."""
-        return {name: x.double() for name, x in VB.at(self.problem, self.state).values().items()}
+        here = VB.at(self.problem, self.state)
+        with torch.no_grad():
+            at = {**here.statistics(), **here.gaussians.means()}
+        return {name: x.double() for name, x in at.items()}
 
     @cached_property
     def _counts(self) -> Vectors:

@@ -1,0 +1,73 @@
+"""Doubts about comparisons: answers that follow the side on which an object stands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from crowdppl.core.doubt import Doubt
+from crowdppl.criticism.doubts.search import Search, doubt, quoted
+from crowdppl.data.kinds.parts import SIDES
+from crowdppl.networks.outputs import networks_of
+from crowdppl.primitives.model import settings_of
+
+LEVEL = 0.005
+"""Chance that the answers of some annotator, or of all together, seem to follow the side where none do."""
+RIDGE = 1e-3
+"""Weight of the prior of log-skills, in answers, that keeps objects apart which were never compared."""
+
+
+@doubt("position")
+def position(search: Search) -> Iterator[Doubt]:
+    """The object on one side is preferred more often than skills tell, by all annotators or by some.
+
+    Score tests of an advantage of the left side (Rao 1948), of all answers together and of each annotator's, with
+    what skills could explain of it taken off: of pairs that were asked in both orders, nothing.
+    """
+    posterior = search.posterior
+    data, model = posterior.data, posterior.model
+    known = settings_of(model)
+    if data.kind != "pair" or data.item_covariates is None or networks_of(model) or known.get("position_bias"):
+        return
+    from scipy.stats import norm  # slow to import
+
+    item, who, answer = data.label_codes()
+    named = answer < len(SIDES)
+    if not named.any():
+        return
+    item, who, left = item[named], who[named], answer[named] == 0
+    own = posterior.result.probabilities[item]
+    said = np.stack([(own * posterior.result.table[who, :, side]).sum(1) for side in range(len(SIDES))], 1)
+    p = np.clip(said[:, 0] / said.sum(1), 1e-6, 1 - 1e-6)
+    weight, n = p * (1 - p), data.n_annotators
+    objects = [data.item_covariates[side].cat.codes.to_numpy()[item] for side in SIDES]
+    size = int(max(map(np.max, objects))) + 1
+    curvature = np.zeros((size, size))
+    for one, other, sign in ((0, 0, 1), (1, 1, 1), (0, 1, -1), (1, 0, -1)):
+        np.add.at(curvature, (objects[one], objects[other]), sign * weight)
+    along = np.bincount(objects[0], weight, size) - np.bincount(objects[1], weight, size)
+    skill = np.linalg.solve(curvature + RIDGE * np.eye(size), along)
+    rest = 1 - (skill[objects[0]] - skill[objects[1]])
+    score, info = np.bincount(who, rest * (left - p), n), np.bincount(who, rest**2 * weight, n)
+    z = np.append(score, score.sum()) / np.sqrt(np.maximum(np.append(info, info.sum()), 1e-9))
+    each = norm.isf(LEVEL / (2 * np.append(np.full(n, 2 * n), 2)))
+    found = np.flatnonzero(np.abs(z) > each)
+    if not len(found):
+        return
+    some = found[found < n] if n not in found else np.arange(n)
+    share = 1 / (1 + np.exp(-np.clip(score[some].sum() / info[some].sum(), -20, 20)))
+    whose = "" if n in found else f" by {quoted(search.annotators(some))}"
+    name, others = ("posterior.model", "") if "position_bias" in known else ("'crowd_bt'", ", which crowd_bt has")
+    setting = "settings={'position_bias': True}"
+    if "position_bias" in known:
+        name, setting = "dataclasses.replace(posterior.model, position_bias=True)", ""
+    call = f"crowdppl.fit({', '.join(x for x in (name, 'data', setting) if x)}, inference='vb')"
+    yield Doubt(
+        "position",
+        f"of two equal objects, about {share:.0%} of answers{whose} name the left one, because of the side on "
+        f"which it stands: ask in both orders, and fit with position_bias=True{others}",
+        {"annotators": search.annotators(some)},
+        {"share": float(share), "z": float(z[found[-1]])},
+        (call,),
+    )
