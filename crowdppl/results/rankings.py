@@ -55,11 +55,11 @@ def ranking(posterior: Fit, level: float = 0.95, features: Any = None) -> pd.Dat
         >>> posterior.ranking().round(1)
                 rank  score  low  high  rank_low  rank_high
         object
-        pear       1    0.5 -0.3   1.2         1          4
-        apple      2    0.0 -0.8   0.7         1          5
-        plum       3    0.0 -0.7   0.7         1          5
-        fig        4   -0.2 -1.0   0.6         1          5
-        kiwi       5   -0.4 -1.2   0.4         2          5
+        pear       1    0.3 -0.3   0.8         1          4
+        plum       2    0.0 -0.5   0.5         1          5
+        apple      3    0.0 -0.5   0.5         1          5
+        fig        4   -0.1 -0.6   0.4         1          5
+        kiwi       5   -0.2 -0.7   0.3         1          5
     """
     check_level(level)
     if features is not None:
@@ -83,7 +83,7 @@ def order_probabilities(posterior: Fit) -> pd.DataFrame:
     Examples:
         >>> posterior = crowdppl.fit("bradley_terry", crowdppl.datasets.example("pair"), inference="vb", seed=0)
         >>> posterior.order_probabilities().loc["pear", ["apple", "kiwi"]].round(1).tolist()
-        [0.8, 0.9]
+        [0.7, 0.9]
     """
     return _by_group(posterior, partial(_before, inference=posterior.inference))
 
@@ -108,9 +108,9 @@ def comparisons(posterior: Fit) -> pd.DataFrame:
         >>> posterior = crowdppl.fit("crowd_bt", crowdppl.datasets.example("pair"), inference="vb", seed=0)
         >>> posterior.comparisons().round(2).head(3)
                   item annotator label  p_left  p_right  p_wrong
-        0  apple | fig       ann  left    0.55     0.45     0.22
-        1  apple | fig       bob  left    0.55     0.45     0.24
-        2  apple | fig       cid  left    0.55     0.45     0.23
+        0  apple | fig       ann  left    0.62     0.38     0.18
+        1  apple | fig       bob  left    0.62     0.38     0.19
+        2  apple | fig       cid  left    0.62     0.38     0.19
     """
     _require_skills(posterior)
     data = posterior.data

@@ -213,6 +213,9 @@ def test_what_it_cannot_treat_is_refused() -> None:
         nominal.fair_averages()
     with pytest.raises(MethodError, match="classes"):
         nominal.separation()
+    known = Annotations.from_arrays([0, 1], [0, 0], [1.0, 2.0], kind="real", gold={0: 2.0, 1: 2.0})
+    with pytest.raises(MethodError, match="known and the same"):
+        crowdppl.fit("gaussian_annotators", known, inference="em").separation()
 
 
 def test_grades_are_no_places_on_the_scale() -> None:
