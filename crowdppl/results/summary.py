@@ -83,7 +83,8 @@ def _fit_lines(posterior: Fit, doubts: Sequence[object]) -> list[str]:
 
 def _ranking_lines(posterior: Fit) -> list[str]:
     """The objects that were compared or ranked; none where there are none, or the method does not rank them."""
-    if posterior.data.alphabet.kind.table != "ranking":
+    parts = posterior.data.alphabet.kind.parts
+    if parts is None or not parts.ranks:
         return []
     try:
         table = ranking(posterior)
