@@ -11,7 +11,7 @@ import pandas as pd
 from crowdppl.core.intervals import from_point
 from crowdppl.core.validation import switch
 from crowdppl.data.annotations import Annotations, labels_given
-from crowdppl.data.kinds.comparisons import PAIR
+from crowdppl.data.kinds.parts import compares
 from crowdppl.errors import MethodError
 from crowdppl.inference.coin_tables import CoinTables
 from crowdppl.inference.confusions import among_named
@@ -66,9 +66,7 @@ def annotators(posterior: Fit, level: float = 0.95) -> pd.DataFrame:
     if result.tables is None:
         return pd.DataFrame(columns | _of_annotators(posterior, level), index=data.annotators)
     accuracy = intervals.accuracy(posterior, level)
-    own = data.alphabet.kind == PAIR and np.allclose(
-        accuracy.mean, 1, rtol=0, atol=1e-12
-    )  # each answer is one's own truth
+    own = compares(data) and np.allclose(accuracy.mean, 1, rtol=0, atol=1e-12)  # each answer is one's own truth
     accuracy = from_point(np.full_like(accuracy.mean, np.nan)) if own else accuracy
     columns |= accuracy.columns("accuracy") | ({"agreement": _agreement(posterior)} if own else {})
     if data.n_answers > data.n_classes:

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from crowdppl.core.validation import printable
+from crowdppl.data.kinds.parts import compares
 from crowdppl.data.kinds.space import number_space
 from crowdppl.errors import MethodError
 from crowdppl.inference.result import Fit, NumberTruth
@@ -83,8 +84,7 @@ def _fit_lines(posterior: Fit, doubts: Sequence[object]) -> list[str]:
 
 def _ranking_lines(posterior: Fit) -> list[str]:
     """The objects that were compared or ranked; none where there are none, or the method does not rank them."""
-    parts = posterior.data.alphabet.kind.parts
-    if parts is None or not parts.ranks:
+    if not compares(posterior.data):
         return []
     try:
         table = ranking(posterior)

@@ -8,8 +8,7 @@ import numpy as np
 
 from crowdppl.core.doubt import Doubt
 from crowdppl.criticism.doubts.search import Search, doubt, quoted
-from crowdppl.data.kinds.comparisons import PAIR
-from crowdppl.data.kinds.parts import SIDES
+from crowdppl.data.kinds.parts import SIDES, compares
 from crowdppl.networks.outputs import networks_of
 from crowdppl.primitives.model import settings_of
 
@@ -29,12 +28,7 @@ def position(search: Search) -> Iterator[Doubt]:
     posterior = search.posterior
     data, model = posterior.data, posterior.model
     known = settings_of(model)
-    if (
-        data.alphabet.kind != PAIR
-        or data.item_covariates is None
-        or networks_of(model)
-        or known.get("position_bias")
-    ):
+    if not compares(data) or data.item_covariates is None or networks_of(model) or known.get("position_bias"):
         return
     from scipy.stats import norm  # slow to import
 

@@ -48,6 +48,12 @@ class Parts:
         return self.objects is not None and not self.unordered
 
 
+def compares(data: Any) -> bool:
+    """Whether labels of annotations say which objects are better."""
+    parts: Parts | None = data.alphabet.kind.parts
+    return parts is not None and parts.ranks
+
+
 def with_parts(rows: Rows, options: Mapping[str, Any], pair: Parts) -> tuple[Rows, dict[str, Any]]:
     """Rows with one id an item, "left | right", and options with its parts as item covariates.
 
