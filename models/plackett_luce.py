@@ -8,7 +8,8 @@
     truth[i]        = its place in one more reliable ranking of its problem (N)
 
 An item is an object of a problem, ``kind="ranking"``, and a label its rank. Of tied objects each order may be
-meant. Where ``first="worst"``, the worst object is chosen first, and a site ``weakness`` stands for ``skill``.
+meant; where ties stand for more than 120 orders, 120 at random estimate the sum over all. Where ``first="worst"``,
+the worst object is chosen first, and a site ``weakness`` stands for ``skill``.
 """
 
 from __future__ import annotations

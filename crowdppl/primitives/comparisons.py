@@ -185,9 +185,9 @@ class RankedLabels(NumberLabels):
             at = self.object[self.block.item[each.labels]]
             left = self.worth[..., at].flip(-1).cumsum(-1).flip(-1)[..., : each.stages]
             skilled = (self.log_worth[..., at[..., : each.stages]] + neg_log(left)).sum(-1)  # (..., r, W)
-            evenly = math.log(n_orders) - sum(math.log(size - n) for n in range(each.stages))
+            evenly = each.log_times + math.log(n_orders) - sum(math.log(size - n) for n in range(each.stages))
             coin = self.reliability[..., rankings.annotator[each.ranking], :]
-            terms = torch.cat([coin[..., :1] + skilled, coin[..., 1:] + evenly], -1)
+            terms = torch.cat([coin[..., :1] + skilled + each.log_times, coin[..., 1:] + evenly], -1)
             known.append(logsumexp(terms))
             ranking.append(each.ranking)
         lead = self.batch_shape[:-1] if not known else known[0].shape[:-1]

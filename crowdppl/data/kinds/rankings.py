@@ -6,7 +6,7 @@ import json
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import permutations, product
-from math import factorial, prod
+from math import factorial, lgamma, log, prod
 from typing import Any
 
 import numpy as np
@@ -28,7 +28,7 @@ ONLY = "all"
 """The problem of objects for which none is named."""
 BETTER, EQUAL = ">", "="
 MOST_ORDERS = 120
-"""Orders that a ranking with ties may stand for: those of five objects."""
+"""Orders of ties over which is summed: those of five objects; of more orders, so many at random."""
 A_PROBLEM_EACH = "give each ranking of an annotator a problem of its own"
 HOW = "write 'a > b = c', or a list of objects, the best first, with a list of those that are tied"
 
@@ -182,11 +182,13 @@ class Orders:
     Attributes:
         ranking: the number of each, int64 (r,).
         labels: int64 (r, W, m), its labels in each of W orders; a last tie stands in any order.
+        log_times: log of the number of orders for which each of the W stands; 0 where they are all.
         stages: how many labels of an order are chosen, the first ones, each among itself and those after it.
     """
 
     ranking: Tensor
     labels: Tensor
+    log_times: float
     stages: int
 
 
@@ -217,7 +219,8 @@ class Rankings:
     def orders(self, sign: int) -> list[Orders]:
         """Rankings by the pattern of their ties, best objects first (sign 1) or last (-1), but for those all tied.
 
-        DataError for ties that stand for too many orders.
+        Of ties that stand for more than ``MOST_ORDERS`` orders, so many are drawn, once for a pattern: the sum over
+        all is then estimated without bias.
         """
         if sign not in self._orders:
             assert self.ranks is not None, "a design has no ranks"
@@ -242,17 +245,18 @@ class Rankings:
             first = starts[members][:, None, None]
             labels = torch.from_numpy(by_rank[first + places]).to(self.of_label.device)
             ranking = torch.tensor(members, device=self.of_label.device)
-            yield Orders(ranking, labels, sum(pattern[:-1]))
+            log_times = max(0.0, sum(lgamma(size + 1) for size in pattern[:-1]) - log(len(places)))
+            yield Orders(ranking, labels, log_times, sum(pattern[:-1]))
 
 
 def _orders_of(pattern: tuple[int, ...]) -> np.ndarray:
-    """All orders (W, m) of places whose ties have these sizes; the last tie is in one order."""
-    if prod(map(factorial, pattern[:-1])) > MOST_ORDERS:
-        raise DataError(
-            f"a ranking has ties of {', '.join(map(str, pattern))} objects, which stand for more than "
-            f"{MOST_ORDERS} orders; break the largest, or leave their objects out"
-        )
+    """Orders (W, m) of places whose ties have these sizes, all or some at random; the last tie is in one order."""
     ends = np.cumsum(pattern)
+    if prod(map(factorial, pattern[:-1])) > MOST_ORDERS:
+        tie, rng = np.repeat(np.arange(len(pattern)), pattern), np.random.default_rng(0)
+        place = tie + rng.random((MOST_ORDERS, len(tie)))
+        place[:, ends[-2] :] = np.sort(place[:, ends[-2] :])
+        return np.asarray(place.argsort(1))
     parts = [permutations(range(end - size, end)) for end, size in zip(ends[:-1], pattern[:-1], strict=True)]
     last = tuple(range(ends[-2], ends[-1]))
     return np.array([[*sum(each, ()), *last] for each in product(*parts)])
