@@ -75,9 +75,7 @@ class Numbers:
         low, high = self.low, sizes[self.high] - 1 if isinstance(self.high, str) else self.high
         if x.dtype.kind == "b":
             x = x.view(np.uint8)  # whose bytes may be anything
-        slack = (
-            1e-9 if x.dtype.kind == "f" and low == 0 else 0.0
-        )  # of probabilities and entropies that were rounded
+        slack = 1e-9 if x.dtype.kind == "f" and low == 0 else 0.0  # of rounded probabilities and entropies
         if x.size and not (float(x.min()) >= low - slack and float(x.max()) <= high + slack):
             raise refusal(place, f"between {x.min()} and {x.max()}", f"between {low:g} and {high:g}")
         if self.shares:

@@ -51,9 +51,7 @@ class Normal:
         core = torch.cat([torch.cat([0 * back, -back], 1), torch.cat([-back.mT, back.mT @ inner @ back], 1)])
         basis, upper = torch.linalg.qr(wide / diagonal.sqrt()[:, None])
         factor, failed = torch.linalg.cholesky_ex(torch.eye(len(upper)).to(u) + upper @ core @ upper.mT)
-        factor = factor.masked_fill(
-            failed > 0, torch.nan
-        )  # a normal without a number for an ELBO is never the best
+        factor = factor.masked_fill(failed > 0, torch.nan)  # of an ELBO that is no number, and never the best
         return cls(u + diagonal * slope + wide @ (core @ (wide.mT @ slope)), diagonal.sqrt(), basis, factor)
 
     def draw(self, n: int, stream: torch.Generator) -> tuple[Tensor, Tensor]:

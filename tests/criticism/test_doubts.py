@@ -137,6 +137,7 @@ def test_a_model_may_offer_doubts_of_its_own() -> None:
         (lambda self, fit: fit.nothing, "AttributeError"),
         (lambda self, fit: None, "TypeError"),
         (lambda self, fit: ["sure"], "'sure' is no crowdppl.Doubt"),
+        (lambda self, fit: [Doubt("shaky", 3)], "the text of a Doubt is 3, no sentence"),
         (lambda self: [], "TypeError"),
     ],
 )

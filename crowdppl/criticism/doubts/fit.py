@@ -24,12 +24,13 @@ def own(search: Search) -> Iterator[Doubt]:
     """
     model: Any = search.posterior.model
     try:
-        found = (
-            list(model.doubts(search.posterior)) if callable(model.doubts) else []
-        )  # a setting may have that name
-        strange = [x for x in found if not isinstance(x, Doubt)]
-        if strange:
-            raise TypeError(f"{shown(strange[0])} is no crowdppl.Doubt")
+        # a setting may have that name
+        found = list(model.doubts(search.posterior)) if callable(model.doubts) else []
+        for x in found:
+            if not isinstance(x, Doubt):
+                raise TypeError(f"{shown(x)} is no crowdppl.Doubt")
+            if not isinstance(x.text, str):
+                raise TypeError(f"the text of a Doubt is {shown(x.text)}, no sentence")
     except Exception as error:
         found = [
             Doubt(
