@@ -14,6 +14,7 @@ from crowdppl.data.annotations import Annotations
 from crowdppl.inference.options import Options
 from crowdppl.inference.problem import Problem, build_problem
 from crowdppl.inference.vb.coordinate_ascent import EM, VB
+from crowdppl.primitives.model import with_examples
 
 ASCENTS = {"em": EM, "vb": VB}
 
@@ -57,5 +58,5 @@ def split(data: Annotations, n_blocks: int) -> Annotations:
 
 
 def problem_of(model: Any, data: Annotations, **options: Any) -> Problem:
-    setup = getattr(model, "setup", None)
+    data, setup = with_examples(model, data), getattr(model, "setup", None)
     return build_problem(model if setup is None else setup(data), data, Options(**options))

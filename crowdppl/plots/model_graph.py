@@ -21,7 +21,7 @@ from crowdppl.datasets.examples import example
 from crowdppl.errors import CrowdpplWarning, MethodError
 from crowdppl.networks.outputs import networks_of
 from crowdppl.plots.axes import DARK, LIGHT, MIDDLE, axes_or_new
-from crowdppl.primitives.model import Model, card_of, set_up, with_missing
+from crowdppl.primitives.model import Model, card_of, set_up, with_examples, with_missing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -315,7 +315,7 @@ def plot_model(model: str | Model, data: Annotations | None = None, *, ax: Axes 
     ready = registry.resolve(model)
     card = card_of(ready)
     few = a_few_labels() if card is None or card.takes("ordinal") else a_few_labels(card.kind)
-    graph = graph_of(ready, few if data is None else require_annotations(data))
+    graph = graph_of(ready, with_examples(ready, few) if data is None else require_annotations(data))
     layout = arrange(graph)
     left, top, right, bottom = layout.extent()
     axes = axes_or_new(ax, (right - left) / POINTS, (bottom - top) / POINTS)

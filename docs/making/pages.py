@@ -406,7 +406,8 @@ def drawn_with(name: str) -> Model:
 def graph(name: str) -> ModelGraph:
     """The variables of a method, on labels without abstentions and, where it reads them, with features."""
     kind = drawn_kind(name)
-    return graph_of(drawn_with(name), a_few_labels(kind))
+    model = drawn_with(name)
+    return graph_of(model, with_examples(model, a_few_labels(kind)))
 
 
 def diagram(name: str) -> str:

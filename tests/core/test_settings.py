@@ -16,6 +16,7 @@ from crowdppl import registry
 from crowdppl.core.validation import Count, Positive, _declared, _range, check_settings
 from crowdppl.errors import MethodError
 from crowdppl.networks.training import Training, training_of
+from crowdppl.primitives.model import with_examples
 from tests.crowd import crowd
 from tests.networks.test_networks import clouds
 
@@ -124,7 +125,7 @@ def whole() -> Iterator[tuple[str, dict[str, int]]]:
 
 @pytest.mark.parametrize(("method", "settings"), list(whole()))
 def test_a_whole_number_is_a_number_like_another(method: str, settings: dict[str, int]) -> None:
-    design = clouds(30, 24)[0]
+    design = with_examples(crowdppl.method(method), clouds(30, 24)[0])
     ints = crowdppl.simulate(crowdppl.method(method, **settings), design, seed=0)
     floats = crowdppl.simulate(
         crowdppl.method(method, **{name: float(value) for name, value in settings.items()}), design, seed=0

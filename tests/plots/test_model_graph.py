@@ -13,7 +13,7 @@ from crowdppl import method
 from crowdppl.errors import MethodError
 from crowdppl.plots.axes import LIGHT
 from crowdppl.plots.model_graph import a_few_labels, graph_of, plot_model
-from crowdppl.primitives import Categorical, annotate, plates, prevalence, truth
+from crowdppl.primitives import Card, Categorical, annotate, label_covariates, plates, prevalence, truth
 from tests.handmade import coloured
 
 
@@ -29,6 +29,29 @@ class Rumour:
             source = truth(data, prevalence(data, "uniform"))
             heard = pyro.sample("heard", Categorical(drift[source]), infer={"enumerate": "parallel"})
             annotate(data, habit, heard, name="said")
+
+
+class Hurried:
+    """Reads a column of labels, of which its card has examples."""
+
+    card = Card(
+        title="Hurried",
+        reference="none",
+        sites={"habit": "A K K", "truth": "N"},
+        assumes="no more",
+        fails="never",
+        cost="labels",
+        uses=("label_covariates",),
+        examples={"label_covariates": {"seconds": [2, 20]}},
+    )
+
+    def model(self, data: Any) -> None:
+        with plates.annotators(data):
+            habit = pyro.sample("habit", dist.Dirichlet(torch.ones(3, 3)).to_event(1)).log()
+        with plates.items(data):
+            annotate(
+                data, habit, truth(data, prevalence(data, "uniform")), weight=label_covariates(data, "seconds")
+            )
 
 
 class Silent:
@@ -51,6 +74,10 @@ def test_the_graph_is_that_of_the_code() -> None:
     assert inside == {"items": {"truth", "heard", "said"}, "annotators": {"habit", "said"}}
     assert graph.observed == {"said"}
     assert graph.children("drift") == ("heard",) and graph.plates_of("said") == {"items", "annotators"}
+
+
+def test_a_picture_without_data_is_of_labels_with_the_columns_of_the_card() -> None:
+    assert "habit" in {text.get_text() for text in plot_model(Hurried()).texts}
 
 
 def test_the_picture_has_every_variable_arrow_and_plate() -> None:
