@@ -16,7 +16,7 @@ ARENA = pd.DataFrame(
         "model_a": ["m1", "m1", "m2", "m3"],
         "model_b": ["m2", "m3", "m3", "m1"],
         "judge": ["x", "y", "x", "y"],
-        "winner": ["model_a", "m3", "tie (both bad)", "m1"],
+        "winner": ["model_a", "m3", "tie (no difference)", "m1"],
     }
 )
 TOKENS = pd.DataFrame(
@@ -38,6 +38,18 @@ def test_a_winner_is_named_by_side_column_or_id() -> None:
     assert data.kind == "pair" and list(data.classes) == ["left", "right", "tie"]
     assert data.frame()["label"].tolist() == ["left", "right", "tie", "right"]
     assert data.items.tolist() == ["m1 | m2", "m1 | m3", "m2 | m3", "m3 | m1"]
+
+
+def test_that_both_are_bad_is_no_tie_but_left_out_where_told() -> None:
+    winner = ["model_a", "m3", "tie (both bad)", "tie"]
+    with pytest.raises(DataError, match=r"'tie \(both bad\)' at row 2 .* says that both are bad"):
+        arena(winner=winner)
+    told = Annotations.from_frame(ARENA.assign(winner=winner), kind="pair", abstentions=["tie (both bad)"])
+    assert told.frame()["label"].tolist() == ["left", "right", "tie (both bad)", "tie"]
+    assert [*told.classes] == ["left", "right", "tie"]
+    without = Annotations.from_frame(ARENA.assign(winner=winner).drop(index=2), kind="pair")
+    some, all_but = (crowdppl.fit("bradley_terry", x, inference="em", seed=0).ranking() for x in (told, without))
+    pd.testing.assert_frame_equal(some, all_but, atol=1e-3)
 
 
 def test_both_sides_code_the_same_objects() -> None:

@@ -20,6 +20,8 @@ from crowdppl.errors import DataError
 TIE = "tie"
 TIES = ("tie", "draw", "equal")
 """How labels that prefer neither begin."""
+BAD = "bad"
+"""A word in answers that both are bad, such as "tie (bothbad)", which do not say that the two are near."""
 COUPLES = tuple(combinations(("apple", "fig", "kiwi", "pear", "plum"), 2))
 """Pairs of objects, for examples."""
 
@@ -80,7 +82,7 @@ def _sides(
     """Which object each label names: "left", "right" or "tie"; abstentions stay as they are."""
     texts = [str(native(value)) for value in given.values]
     said = {TIE: TIE} | {word: side for side in SIDES for word in (side, roles.get(side, side))}
-    ties = {text: TIE for text in texts if text.lower().startswith(TIES)}
+    ties = {text: TIE for text in texts if text.lower().startswith(TIES) and BAD not in text.lower()}
     answers = [*SIDES, TIE, *dict.fromkeys(map(str, away))]
     words = ties | said | {word: word for word in answers[3:]}
     by_word = np.array([answers.index(words[text]) if text in words else -1 for text in texts])
@@ -89,6 +91,11 @@ def _sides(
         code = np.where(spelled == ids, side, code)
     if (code < 0).any():
         row = int(np.argmax(code < 0))
+        if BAD in spelled[row].lower():
+            raise DataError(
+                f"the {what} {spelled[row]!r} at {place(row)} says that both are bad, which is no tie; leave such "
+                f"rows out, name it in abstentions=[{spelled[row]!r}], or write 'tie' where it is meant as one"
+            )
         raise DataError(
             f"the {what} {spelled[row]!r} at {place(row)} names neither {objects[0][row]!r} nor "
             f"{objects[1][row]!r}; give the id of the winner, 'left', 'right' or 'tie'"
