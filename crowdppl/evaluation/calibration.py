@@ -35,6 +35,7 @@ from crowdppl.results.correction import (
     design_effect,
     fit_map,
     fit_member,
+    known_shares,
     members,
     too_sparse,
     truncated_evidence,
@@ -53,9 +54,10 @@ LABELS, MAX_LABELS = 5_000, 20_000
 """Labels that are left out in whole folds, about, as each fold costs a refit; and at most, of a larger fold."""
 SETTLED = 3e-5
 """Relative gain, at least, at which such a refit stops. At 1e-4, labels that are left out still show in it."""
-BIAS, FEW, FEW_ANNOTATORS, MANY_CLASSES, JOINT = 0.5, 0.6, 30.0, 0.55, 0.01
+BIAS, FEW, FEW_ANNOTATORS, MANY_CLASSES, JOINT, DOUBTED = 0.5, 0.6, 30.0, 0.7, 0.01, 0.5
 """Of the temperature for a bias that annotators share (``shared_bias``): its logarithm where annotators are many,
-what few add, how many are few, the power of the number of classes, and the joint errors that show it."""
+what few add, how many are few, the power of the number of classes, the joint errors that show it, and the part of
+their standard error that they must exceed."""
 
 
 def calibrated(
@@ -85,27 +87,33 @@ def calibrated(
         given = {n: uninterrupted(fit_member(known(n), partial(refit, fit, data))) for n, fit in used.items()}
     correction = replace(correction, notes=(*correction.notes, *_truncation_notes(given, correction, data)))
     correction = correction if plain is data else _mapped(used, correction, data)
-    temperature = shared_bias(members) if biased and not correction.gold else None
-    return averaged(given, replace(correction, temperature=temperature))
+    if biased and not correction.gold:
+        raw = {name: fit.result.probabilities for name, fit in given.items()}
+        shares = known_shares(corrected(correction, raw, data))
+        correction = replace(correction, temperature=shared_bias(members), shares=shares)
+    return averaged(given, correction)
 
 
 def shared_bias(members: Mapping[str, Fit]) -> float:
     """How much less evidence is worth for a bias that annotators may share: the temperature T of p^(1/T).
 
-    log T = (1 - exp(-r / .01)) (.5 + .6 exp(-A / 30)) (2 / K)^.55
+    log T = (1 - exp(-r / .01)) (.5 + .6 exp(-A / 30)) (2 / K)^.7
 
-    with A annotators, K classes and joint errors r (``crowdppl.criticism.joint_errors.joint_errors``) of the first
-    member whose labels are independent given the truth; 1 where there is none, or r is below 0. Labels cannot tell
-    such a bias from the truth, so that its size is that of other data sets: the numbers are fitted to the known
-    truths of 21 public ones (docs/benchmarks.md). Few annotators, such as models, share more of their errors; among
-    two classes all errors on an item are the same error; and where annotators err independently there is no bias.
+    with A annotators, K classes and joint errors r (``crowdppl.criticism.joint_errors.joint_errors``), less half
+    their standard error, of the first member whose labels are independent given the truth; 1 where there is none,
+    or r is below 0. Labels cannot tell such a bias from the truth, so that its size is that of other data sets: the
+    numbers are fitted to the known truths of 21 public ones (docs/benchmarks.md). Few annotators, such as models,
+    share more of their errors; among two classes all errors on an item are the same error; and where annotators err
+    independently there is no bias. Where a class is rare, few labels disagree, and joint errors are uncertain.
     """
     alone = next((fit for fit in members.values() if not shares_more(fit.model)), None)
     if alone is None:
         return 1.0
     n_annotators = len(np.unique(alone.data.label_codes()[1]))
     size = (BIAS + FEW * np.exp(-n_annotators / FEW_ANNOTATORS)) * (2 / alone.data.n_classes) ** MANY_CLASSES
-    return float(np.exp(size * (1 - np.exp(-max(joint_errors(alone)[0], 0.0) / JOINT))))
+    joint, error = joint_errors(alone)
+    sure = joint - DOUBTED * error
+    return float(np.exp(size * (1 - np.exp(-sure / JOINT)))) if sure > 0 else 1.0  # of one item, the error is NaN
 
 
 def stacked(members: Mapping[str, Fit], data: Annotations, models: Mapping[str, Model] | None = None) -> Correction:

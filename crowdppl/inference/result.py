@@ -18,7 +18,7 @@ from crowdppl.inference.families import FAMILIES, Family
 from crowdppl.primitives.model import Model
 
 T = TypeVar("T")
-FORMAT = 13
+FORMAT = 14
 """Of files that hold these records: raised whenever a field changes, and other formats are refused."""
 
 
@@ -443,6 +443,7 @@ class Correction:
         gold: known truths to which the map was fitted; 0 without a map.
         truth_map: that map; None without one.
         temperature: T of p^(1/T), for a bias that annotators may share; 1 is none, None where it was not looked at.
+        shares: (K,) of the classes, to which probabilities are softened; None without a temperature.
         notes: what else there is to say.
         others: fits of the other methods that are averaged, by name, each with its own probabilities.
     """
@@ -454,6 +455,7 @@ class Correction:
     gold: int = 0
     truth_map: CalibrationMap | None = None
     temperature: float | None = None
+    shares: Annotated[np.ndarray, Numbers("K", low=0, shares=True)] | None = None
     notes: tuple[str, ...] = ()
     others: Mapping[str, Fit] = field(default_factory=dict, repr=False)
 

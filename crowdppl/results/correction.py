@@ -111,7 +111,8 @@ def corrected(
         out += weight * design_effect(found[name], labels, correction.rates[name])
     out = out / out.sum(1, keepdims=True)
     out = out if correction.truth_map is None else apply_map(correction.truth_map, out)
-    out = out if correction.temperature is None else softened(out, correction.temperature)
+    if correction.temperature is not None and correction.shares is not None:
+        out = softened_to(correction.shares, out, correction.temperature)
     if data.gold_codes is not None:
         known = np.flatnonzero(data.gold_codes >= 0)
         out[known] = np.eye(data.n_classes)[data.gold_codes[known]]
@@ -132,6 +133,29 @@ def design_effect(probabilities: np.ndarray, labels: np.ndarray, rate: float) ->
 def softened(probabilities: np.ndarray, temperature: float | np.ndarray) -> np.ndarray:
     """p^(1/T), normalised: evidence is divided by T, and the most probable class stays; (N, K)."""
     return softmax(np.log(np.clip(probabilities, LEAST, None)) / temperature)
+
+
+def known_shares(probabilities: np.ndarray) -> np.ndarray:
+    """Shares (K,) to which probabilities (N, K) are softened: their mean to the power 1 - H / log K, normalised.
+
+    H is the entropy of the mean. Shares that are nearly even may be a bias of annotators, and are not relied on;
+    that a class is rare is known.
+    """
+    mean = np.clip(probabilities.mean(0), LEAST, None)
+    return softmax(np.log(mean) * (1 + (mean * np.log(mean)).sum() / np.log(len(mean))))
+
+
+def softened_to(shares: np.ndarray, probabilities: np.ndarray, temperature: float) -> np.ndarray:
+    """p^(1/T) s^(1 - 1/T), normalised: evidence is divided by T, and without any, the shares (K,) are left; (N, K).
+
+    Of an item whose most probable class would be another, p^(1/T).
+    """
+    even = softened(probabilities, temperature)
+    found = softmax(
+        np.log(np.clip(even, LEAST, None)) + (1 - 1 / temperature) * np.log(np.clip(shares, LEAST, None))
+    )
+    stays = found.argmax(1) == even.argmax(1)
+    return np.where(stays[:, None], found, even)
 
 
 def truncated_evidence(probabilities: np.ndarray, labels: np.ndarray, rate: float) -> np.ndarray:

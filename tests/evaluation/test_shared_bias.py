@@ -12,7 +12,7 @@ from crowdppl.criticism.joint_errors import joint_errors
 from crowdppl.evaluation.calibration import calibrated, shared_bias
 from crowdppl.inference.result import Fit
 from crowdppl.posterior import Posterior
-from crowdppl.results.correction import corrected, softened
+from crowdppl.results.correction import corrected, known_shares, softened_to
 from tests.crowd import crowd
 
 METHODS = ("hierarchical_dawid_skene", "one_coin")
@@ -52,10 +52,10 @@ def test_joint_errors_are_agreements_beyond_what_an_items_other_labels_predict(m
 
 
 def test_the_size_is_that_of_the_formula(members: dict[str, Fit], monkeypatch: pytest.MonkeyPatch) -> None:
-    for errors in (-0.1, 0.0, 0.004, 0.2):
-        monkeypatch.setattr("crowdppl.evaluation.calibration.joint_errors", lambda fit, r=errors: (r, 0.0))
-        full = 1 - math.exp(-max(errors, 0) / 0.01)
-        wanted = full * (0.5 + 0.6 * math.exp(-6 / 30)) * (2 / 3) ** 0.55
+    for errors, error in ((-0.1, 0.0), (0.0, 0.0), (0.004, 0.0), (0.2, 0.0), (0.05, 0.08), (0.05, 0.12)):
+        monkeypatch.setattr("crowdppl.evaluation.calibration.joint_errors", lambda fit, r=(errors, error): r)
+        full = 1 - math.exp(-max(errors - error / 2, 0) / 0.01)
+        wanted = full * (0.5 + 0.6 * math.exp(-6 / 30)) * (2 / 3) ** 0.7
         assert math.log(shared_bias(members)) == pytest.approx(wanted)
     blended = crowdppl.method(
         "mixed_membership"
@@ -68,10 +68,34 @@ def test_evidence_is_divided_and_the_most_probable_class_stays(posterior: Poster
     assert correction is not None and correction.temperature is not None and correction.temperature >= 1
     raw = {name: fit.result.probabilities for name, fit in posterior.members().items()}
     before = corrected(replace(correction, temperature=None), raw, posterior.data)
-    np.testing.assert_allclose(p, softened(before, correction.temperature))
-    odds = np.log(p[:, 0] / p[:, 1]) * correction.temperature
-    np.testing.assert_allclose(odds, np.log(before[:, 0] / before[:, 1]), rtol=1e-6)
+    assert correction.shares is not None
+    np.testing.assert_allclose(correction.shares, known_shares(before))
+    np.testing.assert_allclose(p, softened_to(correction.shares, before, correction.temperature))
     np.testing.assert_array_equal(p.argmax(1), before.argmax(1))
+
+
+def test_without_evidence_rare_classes_stay_rare_and_nearly_even_ones_are_even() -> None:
+    rare, even = np.array([0.98, 0.02]), np.array([0.55, 0.45])
+    for mean, least, most in ((rare, 0.02, 0.05), (even, 0.49, 0.5)):
+        shares = known_shares(np.tile(mean, (4, 1)))
+        assert least <= shares.min() <= most and shares.sum() == pytest.approx(1)
+        p = np.array([[0.999, 0.001], [0.6, 0.4], [0.3, 0.7]])
+        found = softened_to(shares, p, 2.0)
+        odds, plain = np.log(found[:, 0] / found[:, 1]), np.log(p[:, 0] / p[:, 1]) / 2
+        np.testing.assert_allclose(odds[:2], plain[:2] + np.log(shares[0] / shares[1]) / 2)
+        np.testing.assert_array_equal(found.argmax(1), p.argmax(1))
+        np.testing.assert_allclose(softened_to(shares, p, 1.0), p)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("share", [0.01, 0.02, 0.05])
+def test_auto_finds_about_as_many_of_a_rare_class_as_there_are(share: float) -> None:
+    stream = np.random.default_rng(3)
+    true = stream.random(1000) < share
+    labels = np.where(true[:, None], stream.random((1000, 3)) < 0.9, stream.random((1000, 3)) >= 0.99).astype(int)
+    p = crowdppl.fit("auto", crowdppl.Annotations.from_matrix(labels), seed=0).probabilities()[1].to_numpy()
+    assert 1 / 2.2 < p.mean() / true.mean() < 2.2
+    assert -np.log(np.where(true, p, 1 - p)).mean() < 0.03  # .168 when softened to even odds
 
 
 def test_the_doubt_says_once_how_much_is_assumed_until_truths_are_known(posterior: Posterior) -> None:
