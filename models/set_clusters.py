@@ -54,8 +54,9 @@ class SetClusters:
         | {"truth": "N"},
         clusters="cluster",
         assumes="classes are independent given an item's cluster; an annotator misses, or adds, all classes alike",
-        fails="when some classes are much harder to see than others; by vb, clusters of items with few labels are "
-        "too certain",
+        fails="when some classes are much harder to see than others; when annotators name one of several classes "
+        "that an item has, clusters take the rest for absent, and clusters=1 is better; by vb, clusters of items "
+        "with few labels are too certain",
         cost="labels, and items x classes x M, twice an iteration",
         uses=("history",),
     )

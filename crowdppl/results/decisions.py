@@ -19,9 +19,10 @@ from crowdppl.inference.predict.answers import AnswerTables
 from crowdppl.inference.result import Fit
 from crowdppl.results import choices
 from crowdppl.results.acquisition import weigh
+from crowdppl.results.grouping import CRITERIA, nested_sets
 
 DECIMALS = 9
-"""Log-probabilities that agree to so many decimals are a tie."""
+"""Log-probabilities, or costs of whole sets, that agree to so many decimals are a tie."""
 
 
 def label_sets(
@@ -159,7 +160,13 @@ ROUNDING = 1e-12
 """Savings below this part of the costs are rounding."""
 
 
-def decide(posterior: Fit, cost: Cost | None = None, *, ask_again: float | None = None) -> pd.DataFrame:
+def decide(
+    posterior: Fit,
+    cost: Cost | None = None,
+    *,
+    ask_again: float | None = None,
+    measure: Literal["accuracy", "jaccard", "f1"] | None = None,
+) -> pd.DataFrame:
     """The decision about each item with the least expected cost.
 
     The expected cost of a decision d is the sum over classes t of p(truth is t) * cost[t, d]. A tie (to one part in
@@ -172,15 +179,22 @@ def decide(posterior: Fit, cost: Cost | None = None, *, ask_again: float | None 
     next label comes from an annotator of the fit, each as probable as their share of all labels. The analysis looks
     one label ahead: asking may pay where only two labels would change a decision.
 
+    With ``measure``, the decision about each item of labels that are sets is a whole set, one of the k most
+    probable classes. Its cost is 1 less what is expected of it by this criterion of ``sets``; of equal sets the
+    smallest is taken. "f1" and "jaccard" take classes less probable than one half where leaving them out would cost
+    more.
+
     Args:
         cost: cost of deciding d when the truth is t. A DataFrame with the classes as index and a column for each
             decision, which need not be classes ("send to an expert"); a mapping
             ``{truth: {decision: cost}}``; or an array (K, K) in the order of the classes. By default 0 for the
             truth and 1 for any other class: the probability of an error. Negative costs are gains.
         ask_again: price of one more label; None leaves the option out.
+        measure: of labels that are sets, the criterion of a whole set: "accuracy", "jaccard" or "f1"; without
+            costs and a price.
 
     Returns:
-        DataFrame by item:
+        DataFrame by item, each of its classes an item of its own where labels are sets and there is no ``measure``:
 
         - ``decision``: that of the least expected cost
         - ``expected_cost``: its cost, with the price of asking
@@ -189,8 +203,9 @@ def decide(posterior: Fit, cost: Cost | None = None, *, ask_again: float | None 
         - ``tied``: whether it costs as much
 
     Raises:
-        DataError: when costs are not finite, do not name every class once, or name a decision twice.
-        MethodError: when the price is no number, negative or not finite.
+        DataError: when costs are not finite, do not name every class once, or name a decision twice; when labels
+            are no sets, with ``measure``.
+        MethodError: when the price is no number, negative or not finite; for another measure, or costs beside it.
 
     Examples:
         >>> posterior = crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="vb", seed=0)
@@ -200,6 +215,11 @@ def decide(posterior: Fit, cost: Cost | None = None, *, ask_again: float | None 
         36          3          0.043         4
         37          2          0.000         1
     """
+    if measure is not None:
+        if cost is not None or ask_again is not None:
+            given = "cost" if cost is not None else "ask_again"
+            raise MethodError(f"measure={measure!r} is the cost of a set, beside {given}=; leave one of them out")
+        return _whole_sets(posterior, validation.one_of("measure", measure, CRITERIA))
     if ask_again is not None:
         ask_again = number_within("ask_again", ask_again, "what one more label costs, 0 or more", lambda x: x >= 0)
     data, p = posterior.data, posterior.result.probabilities
@@ -226,6 +246,19 @@ def decide(posterior: Fit, cost: Cost | None = None, *, ask_again: float | None 
     margin = np.where(np.isfinite(next_best), next_best, np.nan) - best
     columns = {"decision": decision, "expected_cost": best, "runner_up": runner_up, "margin": margin, "tied": tied}
     return pd.DataFrame(columns, index=data.items)
+
+
+def _whole_sets(posterior: Fit, measure: str) -> pd.DataFrame:
+    """The decision of ``decide`` about each item's set, by what is expected of it."""
+    rows = {}
+    for item, classes, scores in nested_sets(posterior):
+        costs = 1 - scores[measure]
+        equal = np.round(costs, DECIMALS)
+        first, second = np.argsort(equal, kind="stable")[:2]  # an item has a class, so that there are two sets
+        columns = {"decision": classes[:first], "expected_cost": costs[first], "runner_up": classes[:second]}
+        margin = max(costs[second] - costs[first], 0.0)
+        rows[item] = {**columns, "margin": margin, "tied": bool(equal[first] == equal[second])}
+    return pd.DataFrame.from_dict(rows, orient="index").rename_axis("item")
 
 
 def _cost_of_asking(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Iterator
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -59,22 +60,25 @@ def sets(posterior: Fit, best: Literal["accuracy", "jaccard", "f1"] = "accuracy"
         two   (red, round)     2
     """
     criterion = validation.one_of("best", best, CRITERIA)
+    rows = {}
+    for item, names, scores in nested_sets(posterior):
+        score = scores[criterion]
+        size = int(np.argmax(score > score.max() - ROUNDING))  # the smallest of those that tie
+        rows[item] = {"set": names[:size], "size": size, **{name: float(x[size]) for name, x in scores.items()}}
+    return pd.DataFrame.from_dict(rows, orient="index").rename_axis("item")
+
+
+def nested_sets(posterior: Fit) -> Iterator[tuple[Any, tuple[Any, ...], dict[str, np.ndarray]]]:
+    """Each item, its classes, most probable first, and the expected scores of the first 0, 1, ... of them."""
     data = posterior.data
     if data.alphabet.kind != SETS or data.item_covariates is None:
         raise DataError(f"labels of kind {data.kind!r} are no sets; read them with kind='set', or use labels()")
     yes = posterior.result.probabilities[:, data.classes.get_loc(NO_YES[1])]
     table = data.item_covariates.assign(yes=yes)
-    rows = {}
     for item, own in table.groupby(OF_SETS[0], sort=False, observed=True):
         p = own["yes"].to_numpy()
         order = np.argsort(-p, kind="stable")
-        scores = _expected(p[order])
-        size = int(
-            np.argmax(scores[criterion] > scores[criterion].max() - ROUNDING)
-        )  # the smallest of those that tie
-        members = tuple(own[OF_SETS[1]].iloc[order[:size]])
-        rows[item] = {"set": members, "size": size, **{name: float(x[size]) for name, x in scores.items()}}
-    return pd.DataFrame.from_dict(rows, orient="index").rename_axis("item")
+        yield item, tuple(own[OF_SETS[1]].iloc[order]), _expected(p[order])
 
 
 def _expected(p: np.ndarray) -> dict[str, np.ndarray]:

@@ -44,6 +44,39 @@ def test_a_set_has_classes_above_a_half_or_is_best_by_expectation() -> None:
         crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="em").clusters()
 
 
+@pytest.mark.parametrize("measure", ["accuracy", "jaccard", "f1"])
+def test_the_decision_about_a_set_costs_least_of_all_sets(measure: Any) -> None:
+    """Against the cost of each set of classes, summed over each truth."""
+    data = crowdppl.datasets.example("set")
+    posterior = crowdppl.fit("set_clusters", data, inference="vb", settings={"clusters": 1}, seed=0)
+    found, yes = posterior.decide(measure=measure), posterior.probabilities()["yes"]
+    names = ("long", "red", "round")
+    for item, row in found.iterrows():
+        p = np.array([yes[f"{item} | {name}"] for name in names])
+        costs = {}
+        for mine, truth in product(product([0, 1], repeat=3), repeat=2):
+            both, either = (sum(op(pair) for pair in zip(mine, truth, strict=True)) for op in (all, any))
+            scores = {"accuracy": 1 - (either - both) / 3, "jaccard": both / either if either else 1}
+            scores["f1"] = 2 * both / (both + either) if either else 1
+            costs[mine] = costs.get(mine, 0) + np.prod(np.where(truth, p, 1 - p)) * (1 - scores[measure])
+        assert row["expected_cost"] == pytest.approx(min(costs.values()))
+        own, other = (tuple(int(n in row[name]) for n in names) for name in ("decision", "runner_up"))
+        assert costs[own] == pytest.approx(row["expected_cost"])
+        assert costs[other] - costs[own] == pytest.approx(row["margin"], abs=1e-9)
+    assert found["decision"].tolist() == posterior.sets(measure)["set"].tolist()
+
+
+def test_decisions_about_sets_want_sets_and_no_costs() -> None:
+    data = crowdppl.datasets.example("set")
+    posterior = crowdppl.fit("set_clusters", data, inference="vb", seed=0)
+    with pytest.raises(MethodError, match="ask_again="):
+        posterior.decide(measure="f1", ask_again=0.1)
+    with pytest.raises(MethodError, match="recall"):
+        posterior.decide(measure="recall")  # type: ignore[arg-type]
+    with pytest.raises(DataError, match="kind='set'"):
+        crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="em").decide(measure="f1")
+
+
 def test_given_its_cluster_an_item_has_independent_classes() -> None:
     """The density at one-hot clusters, by hand."""
     data = crowdppl.datasets.example("set")
