@@ -150,8 +150,8 @@ def fit_auto(data: Annotations, options: FitOptions) -> Fit:
 
     Weights and corrections are found from held-out labels (``crowdppl.evaluation.calibration.calibrated``). With
     more than 20 classes and fewer than five labels a confusion row, only one coin takes part; where classes have
-    an order, ``ordinal`` joins, and in sequences ``sequence_crowd``. After Ctrl-C, the result is the first
-    method's own fit.
+    an order, ``ordinal`` joins, in sequences ``sequence_crowd``, and of sets ``set_clusters`` of one cluster, which
+    learns how frequent each class is. After Ctrl-C, the result is the first method's own fit.
     """
     began, fits = time.perf_counter(), _fits(data, options)
     name, first = next(fits)
@@ -200,9 +200,10 @@ def _fits(data: Annotations, options: FitOptions) -> Iterator[tuple[str, Fit]]:
     kind = data.alphabet.kind
     assert isinstance(kind, Classes)
     names: tuple[str, ...] = COIN if _without_rows(data) else ROWS + COIN
-    names = names[:1] if too_sparse(data) else names + kind.members
+    names = names[:1] if too_sparse(data) else (*names, *kind.members)
     for name in names:
-        make = partial(fit_one, registry.resolve(name), data.with_gold(None), "vb", given, name=name)
+        model = registry.resolve(name, kind.members.get(name))
+        make = partial(fit_one, model, data.with_gold(None), "vb", given, name=name)
         yield name, fit_member(name, make)
 
 

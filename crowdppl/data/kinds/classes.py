@@ -56,12 +56,12 @@ class Classes(Kind):
     """Labels that are classes.
 
     Attributes:
-        members: further members of the method "auto".
+        members: further members of the method "auto", and their settings.
     """
 
     space: Space = field(default=CATEGORIES, compare=False)
     methods: tuple[str, ...] = field(default=PLAIN, compare=False)
-    members: tuple[str, ...] = field(default=(), compare=False)
+    members: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, compare=False)
 
     def read(self, rows: Rows, options: Mapping[str, Any]) -> tuple[Rows, dict[str, Any]]:
         """Rows with one id an item."""

@@ -39,5 +39,5 @@ ORDINAL = Ordinal(
     GRADES,
     methods=(*PLAIN, "ordinal"),
     table="fair_averages",
-    members=("ordinal",),
+    members={"ordinal": {}},
 )

@@ -238,6 +238,7 @@ SETS = Sets(
     'sets of classes, such as "a;b"',
     parts=Parts("set", OF_SETS, columns=False),
     table="sets",
+    members={"set_clusters": {"clusters": 1}},
     example=(("one", "two", "three", "four", "five", "six"), ("red;round", "red", "", "long")),
     small=Small(lambda n: f"item {n // 3}{SEPARATOR}{n % 3}", "ab", None),
 )
