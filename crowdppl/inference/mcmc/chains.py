@@ -54,10 +54,11 @@ def result_of_chains(
         note = f"'s chains of {out['draws']} draws are too short to be compared; raise draws"
     else:
         site = max(out["rhat"], key=out["rhat"].__getitem__) if out["rhat"] else "no site"
-        note = (
-            f"'s chains disagree (R-hat {worst:.3f} at {site}): run longer (draws, warmup), or look for "
-            "classes that are swapped between chains"
-        )
+        note = f"'s chains disagree (R-hat {worst:.3f} at {site}): run longer (draws, warmup)"
+        if problem.truth is not None:
+            note += ", or look for classes that are swapped between chains"
+        elif problem.integral is not None:
+            note += "; what all annotators share, such as a bias, moves slowly"
     out["warnings"].append(engine + note)
     return result_of_draws(problem, order, draws, out)
 

@@ -14,7 +14,7 @@ from scipy.special import gammaln, logsumexp
 
 import crowdppl
 from crowdppl.data.annotations import Annotations
-from crowdppl.errors import MethodError
+from crowdppl.errors import ConvergenceWarning, MethodError
 from crowdppl.inference.density import Density
 from crowdppl.inference.families import FAMILIES
 from crowdppl.inference.mcmc import gibbs
@@ -263,3 +263,13 @@ def test_a_site_without_an_exact_update_is_refused_by_name() -> None:
     problem = problem_of(crowdppl.method("glad"), crowd(20, 4, 3, 3))
     with pytest.raises(MethodError, match="ability, difficulty"):
         gibbs.start(problem)
+
+
+@pytest.mark.parametrize(("kind", "name"), [("real", "gaussian_annotators"), ("nominal", "bayesian_dawid_skene")])
+def test_only_methods_with_classes_speak_of_swapped_ones(kind: str, name: str) -> None:
+    rng, items, annotators = np.random.default_rng(1), np.repeat(np.arange(50), 4), np.tile(np.arange(4), 50)
+    labels = rng.normal(size=50)[items] + rng.normal(size=200) if kind == "real" else rng.integers(0, 2, 200)
+    data = Annotations.from_arrays(items, annotators, labels, kind=kind)
+    with pytest.warns(ConvergenceWarning, match="run longer") as said:
+        crowdppl.fit(name, data, inference="gibbs", seed=0, chains=4, draws=8, warmup=0)
+    assert ("classes" in str(said[0].message)) == (kind == "nominal")
