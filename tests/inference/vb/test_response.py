@@ -280,17 +280,22 @@ def comparisons(seed: int, labels: int = 60, objects: int = 8) -> Annotations:
     return Annotations.from_frame(pd.DataFrame(rows, columns=["left", "right", "annotator", "winner"]), kind="pair")
 
 
+def covariance(parameter: np.ndarray) -> np.ndarray:
+    """Of u and exp(u), whose log-density is linear in u, exp(u) and u^2, by sums over a fine grid."""
+    u = np.linspace(-12, 12, 100_001)
+    log = parameter @ np.stack([u, np.exp(u), u**2])
+    return np.cov(np.stack([u, np.exp(u)]), aweights=np.exp(log - log.max()), ddof=0)
+
+
 def test_skills_are_as_wide_as_a_dense_matrix_says(monkeypatch: pytest.MonkeyPatch) -> None:
     """The evidence of a comparison is log x of the better, less the log of the sum of both x."""
     monkeypatch.setattr(linear_response, "TOLERANCE", 1e-8)
     data = crowdppl.simulate("bradley_terry", comparisons(0, 30, 5), seed=0).data
     site = fitted(data, "bradley_terry").result.sites["skill"]
-    a, b = site.parameter[:, 0], -site.parameter[:, 1]
-    n, mean = len(a), a / b
+    n, mean = len(site.mean), site.mean
     matrix = np.zeros((2 * n, 2 * n))
-    for o in range(n):
-        own = [[polygamma(1, a[o]), 1 / b[o]], [1 / b[o], a[o] / b[o] ** 2]]
-        matrix[2 * o : 2 * o + 2, 2 * o : 2 * o + 2] = np.linalg.inv(own)
+    for o, row in enumerate(site.parameter):
+        matrix[2 * o : 2 * o + 2, 2 * o : 2 * o + 2] = np.linalg.inv(covariance(row))
     pair = data.item_covariates
     for item in data.frame()["item"]:
         both = [pair[side].cat.codes[item] for side in ("left", "right")]
@@ -298,12 +303,11 @@ def test_skills_are_as_wide_as_a_dense_matrix_says(monkeypatch: pytest.MonkeyPat
             for other in both:
                 matrix[2 * one + 1, 2 * other + 1] -= 1 / mean[both].sum() ** 2
     above = np.eye(n) - 1 / n
-    independent = above @ np.diag(polygamma(1, site.spread[:, 0])) @ above
+    independent = above @ np.diag([covariance(row)[0, 0] for row in site.spread]) @ above
     np.testing.assert_allclose(
         independent.diagonal(), (above @ np.linalg.inv(matrix)[::2, ::2] @ above).diagonal(), rtol=1e-4
     )
-    np.testing.assert_allclose(site.mean, -site.spread[:, 0] / site.spread[:, 1])
-    assert (site.weight() < 0.9).all()
+    assert (site.weight() < 0.95).all()
 
 
 @pytest.mark.slow
@@ -312,7 +316,7 @@ def test_intervals_of_scores_hold_what_they_promise(method: str, least: float) -
     """In 40 simulations, of .92 and .84 in a hundred others: less 3 standard errors."""
     design, hits = comparisons(0), []
     for seed in range(40):
-        crowd = crowdppl.simulate(method, design, seed=seed)
+        crowd = crowdppl.simulate(crowdppl.method(method, spread=1.0), design, seed=seed)
         true = pd.Series(np.log(crowd.parameters["skill"]), crowd.data.item_covariates["left"].cat.categories)
         table = crowdppl.fit(method, crowd.data, inference="vb", seed=0).ranking(0.9)
         hits.append((true - true.mean())[table.index].between(table["low"], table["high"]).mean())
