@@ -68,7 +68,7 @@ def test_a_linear_network_on_which_object_it_is_finds_bradley_terrys_maximum(tie
     known = {"gold": {tuple(rows.loc[0, ["left", "right"]]): "left"}}
     one_hot = pd.DataFrame(np.eye(5), index=[f"o{n}" for n in range(5)])
     found = fitted(read(rows, one_hot, **known), linear(5, **SURE))
-    likeliest: dict[str, Any] = {"settings": {"spread": 1e3}, "tolerance": 1e-11, "max_iterations": 600}
+    likeliest: dict[str, Any] = {"settings": {"spread": 30.0}, "tolerance": 1e-11, "max_iterations": 600}
     skills = crowdppl.fit("bradley_terry", read(rows, None, **known), inference="em", seed=0, **likeliest)
     np.testing.assert_allclose(scores(found), scores(skills), atol=1e-2)
     np.testing.assert_allclose(found.probabilities(), skills.probabilities(), atol=1e-2)
