@@ -37,6 +37,20 @@ def run(remedy: str, posterior: Posterior) -> Any:
     return eval(remedy, {"crowdppl": crowdppl, "dataclasses": dataclasses} | given)
 
 
+def test_a_fit_that_tells_no_items_apart_says_so() -> None:
+    """Annotators who gave one class each, by maximum likelihood."""
+    away = [-1] * 7
+    rows = [away] * 8 + [[*away[:5], 0, -1]] * 4 + [[1, -1, -1, -1, 1, -1, -1]] * 2 + [[1, *away[1:]]] * 4
+    data = Annotations.from_matrix(np.array(rows))
+    posterior = fit("dawid_skene", data, inference="em")
+    (found,) = [x for x in doubts(posterior) if x.kind == "flat"]
+    assert found.figures["items"] == 10 and "the same" in str(found)
+    better = run(found.remedies[0], posterior)
+    assert "flat" not in [x.kind for x in doubts(better)]
+    alike = Annotations.from_matrix(np.array([[1, 1, 1]] * 5 + [[1, 1, -1]] * 5), classes=[0, 1])
+    assert "flat" not in [x.kind for x in doubts(fit("majority_vote", alike, inference="em"))]
+
+
 @pytest.mark.parametrize(("method", "n_classes"), [("dawid_skene", 3), ("one_coin", 4), ("majority_vote", 3)])
 def test_sound_fits_raise_none(method: str, n_classes: int) -> None:
     for seed in range(4):

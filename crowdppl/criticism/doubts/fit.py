@@ -6,14 +6,20 @@ from collections.abc import Iterator
 from math import isnan
 from typing import Any
 
+import numpy as np
+
 from crowdppl.core.doubt import Doubt
 from crowdppl.core.importance import notes_on_tail
 from crowdppl.core.validation import shown
 from crowdppl.criticism.checks import predictive_check
 from crowdppl.criticism.doubts.search import AUTO, Search, doubt
+from crowdppl.data.ids import native
 from crowdppl.errors import DataError
 from crowdppl.inference.options import Options
 from crowdppl.results.correction import MIN_GOLD
+
+FLAT = 1e-3
+"""Largest difference between the probabilities of items that count as the same."""
 
 
 @doubt("own", truth=object, needs=("model", "doubts"))
@@ -40,6 +46,25 @@ def own(search: Search) -> Iterator[Doubt]:
             )
         ]
     yield from found
+
+
+@doubt("flat")
+def flat(search: Search) -> Iterator[Doubt]:
+    """All items have one and the same probabilities, though their labels differ: labels tell nothing of a truth."""
+    data, votes = search.posterior.data, search.posterior.data.votes()
+    asked = votes.any(1) if data.gold_codes is None else votes.any(1) & (data.gold_codes < 0)
+    p = search.posterior.result.probabilities[asked]
+    if len(p) < 2 or np.ptp(p, axis=0).max() > FLAT or len(np.unique(votes[asked].argmax(1))) < 2:
+        return
+    top = native(data.classes[p[0].argmax()])
+    yield Doubt(
+        "flat",
+        f"all {len(p):,} items with labels have the same probabilities (most of all {top!r}, {p[0].max():.3f}), "
+        "though their labels differ: by this fit no annotator tells classes apart, as where each gave one class "
+        "only. A prior by which annotators are mostly right, as in bayesian_dawid_skene, or known truths help",
+        figures={"items": len(p), "probability": float(p[0].max())},
+        remedies=("crowdppl.fit('bayesian_dawid_skene', data)", search.refit(gold="gold")),
+    )
 
 
 @doubt("misfit", thorough=True)

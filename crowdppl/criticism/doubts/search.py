@@ -139,8 +139,19 @@ class Finder(NamedTuple):
 
 
 FINDERS: list[Finder] = []
-FIRST = ("thin", "diagonal", "collapse", "spammers", "one class", "unanimous", "unnamed", "order", "prevalence")
-ORDER = (*FIRST, "permuted", "abstained", "copying", "together", "own", "pareto", "misfit", "votes", "bias")
+FIRST = (
+    "thin",
+    "diagonal",
+    "collapse",
+    "spammers",
+    "one class",
+    "unanimous",
+    "unnamed",
+    "order",
+    "prevalence",
+    "position",
+)
+ORDER = (*FIRST, "permuted", "abstained", "copying", "together", "flat", "own", "pareto", "misfit", "votes", "bias")
 """Kinds in the order in which they are told; others come last."""
 
 
