@@ -64,11 +64,13 @@ class GainAnnotators:
     def model(self, data: cp.Block) -> None:
         """Draws level, errors and labels; truths are integrated out."""
         units = self.units or cp.number_units(data, self.covariates)
-        level, square = cp.number_level(data, units, self.covariates), units[0][1] ** 2
+        level, square = cp.number_level(data, units, self.covariates, gains=True), units[0][1] ** 2
         with cp.plates.annotators(data):
             strengths = torch.diag(torch.tensor([self.gain_strength * square, self.bias_strength]))
             prior = cp.NormalGamma(torch.tensor([1.0, 0.0]), strengths, self.strength, self.strength * square / 4)
-            log_t, t, once, twice = cp.natural("error", prior)
+            log_t, t, once, twice = cp.natural(
+                "error", prior, shift=[[0.0] * 3, [0.0, 1.0, 0.0]], powers=[-1.0, 0.0, 0.0]
+            )
         (tg, tb), ((tgg, tgb), (_, tbb)) = once.unbind(-1), (row.unbind(-1) for row in twice.unbind(-2))
         errors = cp.Errors(log_t, t, tb, tbb, tg, tgb, tgg)
         with cp.plates.items(data):

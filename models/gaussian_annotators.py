@@ -65,7 +65,7 @@ class GaussianAnnotators:
         level, rate = cp.number_level(data, units, self.covariates), self.strength * units[0][1] ** 2 / 4
         with cp.plates.annotators(data):
             prior = cp.NormalGamma(torch.zeros(1), self.bias_strength * torch.eye(1), self.strength, rate)
-            log_t, t, once, twice = cp.natural("error", prior)
+            log_t, t, once, twice = cp.natural("error", prior, shift=[[1.0, 0.0]])
         tb, tbb = once[..., 0], twice[..., 0, 0]
         errors = cp.Errors(log_t, t, tb, tbb, t, tb, t)
         with cp.plates.items(data):

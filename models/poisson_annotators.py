@@ -66,9 +66,9 @@ class PoissonAnnotators:
     def model(self, data: cp.Block) -> None:
         """Draws the rate, gains and labels; truths are integrated out."""
         mean, shape = self._moments(data)
-        log_rate, rate = cp.natural("rate", dist.Gamma(1.0, mean / shape))
+        log_rate, rate = cp.natural("rate", dist.Gamma(1.0, mean / shape), powers=[-1.0])
         with cp.plates.annotators(data):
-            log_gain, gain = cp.natural("gain", dist.Gamma(self.gain_strength, self.gain_strength))
+            log_gain, gain = cp.natural("gain", dist.Gamma(self.gain_strength, self.gain_strength), powers=[-1.0])
         with cp.plates.items(data):
             block = cp.plates.block_of(data)
             cp.annotate_numbers(data, PoissonLabels(block, (log_gain, gain), (log_rate, rate), shape))

@@ -98,6 +98,7 @@ class TraceSite(NamedTuple):
         log_prob: where it was computed.
         natural: whether it enters the model through its statistics alone.
         ratios: whether the labels depend on the ratios of its values alone.
+        shift, powers: how its values may move with those of other sites, as of ``natural``.
     """
 
     fn: Any
@@ -110,6 +111,8 @@ class TraceSite(NamedTuple):
     log_prob: Tensor | None
     natural: bool = False
     ratios: bool = False
+    shift: Sequence[Sequence[float]] | None = None
+    powers: Sequence[float] | None = None
 
 
 TraceSites = dict[str, TraceSite]
@@ -130,6 +133,8 @@ def trace_sites(trace: Trace) -> TraceSites:
             node.get("log_prob"),
             bool(node["infer"].get("natural")),
             bool(node["infer"].get("ratios")),
+            node["infer"].get("shift"),
+            node["infer"].get("powers"),
         )
         for name, node in nodes.items()
         if node["type"] == "sample" and not is_plate(node)

@@ -123,6 +123,14 @@ class Family(ABC):
         """Statistics of the same ratios, in a unit drawn from the prior for each chain (the first dimension)."""
         raise NotImplementedError
 
+    def along(self, statistic: Tensor, prior: Tensor, shift: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The way of a shift (..., D), and of the prior along it the precision, and that times the mean."""
+        raise NotImplementedError
+
+    def shifted(self, statistic: Tensor, way: Tensor, by: Tensor) -> Tensor:
+        """Statistics of coefficients that have moved ``by`` times a ``way`` (..., D)."""
+        raise NotImplementedError
+
     @abstractmethod
     def sample(self, parameter: np.ndarray, n: int, stream: np.random.Generator) -> np.ndarray:
         """Drawn values (n, ...)."""
@@ -576,6 +584,18 @@ class NormalGammaFamily(Family):
         noise = torch.randn(m.shape, generator=generator, dtype=m.dtype, device=m.device).unsqueeze(-1)
         w = m + torch.linalg.solve_triangular(factor.mT, noise, upper=True).squeeze(-1) / tau.sqrt()
         return self.statistic(torch.cat([w, tau], -1))
+
+    def shifted(self, statistic: Tensor, way: Tensor, by: Tensor) -> Tensor:
+        w, tau = self.value(statistic).tensor_split([-1], -1)
+        return self.statistic(torch.cat([w + by * way, tau], -1))
+
+    def along(self, statistic: Tensor, prior: Tensor, shift: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        _, _, first, squares = normal_gamma_parts(prior)
+        w, tau = self.value(statistic).tensor_split([-1], -1)
+        way = shift[:, 0] + w @ shift[:, 1:].mT
+        p = -(squares + squares.mT)
+        pull = (first - (p @ w.unsqueeze(-1)).squeeze(-1)) * way
+        return way, tau[..., 0] * (way * (p @ way.unsqueeze(-1)).squeeze(-1)).sum(-1), tau[..., 0] * pull.sum(-1)
 
     def sample(self, parameter: np.ndarray, n: int, stream: np.random.Generator) -> np.ndarray:
         a, b, m, factor = (x.numpy() for x in _regression(torch.from_numpy(parameter)))

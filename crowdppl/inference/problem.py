@@ -165,6 +165,21 @@ class Problem:
         return max(self.n_items, cells) * self.states
 
     @cached_property
+    def shifts(self) -> dict[str, Tensor]:
+        """Shifts of sites, as of ``natural``, by name; none where truths are known."""
+        return self._moves("shift")
+
+    @cached_property
+    def powers(self) -> dict[str, Tensor]:
+        """Powers of the unit in sites' values, as of ``natural``, by name; none where truths are known."""
+        return self._moves("powers")
+
+    def _moves(self, how: str) -> dict[str, Tensor]:
+        known = any(b.gold is not None and bool(b.gold.isfinite().any()) for b in self.blocks)
+        found = {} if known else {n: x for n, s in self.sites.items() if (x := getattr(s, how)) is not None}
+        return {n: torch.tensor(x, dtype=torch.float64, device=self.blocks[0].device) for n, x in found.items()}
+
+    @cached_property
     def sums_others(self) -> bool:
         """Whether truths that no label of an item names are summed out together, in every block."""
         blocks = [b for b in self.blocks if b.n_items]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Hashable, Mapping
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
@@ -231,6 +231,7 @@ class Site:
         plates: name of the plate of each batch dimension, "" where there is none.
         family: of a conjugate site.
         ratios: whether the labels depend on the ratios of its values alone.
+        shift, powers: how its values may move with those of other sites, as of ``natural``.
     """
 
     name: str
@@ -242,6 +243,8 @@ class Site:
     plates: tuple[str, ...] = ()
     family: Family | None = None
     ratios: bool = False
+    shift: Sequence[Sequence[float]] | None = None
+    powers: Sequence[float] | None = None
 
     @property
     def conjugate(self) -> Family:
@@ -439,7 +442,8 @@ def _site(name: str, site: TraceSite, kind: Kind, family: Family | None = None) 
     names = tuple(plates.get(i - len(batch), "") for i in range(len(batch)))
     local = not {"items", "labels"}.isdisjoint(names)
     shape = tuple(-1 if plate in ("items", "labels") else n for plate, n in zip(names, batch, strict=True))
-    return Site(name, kind, local, shape, tuple(site.fn.event_shape), site.fn.support, names, family, site.ratios)
+    event, own = tuple(site.fn.event_shape), (family, site.ratios, site.shift, site.powers)
+    return Site(name, kind, local, shape, event, site.fn.support, names, *own)
 
 
 def sites_by_shape(model: Model, block: Block) -> dict[str, Site]:

@@ -85,7 +85,7 @@ class Level(NamedTuple):
     centre: float
 
 
-def number_level(data: Data, units: Units, covariates: Sequence[Hashable] = ()) -> Level:
+def number_level(data: Data, units: Units, covariates: Sequence[Hashable] = (), gains: bool = False) -> Level:
     """Draws the mean and the precision of items' numbers, outside all plates; the mean may depend on covariates.
 
     The site ``level`` is a NormalGamma of the mean (of the intercept and a slope a covariate) and the precision.
@@ -94,11 +94,15 @@ def number_level(data: Data, units: Units, covariates: Sequence[Hashable] = ()) 
         data: the model's argument.
         units: as of ``number_units``.
         covariates: names of columns of ``item_covariates``, by which the mean changes linearly.
+        gains: whether annotators have gains, so that labels do not tell the unit of items' numbers.
     """
     (centre, scale), *others = units
     size = 1 + len(covariates)
     prior = NormalGamma(torch.zeros(size), WEAK * torch.eye(size), 1.0, scale**2)
-    log_l, precision, once, twice = natural("level", prior)
+    shift = [[-1.0, *[0.0] * size], *[[0.0] * (1 + size)] * (size - 1)]  # truths move against all biases
+    log_l, precision, once, twice = natural(
+        "level", prior, shift=shift, powers=[1.0] * size + [-2.0] if gains else None
+    )
     if not covariates:
         return Level(log_l, precision, once[..., 0], twice[..., 0, 0], centre)
     middle, width = torch.tensor(others).unbind(-1)

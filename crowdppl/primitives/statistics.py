@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import pyro
@@ -13,6 +14,9 @@ from crowdppl.errors import MethodError
 from crowdppl.primitives.distributions import NormalGamma
 from crowdppl.primitives.log_normals import TiltedLogNormal
 from crowdppl.primitives.sums import current
+
+Rows = Sequence[Sequence[float]] | None
+Powers = Sequence[float] | None
 
 
 def gamma_statistics(x: Tensor) -> Tensor:
@@ -46,7 +50,9 @@ def unwrapped(fn: Any) -> Any:
     return fn
 
 
-def natural(name: str, prior: Any, *, ratios: bool = False) -> tuple[Tensor, ...]:
+def natural(
+    name: str, prior: Any, *, ratios: bool = False, shift: Rows = None, powers: Powers = None
+) -> tuple[Tensor, ...]:
     """Draws a site from a Gamma, LogNormal or NormalGamma, and returns its sufficient statistics.
 
     A model that is linear in them is fitted exactly by em, vb and gibbs, which hand over what they expect or draw
@@ -59,13 +65,19 @@ def natural(name: str, prior: Any, *, ratios: bool = False) -> tuple[Tensor, ...
         ratios: whether the labels depend on the ratios of log-normals alone, those along the first dimension. Their
             unit is then known from the prior, and engines move it at once; in small steps it would take them long.
             vb's are made as wide as ratios are, and those of others stay as mean field has them.
+        shift: of a NormalGamma whose coefficients can all move without a change to unknown truths' labels, together
+            with those of other sites that have a shift: rows of a constant and a number a coefficient, D of 1 + D.
+            They move by c shift (1, w) for any c; gibbs draws c, which small steps would take long to change.
+        powers: of a Gamma, or of the coefficients and the precision of a NormalGamma (1 + D): by which powers
+            of s all can be multiplied, together with other sites that have powers, without a change to unknown
+            truths' labels. gibbs moves s.
 
     Returns:
         Of a Gamma and a LogNormal log x and x, (...) each. Of a NormalGamma of D coefficients w and precision tau:
         log tau (...), tau (...), tau w (..., D) and tau w w' (..., D, D).
 
     Raises:
-        MethodError: for another prior, and for ratios of anything but log-normals.
+        MethodError: for another prior, for ratios of anything but log-normals, and shifts but of NormalGammas.
 
     Examples:
         >>> import pyro.distributions as dist
@@ -82,7 +94,9 @@ def natural(name: str, prior: Any, *, ratios: bool = False) -> tuple[Tensor, ...
         )
     if ratios and not log_normal:
         raise MethodError(f"natural: only log-normals have ratios, and the prior of site {name!r} is a {given}")
-    marked: Any = {"natural": True, "ratios": ratios}
+    if shift is not None and not isinstance(inner, NormalGamma):
+        raise MethodError(f"natural: only NormalGammas have a shift, and the prior of site {name!r} is a {given}")
+    marked: Any = {"natural": True, "ratios": ratios, "shift": shift, "powers": powers}
     x: Tensor = pyro.sample(name, prior, infer=marked)
     found = current().statistics.get(name)
     if isinstance(inner, NormalGamma):

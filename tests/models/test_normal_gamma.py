@@ -83,14 +83,15 @@ class Biased:
 class Gained:
     card: ClassVar[cp.Card] = cp.Card("Gain", "nobody", kind="real", sites={"truth": "N", "annotator": "A D"})
     strength: float = 2.0
+    moves: tuple[Any, Any] = ({}, {})
 
     def model(self, data: Block) -> None:
         prior = cp.NormalGamma(torch.zeros(1), torch.eye(1), 3.0, 3.0)
-        log_lam, lam, mu, square = cp.natural("values", prior)
+        log_lam, lam, mu, square = cp.natural("values", prior, **self.moves[0])
         with cp.plates.annotators(data):
             precision = torch.diag(torch.tensor([self.strength, 0.5]))
             prior = cp.NormalGamma(torch.tensor([1.0, 0.0]), precision, 3.0, 1.0)
-            log_tau, tau, once, twice = cp.natural("annotator", prior)
+            log_tau, tau, once, twice = cp.natural("annotator", prior, **self.moves[1])
         g, b = once.unbind(-1)
         own = log_tau, tau, b, twice[..., 1, 1], g, twice[..., 0, 1], twice[..., 0, 0]
         with cp.plates.items(data):
@@ -182,6 +183,14 @@ def test_a_square_of_expectations_is_not_taken_for_an_expected_square() -> None:
     assert problem_of(ByHand(), rated()).sites["annotator"].kind == "free"
 
 
+MOVES: Any = {
+    "no": ({}, {}),
+    "shift": ({"shift": [[-1.0, 0.0]]}, {"shift": [[0.0] * 3, [0.0, 1.0, 0.0]]}),
+    "unit": ({"powers": [1.0, -2.0]}, {"powers": [-1.0, 0.0, 0.0]}),
+}
+"""Along which labels tell nothing, as ``natural`` has them."""
+
+
 def near(means: np.ndarray, wanted: np.ndarray, error: np.ndarray | float = 0.0) -> bool:
     """With so many chains an error of their mean beyond 5 has chance 1e-6 for each number."""
     own = means.std(0, ddof=1) / len(means) ** 0.5
@@ -193,7 +202,8 @@ def test_gibbs_has_the_exact_posterior(biased: tuple[float, np.ndarray, np.ndarr
     assert near(found["annotator"], biased[1]) and near(x, biased[2])
 
 
-def test_gibbs_has_the_posterior_of_gains_by_importance_sampling() -> None:
+@pytest.mark.parametrize("moves", MOVES)
+def test_gibbs_has_the_posterior_of_gains_by_importance_sampling(moves: str) -> None:
     oracle, rng, n = Oracle(rated(), 0.5), np.random.default_rng(0), 40_000
     tau, lam = rng.gamma(3.0, 1.0, (n, 2)), rng.gamma(3.0, 1 / 3, n)
     gain = 1 + rng.standard_normal((n, 2)) / np.sqrt(2 * tau)
@@ -203,7 +213,7 @@ def test_gibbs_has_the_posterior_of_gains_by_importance_sampling() -> None:
     bias = np.einsum("ws,as->wa", solved, oracle.who == np.arange(2)[:, None]) / (0.5 * tau)
     own = np.stack([gain, bias, tau], -1)
     mu = (gain[:, oracle.who] * solved).sum(-1) / lam
-    found, _ = chain_means(Gained(), chains=200, draws=60, warmup=40)
+    found, _ = chain_means(Gained(moves=MOVES[moves]), chains=200, draws=60, warmup=40)
     for name, q in (("annotator", own), ("values", np.stack([mu, lam], -1))):
         wanted = np.tensordot(weight, q, 1)
         error = np.sqrt(np.tensordot(weight**2, (q - wanted) ** 2, 1))

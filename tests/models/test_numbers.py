@@ -102,6 +102,24 @@ def test_gibbs_has_the_posterior_of_importance_sampling(sampled: tuple[float, np
     np.testing.assert_allclose(found.truth()[["estimate", "sd"]], sampled[2], rtol=0.06)
 
 
+@pytest.mark.parametrize("method", ["gaussian_annotators", "gain_annotators"])
+def test_gibbs_moves_all_biases_against_all_truths(method: str) -> None:
+    """Labels cannot tell a shift of all biases, which is as wide as their prior: 1 over the sum of precisions."""
+    rng, (n, a) = np.random.default_rng(1), (400, 4)
+    item, who = np.repeat(np.arange(n), a), np.tile(np.arange(a), n)
+    precision = np.array([1.0, 2.0, 3.0, 4.0])
+    labels = rng.normal(size=n)[item] + rng.normal(size=n * a) / np.sqrt(precision)[who]
+    data = Annotations.from_arrays(item, who, labels, kind="real")
+    found = crowdppl.fit(method, data, inference="gibbs", draws=200, warmup=100, seed=0)
+    assert found.diagnostics()["rhat"]["error"] < 1.1
+    sd = found.annotators()["bias_sd"]
+    assert (sd > 0.8 / np.sqrt(precision.sum())).all()
+    known = crowdppl.fit(
+        method, data, inference="gibbs", draws=50, warmup=50, seed=0, gold={k: labels[a * k] for k in range(n)}
+    )
+    assert (known.annotators()["bias_sd"] < 0.3 * sd).all()
+
+
 def test_vb_never_falls_and_bounds_the_evidence(sampled: tuple[float, np.ndarray, np.ndarray]) -> None:
     with double():
         (run,) = run_starts(problem_of(gaussian(), numbers(), tolerance=1e-13, max_iterations=500), VB)

@@ -29,6 +29,11 @@ MAX_NUMBERS = 50_000_000
 """Numbers that kept draws may hold; longer runs are thinned."""
 
 
+UNITS = (0.01, 0.05, 0.2, 1.0)
+"""Standard deviations of the logarithms of units that are tried, each in turn."""
+DRAWS = (torch.randn, torch.rand)
+
+
 @dataclass(frozen=True)
 class GibbsState:
     """Where all chains are; chains are a dimension of the model's tables.
@@ -183,7 +188,49 @@ def _draw_statistics(
         out[name] = site.conjugate.draw((prior + counts[name]).contiguous(), stream)
         if site.ratios:
             out[name] = site.conjugate.draw_of_scale(out[name], prior.expand(out[name].shape), stream)
+    if problem.shifts or problem.powers:
+        priors = _priors(problem, sites, like)
+        out = _scaled(problem, _shifted(problem, out, priors, stream), priors, stream)
     return out
+
+
+def _shifted(problem: Problem, statistics: Tensors, priors: Tensors, stream: torch.Generator) -> Tensors:
+    """All sites that have a shift moved along it, by a draw from their priors: labels do not tell how far.
+
+    Liu & Wu (1999), Parameter expansion for data augmentation, JASA 94. Known truths would tell: then none moves.
+    """
+    out, chains, ways = dict(statistics), problem.options.chains, {}
+    if not problem.shifts:
+        return statistics
+    precision = pull = torch.zeros((), dtype=torch.float64)
+    for name, shift in problem.shifts.items():
+        ways[name], p, h = problem.sites[name].conjugate.along(statistics[name], priors[name], shift)
+        precision, pull = precision + per_chain(p, chains), pull + per_chain(h, chains)
+    noise = torch.randn(chains, generator=stream, dtype=pull.dtype, device=pull.device)
+    far = pull / precision + noise / precision.sqrt()
+    for name, way in ways.items():
+        by = far.reshape(-1, *[1] * (way.dim() - 1))
+        out[name] = problem.sites[name].conjugate.shifted(statistics[name], way, by)
+    return out
+
+
+def _scaled(problem: Problem, statistics: Tensors, priors: Tensors, stream: torch.Generator) -> Tensors:
+    """All sites that have powers in another unit, by Metropolis's steps under Haar's measure."""
+    chains, sites = problem.options.chains, problem.sites
+    for size in UNITS if problem.powers else ():
+        like = next(iter(statistics.values()))
+        noise, chance = (f(chains, generator=stream, dtype=like.dtype, device=like.device) for f in DRAWS)
+        log_s, new = size * noise, dict(statistics)
+        gain = torch.zeros_like(noise)
+        for name, powers in problem.powers.items():
+            family, old = sites[name].conjugate, statistics[name]
+            value = family.value(old)
+            change = log_s.reshape(-1, *[1] * (value.dim() - 1)) * powers
+            new[name] = family.statistic(value * change.exp())
+            log_p = family.log_prior(priors[name], new[name]) - family.log_prior(priors[name], old)
+            gain = gain + per_chain(log_p, chains) + per_chain(change.expand_as(value), chains)
+        statistics = where(chance.log() < gain, new, statistics)
+    return statistics
 
 
 def _replay(
