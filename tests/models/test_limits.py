@@ -109,7 +109,6 @@ AS_EASY: dict[str, Any] = {"difficulty_spread": 1e-4, "mean": 0.0, "spread": 100
 FITS: list[tuple[Fit, Fit, float]] = [
     (("vb", "ebcc", {"subtypes": 1, **LEARNED}), ("vb", BAYES, FLAT), 1e-6),
     (("vb", "mixed_membership", CORNERS), ("vb", BAYES, FLAT), 1e-6),
-    (("vb", "community", {"communities": 1, **HALF}), ("vb", "multinomial", TWO_ONE), 1e-6),
     (("vb", "dependent_clusters", {**ALONE, **EVEN}), ("vb", BAYES, {**EVEN, **FLAT}), 1e-6),
     (("em", "dependent_clusters", {**ALONE, **THIRD}), ("em", "dawid_skene", LEARNED), 1e-6),
     (("em", "glad", AS_EASY), ("em", "one_coin", UNIFORM), 1e-3),
