@@ -48,20 +48,20 @@ def of_chains(problem: Problem, state: State, generator: torch.Generator) -> Cha
     rows = [n for n, x in state.parameters.items() if problem.sites[n].conjugate.counts and x.shape[-1] > 1]
     numbers = CHAINS * (sum(x.numel() for x in state.parameters.values()) + problem.width)
     looked_up = CHAINS * SWEEPS * problem.n_labels * problem.states
-    kinds = problem.of_kind("onehot") or problem.states != problem.blocks[0].n_classes
+    kinds = problem.of_kind("onehot") or problem.states not in (problem.blocks[0].n_classes, 1)
     card = card_of(problem.model)
     refused = problem.of_kind("free") or network_of(problem.model) is not None or (card and card.refusal("gibbs"))
     # With all truths known, rows are what mean field has, unless their prior is learned.
     shares_alone = not state.loc and all(problem.sites[n].conjugate.counts for n in state.parameters)
     exact = shares_alone and all(b.gold is not None and bool((b.gold >= 0).all()) for b in problem.blocks)
-    if not rows or kinds or refused or exact or numbers > NUMBERS or looked_up > FACTORS:
+    shared = [n for n in state.parameters if not problem.sites[n].local]
+    untold = problem.shifts or problem.powers or any(problem.sites[n].ratios for n in shared)
+    drawn_sites = shared if untold and not hasattr(problem.model, "unsupported") else []
+    if not (rows or untold) or kinds or refused or exact or numbers > NUMBERS or looked_up > FACTORS:
         return Chained({}, {})
     seed = int(torch.randint(2**31, (), generator=generator, device=generator.device))
     quiet = replace(problem.options, progress=False, callback=None)
     problem = replace(problem, options=replace(quiet, seed=seed, chains=CHAINS, warmup=SWEEPS // 2))
-    shared = [n for n in state.parameters if not problem.sites[n].local]
-    together = any(problem.sites[n].ratios for n in shared) and not hasattr(problem.model, "unsupported")
-    drawn_sites = shared if together else []
     at, kept = _start(problem, state, generator), []
     draws: dict[str, list[Tensor]] = {name: [] for name in drawn_sites}
     for sweep in range(SWEEPS):
@@ -70,7 +70,7 @@ def of_chains(problem: Problem, state: State, generator: torch.Generator) -> Cha
             continue
         for name in drawn_sites:
             draws[name].append(problem.sites[name].value(at.statistics[name]))
-        kept.append(gibbs.conditionals(problem, at))
+        kept += [gibbs.conditionals(problem, at)] if rows else []
     found = {}
     for name in rows:
         x = state.parameters[name].double()
