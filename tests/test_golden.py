@@ -1,7 +1,8 @@
 """No number moves unnoticed: short fits of the zoo by em, vb and laplace are those of golden.json.
 
 ``python -m tests.test_golden`` writes it anew where results are meant to change, and ``git diff`` shows what did.
-Samplers, svi and networks are tested by facts alone: their paths part at any rounding.
+Samplers, svi and networks are tested by facts alone: their paths part at any rounding, as those of the
+short chains do by which vb widens intervals.
 """
 
 import json
@@ -26,9 +27,12 @@ def computed(method: str) -> dict[str, Numbers]:
     trial, found = Trial.of(crowdppl.method(method)), {}
     for engine in trial.accepted("em", "vb", "laplace"):
         fit = trial.fit(engine)
+        table = fit.annotators().select_dtypes("number")
+        if any(site.drawn() is not None for site in fit.result.sites.values()):
+            table = table.filter(regex="^(?!.*_(sd|low|high)$)")
         numbers = {
             "truth": trial.truths(fit),
-            "annotators": fit.annotators().select_dtypes("number"),
+            "annotators": table,
             "objective": fit.diagnostics()["objective"],
         }
         found[engine] = {name: np.asarray(x, float).ravel().tolist() for name, x in numbers.items()}

@@ -80,8 +80,9 @@ class SiteResult:
         support: of a normal site, its own space: "real", "positive", "unit" (0 to 1) or "simplex"; else "".
         weight: of conjugate sites by vb, the part of each row's parameter that is knowledge, of the parameter's
             shape without the last dimension; None where that is not known.
-        drawn: by vb with few labels, where ratios of some site's values matter, as of skills: draws (n, *dims) by
-            short chains, of all sites together and as wide as the posterior; else None.
+        drawn: by vb with few labels, where ratios of some site's values matter, as of skills, or some site has a
+            shift or powers (``natural``): draws (n, *dims) by short chains, of all sites together and as wide as
+            the posterior; else None.
     """
 
     name: str

@@ -114,6 +114,8 @@ def test_gibbs_moves_all_biases_against_all_truths(method: str) -> None:
     assert found.diagnostics()["rhat"]["error"] < 1.1
     sd = found.annotators()["bias_sd"]
     assert (sd > 0.8 / np.sqrt(precision.sum())).all()
+    by_vb = crowdppl.fit(method, data, inference="vb", seed=0).annotators()["bias_sd"]
+    np.testing.assert_allclose(by_vb, sd, rtol=0.2)
     known = crowdppl.fit(
         method, data, inference="gibbs", draws=50, warmup=50, seed=0, gold={k: labels[a * k] for k in range(n)}
     )

@@ -2,7 +2,8 @@
 
 Short chains of Gibbs start from draws of vb's distributions, and rows hold where these go, around vb's means. Where
 ratios of values matter, such as those of skills, the chains' draws of all sites together are kept: one order of
-objects and its reverse may both be likely, with other annotators to be trusted.
+objects and its reverse may both be likely, with other annotators to be trusted. So they are where labels do not
+tell a shift or the unit of numbers, along which mean field is far too narrow.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class Chained(NamedTuple):
 
     Attributes:
         amounts: of shares, concentrations of rows with vb's means that are as wide as the chains go.
-        draws: (n, *site) of all sites together, where ratios of some site's values matter.
+        draws: (n, *site) of all sites together, where ratios of some site's values matter, or it may move.
     """
 
     amounts: dict[str, Tensor]
