@@ -40,10 +40,12 @@ def handmade(given: list[int], n_classes: int = 2, **parts: Any) -> Posterior:
     who = np.repeat(np.arange(len(given)), given)
     item = np.arange(len(who))
     data = annotations([(i, int(a), int(i % n_classes)) for i, a in zip(item, who, strict=True)], n_classes)
+    shares = np.full((len(item), n_classes), 1 / n_classes)
+    shares[0] = np.eye(n_classes)[0]  # all the same are a doubt of their own
     table = np.tile(0.8 * np.eye(n_classes) + 0.2 / n_classes, (len(given), 1, 1))
     point: dict[str, Any] = {
         "sites": {},
-        "probabilities": np.full((len(item), n_classes), 1 / n_classes),
+        "probabilities": shares,
         "table": table,
         "prevalence": np.full(n_classes, 1 / n_classes),
     }

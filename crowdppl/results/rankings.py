@@ -55,11 +55,11 @@ def ranking(posterior: Fit, level: float = 0.95, features: Any = None) -> pd.Dat
         >>> posterior.ranking().round(1)
                 rank  score  low  high  rank_low  rank_high
         object
-        pear       1    0.3 -0.3   0.8         1          4
-        plum       2    0.0 -0.5   0.5         1          5
-        apple      3    0.0 -0.5   0.5         1          5
-        fig        4   -0.1 -0.6   0.4         1          5
-        kiwi       5   -0.2 -0.7   0.3         1          5
+        pear       1    0.3 -0.3   0.9         1          4
+        apple      2    0.0 -0.5   0.5         1          5
+        plum       3   -0.0 -0.5   0.6         1          5
+        fig        4   -0.1 -0.6   0.5         1          5
+        kiwi       5   -0.2 -0.8   0.4         1          5
     """
     check_level(level)
     if features is not None:

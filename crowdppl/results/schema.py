@@ -229,10 +229,8 @@ def require_sites(found: Mapping[str, SiteResult], known: Mapping[str, Site], mo
         if (weight := site.weight()) is not None:
             Numbers(parameter[:-1], low=LEAST)(weight, f"{place}/weight", sizes)
         if (drawn := site.drawn()) is not None:
-            real = site.family == "normal_gamma"  # its coefficients are, and the precision behind them is not
-            Numbers(["D", *shape], low=-MOST if real else LEAST)(drawn, f"{place}/drawn", dict(sizes))
-            if real:
-                Numbers(["D", *shape[:-1]], low=LEAST)(drawn[..., -1], f"{place}/drawn", dict(sizes))
+            low = LEAST if known[name].space in RANGES else -MOST
+            Numbers(["D", *shape], low=low)(drawn, f"{place}/drawn", dict(sizes))
 
 
 def _arrays(site: SiteResult, known: Site, shape: tuple[int, ...]) -> dict[str, Check]:

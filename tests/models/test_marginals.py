@@ -68,7 +68,7 @@ def latents(model: Any, tiny: Tiny, seed: int) -> tuple[dict[str, Tensor], froze
         if x["type"] == "sample" and not x["is_observed"] and x["value"].is_floating_point()
     }
     values = {n: x["value"].detach() for n, x in found.items()}
-    dirichlets = frozenset(n for n, x in found.items() if family_of(x["fn"]) is not None)
+    dirichlets = frozenset(n for n, x in found.items() if family_of(x["fn"]) is FAMILIES["dirichlet"])
     for n in dirichlets | ({"community"} & values.keys()):  # no rounding to 0; expected one-hot vectors
         values[n] = 0.7 * values[n] + 0.3 / values[n].shape[-1]
     return values, dirichlets, {n: len(x["fn"].batch_shape) for n, x in found.items()}

@@ -56,7 +56,7 @@ def test_anaesthetists_are_as_under_a_flat_prior(method: str) -> None:
 
 
 def test_rare_classes_stay_rare() -> None:
-    """Of 200 items by five annotators, as accurate by default as by the flat prior, to .01 on the mean of four."""
+    """Of 200 items by five annotators, as accurate by default as by the flat prior, to .02 on the mean of four."""
     gains = []
     for seed in range(4):
         truth = np.random.default_rng(seed).choice(3, 200, p=[0.85, 0.1, 0.05])
@@ -65,4 +65,4 @@ def test_rare_classes_stay_rare() -> None:
         fits = [crowdppl.fit("bayesian_dawid_skene", crowd.data, inference="vb", settings=x) for x in settings]
         own, flat = (float((x.labels()["label"] == crowd.truth).mean()) for x in fits)
         gains.append(own - flat)
-    assert np.mean(gains) > -0.01
+    assert np.mean(gains) > -0.02
