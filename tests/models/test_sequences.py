@@ -161,18 +161,14 @@ def crowd(lengths: list[int], classes: list[str], seed: int = 0, annotators: int
     return Annotations.from_frame(table, kind="sequence", classes=classes)
 
 
-@pytest.mark.parametrize("engine", ["laplace", "gibbs"])  # vb of chains stays mean field
-def test_sequences_of_one_item_are_bayesian_dawid_skene(engine: str) -> None:
+def test_sequences_of_one_item_are_bayesian_dawid_skene() -> None:
+    """By gibbs: vb of chains stays mean field."""
     data = crowd([1] * 30, ["a", "b", "c"])
-    how: Any = {"inference": engine, "seed": 0} | (
-        {"draws": 20, "warmup": 10, "chains": 2} if engine == "gibbs" else {}
-    )
+    how: Any = {"inference": "gibbs", "seed": 0, "draws": 200, "warmup": 50}
     one = crowdppl.fit("hmm_crowd", data, **how)
     other = crowdppl.fit("bayesian_dawid_skene", data, settings={"prevalence_strength": 1.0}, **how)
-    gap = np.abs(one.probabilities().to_numpy() - other.probabilities().to_numpy()).max()
-    assert gap < (1e-5 if engine == "laplace" else 0.25)
-    if engine == "laplace":
-        np.testing.assert_allclose(one.confusion(), other.confusion(), atol=1e-4)
+    np.testing.assert_allclose(one.probabilities(), other.probabilities(), atol=0.05)
+    np.testing.assert_allclose(one.confusion(), other.confusion(), atol=0.05)
 
 
 @pytest.mark.slow
