@@ -7,18 +7,21 @@ import numpy as np
 from crowdppl.data.kinds.numbers import Numbers
 from crowdppl.data.kinds.space import NonNegative
 
+MOST = 1e15
+"""Beyond, doubles hold whole numbers no longer apart in what fits make of them."""
+
 
 class Whole(NonNegative):
-    """Whole numbers from 0 on."""
+    """Whole numbers from 0 to ``MOST``."""
 
     @property
     def words(self) -> str:
         """What a number of the space is, for messages."""
-        return "a whole number from 0 on"
+        return f"a whole number from 0 to {MOST:g}"
 
     def contains(self, x: np.ndarray) -> np.ndarray:
-        """Those that are not negative nor broken."""
-        return np.asarray((x >= 0) & (x == x.round()))
+        """Those that are neither negative, nor broken, nor too large."""
+        return np.asarray((x >= 0) & (x <= MOST) & (x == x.round()))
 
     def nearest(self, x: np.ndarray) -> np.ndarray:
         """Those nearest to the distances from 0."""
