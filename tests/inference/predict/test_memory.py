@@ -125,7 +125,7 @@ def test_leaving_annotators_out_keeps_what_earlier_labels_taught(updated: Poster
 @pytest.mark.slow
 def test_scores_of_an_updated_fit_know_its_earlier_labels(updated: Posterior, data: Annotations) -> None:
     alone = fit("bayesian_dawid_skene", of(data, ["2", "3", "4", "5"]), inference="vb")
-    assert crowdppl.heldout_score(updated).per_label > crowdppl.heldout_score(alone).per_label + 0.02
+    assert crowdppl.heldout_score(updated).per_label > crowdppl.heldout_score(alone).per_label + 0.005
     old = fit("bayesian_dawid_skene", of(data, ["1"]), inference="vb")
     rows = of(data, ["2"]).frame()
     known, strange = old.update(rows), old.update(rows.assign(item=rows["item"] + 100))
