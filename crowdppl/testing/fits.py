@@ -53,13 +53,14 @@ def engine_cell(engine: str) -> Callable[[Trial], None]:
 
 
 def intervals_of_annotators(trial: Trial) -> None:
-    """What a fit tells of annotators has intervals, unless its numbers are points."""
+    """What a fit tells of annotators has intervals, unless its numbers are points or not known."""
     for engine in trial.accepted():
         posterior = trial.fit(engine)
         if all(site.family in ("point", "onehot") for site in posterior.result.sites.values()):
             continue
         table = posterior.annotators()
-        unknown = [x for x in table.columns if x.endswith(("_low", "_high")) and table[x].isna().any()]
+        ends = {x: x.rpartition("_")[0] for x in table.columns if x.endswith(("_low", "_high"))}
+        unknown = [end for end, x in ends.items() if table.loc[table[x].notna(), end].isna().any()]
         require(not unknown, f"{engine}: annotators() has no numbers in some rows of {', '.join(unknown)}")
 
 
