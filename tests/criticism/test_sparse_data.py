@@ -74,7 +74,7 @@ def test_thin_tells_methods_apart() -> None:
 
 @pytest.mark.slow
 def test_coins_are_advised_first_where_classes_are_many() -> None:
-    """40 classes, 1,560 parameters and 100 labels an annotator: vb is sure of everything, one coin is not."""
+    """40 classes, 1,560 parameters and 100 labels an annotator: rows are learned from too little."""
     rng = np.random.default_rng(0)
     truth, right = rng.integers(40, size=400), rng.uniform(0.4, 0.85, 20)
     labels = [
@@ -85,8 +85,7 @@ def test_coins_are_advised_first_where_classes_are_many() -> None:
     data = annotations(labels, 40)
     own, coin = (fit(name, data, inference="vb") for name in ("bayesian_dawid_skene", "one_coin"))
     scores = [evaluate(p, dict(enumerate(truth))).log_score for p in (own, coin)]
-    assert scores[0] > scores[1] + 0.3
-    assert (own.probabilities().max(axis=1) > 0.99).mean() > 0.95
+    assert scores[0] > scores[1] + 0.03
     doubt = thin(own)
     assert doubt is not None and doubt.figures["parameters"] == 1560
     assert doubt.remedies == ("crowdppl.fit('one_coin', data)", "crowdppl.fit('class_coin', data)")
