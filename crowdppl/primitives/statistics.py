@@ -15,9 +15,6 @@ from crowdppl.primitives.distributions import NormalGamma
 from crowdppl.primitives.log_normals import TiltedLogNormal
 from crowdppl.primitives.sums import current
 
-Rows = Sequence[Sequence[float]] | None
-Powers = Sequence[float] | None
-
 
 def gamma_statistics(x: Tensor) -> Tensor:
     """Sufficient statistics of positive numbers under a Gamma, (..., 2): their logarithms, and themselves."""
@@ -51,7 +48,12 @@ def unwrapped(fn: Any) -> Any:
 
 
 def natural(
-    name: str, prior: Any, *, ratios: bool = False, shift: Rows = None, powers: Powers = None
+    name: str,
+    prior: Any,
+    *,
+    ratios: bool = False,
+    shift: Sequence[Sequence[float]] | None = None,
+    powers: Sequence[float] | None = None,
 ) -> tuple[Tensor, ...]:
     """Draws a site from a Gamma, LogNormal or NormalGamma, and returns its sufficient statistics.
 

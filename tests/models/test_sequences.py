@@ -167,7 +167,7 @@ def test_sequences_of_one_item_are_bayesian_dawid_skene() -> None:
     how: Any = {"inference": "gibbs", "seed": 0, "draws": 200, "warmup": 50}
     one = crowdppl.fit("hmm_crowd", data, **how)
     other = crowdppl.fit("bayesian_dawid_skene", data, settings={"prevalence_strength": 1.0}, **how)
-    np.testing.assert_allclose(one.probabilities(), other.probabilities(), atol=0.05)
+    np.testing.assert_allclose(one.probabilities(), other.probabilities(), atol=0.1)
     np.testing.assert_allclose(one.confusion(), other.confusion(), atol=0.05)
 
 

@@ -31,7 +31,6 @@ MAX_NUMBERS = 50_000_000
 
 UNITS = (0.01, 0.05, 0.2, 1.0)
 """Standard deviations of the logarithms of units that are tried, each in turn."""
-DRAWS = (torch.randn, torch.rand)
 
 
 @dataclass(frozen=True)
@@ -199,9 +198,9 @@ def _shifted(problem: Problem, statistics: Tensors, priors: Tensors, stream: tor
 
     Liu & Wu (1999), Parameter expansion for data augmentation, JASA 94. Known truths would tell: then none moves.
     """
-    out, chains, ways = dict(statistics), problem.options.chains, {}
     if not problem.shifts:
         return statistics
+    out, chains, ways = dict(statistics), problem.options.chains, {}
     precision = pull = torch.zeros((), dtype=torch.float64)
     for name, shift in problem.shifts.items():
         ways[name], p, h = problem.sites[name].conjugate.along(statistics[name], priors[name], shift)
@@ -219,9 +218,9 @@ def _scaled(problem: Problem, statistics: Tensors, priors: Tensors, stream: torc
     chains, sites = problem.options.chains, problem.sites
     for size in UNITS if problem.powers else ():
         like = next(iter(statistics.values()))
-        noise, chance = (f(chains, generator=stream, dtype=like.dtype, device=like.device) for f in DRAWS)
-        log_s, new = size * noise, dict(statistics)
-        gain = torch.zeros_like(noise)
+        how: Any = {"generator": stream, "dtype": like.dtype, "device": like.device}
+        log_s, chance = size * torch.randn(chains, **how), torch.rand(chains, **how)
+        new, gain = dict(statistics), torch.zeros_like(chance)
         for name, powers in problem.powers.items():
             family, old = sites[name].conjugate, statistics[name]
             value = family.value(old)
