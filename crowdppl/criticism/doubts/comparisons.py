@@ -30,7 +30,9 @@ def position(search: Search) -> Iterator[Doubt]:
     known = settings_of(model)
     if not compares(data) or data.item_covariates is None or networks_of(model) or known.get("position_bias"):
         return
-    from scipy.stats import norm  # slow to import
+    from scipy import sparse  # slow to import, all three
+    from scipy.sparse.linalg import cg
+    from scipy.stats import norm
 
     item, who, answer = data.label_codes()
     named = answer < len(SIDES)
@@ -42,13 +44,10 @@ def position(search: Search) -> Iterator[Doubt]:
     p = np.clip(said[:, 0] / said.sum(1), 1e-6, 1 - 1e-6)
     weight, n = p * (1 - p), data.n_annotators
     objects = [data.item_covariates[side].cat.codes.to_numpy()[item] for side in SIDES]
-    size = int(max(map(np.max, objects))) + 1
-    curvature = np.zeros((size, size))
-    for one, other, sign in ((0, 0, 1), (1, 1, 1), (0, 1, -1), (1, 0, -1)):
-        np.add.at(curvature, (objects[one], objects[other]), sign * weight)
-    along = np.bincount(objects[0], weight, size) - np.bincount(objects[1], weight, size)
-    skill = np.linalg.solve(curvature + RIDGE * np.eye(size), along)
-    rest = 1 - (skill[objects[0]] - skill[objects[1]])
+    at = (np.tile(np.arange(len(item)), 2), np.concatenate(objects))
+    lead = sparse.csr_matrix((np.repeat([1.0, -1.0], len(item)), at))
+    curvature = lead.T @ sparse.diags(weight) @ lead + RIDGE * sparse.identity(lead.shape[1])
+    rest = 1 - lead @ cg(curvature, lead.T @ weight, rtol=1e-8, M=sparse.diags(1 / curvature.diagonal()))[0]
     score, info = np.bincount(who, rest * (left - p), n), np.bincount(who, rest**2 * weight, n)
     z = np.append(score, score.sum()) / np.sqrt(np.maximum(np.append(info, info.sum()), 1e-9))
     each = norm.isf(LEVEL / (2 * np.append(np.full(n, 2 * n), 2)))

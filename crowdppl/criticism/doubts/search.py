@@ -139,19 +139,21 @@ class Finder(NamedTuple):
 
 
 FINDERS: list[Finder] = []
-FIRST = (
-    "thin",
-    "diagonal",
-    "collapse",
-    "spammers",
-    "one class",
-    "unanimous",
-    "unnamed",
-    "order",
-    "prevalence",
+FIRST = ("thin", "diagonal", "collapse", "spammers", "one class", "unanimous", "unnamed", "order", "prevalence")
+ORDER = (
+    *FIRST,
     "position",
+    "permuted",
+    "abstained",
+    "copying",
+    "together",
+    "flat",
+    "own",
+    "pareto",
+    "misfit",
+    "votes",
+    "bias",
 )
-ORDER = (*FIRST, "permuted", "abstained", "copying", "together", "flat", "own", "pareto", "misfit", "votes", "bias")
 """Kinds in the order in which they are told; others come last."""
 
 
