@@ -68,9 +68,8 @@ class GainAnnotators:
         with cp.plates.annotators(data):
             strengths = torch.diag(torch.tensor([self.gain_strength * square, self.bias_strength]))
             prior = cp.NormalGamma(torch.tensor([1.0, 0.0]), strengths, self.strength, self.strength * square / 4)
-            log_t, t, once, twice = cp.natural(
-                "error", prior, shift=[[0.0] * 3, [0.0, 1.0, 0.0]], powers=[-1.0, 0.0, 0.0]
-            )
+            shift, powers = [[0.0] * 3, [0.0, 1.0, 0.0]], [-1.0, 0.0, 0.0]  # truths less c: b + g c; times s: g / s
+            log_t, t, once, twice = cp.natural("error", prior, shift=shift, powers=powers)
         (tg, tb), ((tgg, tgb), (_, tbb)) = once.unbind(-1), (row.unbind(-1) for row in twice.unbind(-2))
         errors = cp.Errors(log_t, t, tb, tbb, tg, tgb, tgg)
         with cp.plates.items(data):
