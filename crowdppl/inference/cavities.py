@@ -30,7 +30,7 @@ SMALLEST_COUNT = 1e-10
 """Counts below this are 0: a sum less its only term leaves about so much by rounding."""
 PIECE = 200_000
 """Entries that are computed together: so many stay in a processor's cache."""
-SWEEPS, WORK = 200, 10_000_000
+SWEEPS, WORK = 200, 5_000_000
 """Sweeps at most, and their entries at most; there is always one."""
 STEP, SETTLED = 0.7, 1e-6
 """Part of the way to the new probabilities that a sweep goes, and the largest change at which they have settled."""

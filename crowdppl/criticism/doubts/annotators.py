@@ -141,7 +141,7 @@ def one_class(search: Search) -> Iterator[Doubt]:
 def _testable(search: Search, posterior: Fit) -> bool:
     """Whether items have labels of several annotators, few repeats, and not too many to be compared at once."""
     data = posterior.data
-    sizes = data.votes().sum(1).astype(np.int64)
+    sizes = search.votes.sum(1).astype(np.int64)
     pairs = int((sizes * (sizes - 1)).sum()) // 2
     most = min(QUICK_PAIRS.get(posterior.inference, MAX_PAIRS), MAX_SIZE // data.n_classes**2)
     if not pairs or (pairs > most and not search.thorough):

@@ -60,6 +60,11 @@ class Search:
         """Ids of annotators by codes."""
         return tuple(native(self.posterior.data.annotators[code]) for code in codes)
 
+    @cached_property
+    def votes(self) -> np.ndarray:
+        """How often each item was given each class, (N, K)."""
+        return self.posterior.data.votes()
+
     def classes(self, codes: Sequence[int] | np.ndarray) -> tuple[Any, ...]:
         """Names of classes by codes."""
         return tuple(native(self.posterior.data.classes[code]) for code in codes)
