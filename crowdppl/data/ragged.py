@@ -226,6 +226,12 @@ def ragged_sum(table: Tensor, bags: RaggedIndex, dtype: torch.dtype | None = Non
     return out
 
 
+def transposed_sum(values: Tensor, bags: RaggedIndex, dtype: torch.dtype) -> Tensor:
+    """Adds up values (n_rows, width) over the rows of each cell, to (n_cells, width); see ``ragged_sum``."""
+    out: Tensor = _CellSums.apply(values, bags, dtype)  # type: ignore[no-untyped-call]
+    return out
+
+
 def gather(x: Tensor, bags: RaggedIndex, event_dim: int = 0) -> Tensor:
     """Looks up one cell for each row, (..., cells, *event) -> (..., rows, *event), with a bag as its backward."""
     place = x.dim() - 1 - event_dim

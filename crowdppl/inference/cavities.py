@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import embedding_bag
 
 from crowdppl.data.blocks import Block
 from crowdppl.data.covariates import CovariateColumns
-from crowdppl.data.ragged import RaggedIndex
+from crowdppl.data.ragged import RaggedIndex, flip, transposed_sum
 from crowdppl.errors import MethodError
 from crowdppl.inference.density import FLOOR
 from crowdppl.inference.problem import Problem
@@ -30,6 +32,8 @@ SMALLEST_COUNT = 1e-10
 """Counts below this are 0: a sum less its only term leaves about so much by rounding."""
 PIECE = 200_000
 """Entries that are computed together: so many stay in a processor's cache."""
+ASKED = 8
+"""Pieces of items, spread evenly, of which it is checked that their labels multiply."""
 SWEEPS, WORK = 200, 5_000_000
 """Sweeps at most, and their entries at most; there is always one."""
 STEP, SETTLED = 0.7, 1e-6
@@ -163,27 +167,47 @@ class RowCounts:
         flat = None if prior is None else prior.flatten()
         return RowCounts(concentration.flatten(), concentration.sum(-1).flatten(), flat)
 
-    def share(self, entry: Tensor, row: Tensor, change: Tensor, row_change: Tensor) -> Tensor:
-        """Expected entries (those of the mode, at a point) after changes of an entry and of its whole row."""
-        left, total = self.concentration[entry] + change, self.totals[row] + row_change
-        return self._share(left, total, lambda x: x[entry])
-
-    def of_kinds(
-        self, entry: Tensor, row: Tensor, of_each: Callable[[Tensor], Tensor], change: Tensor, row_change: Tensor
-    ) -> Tensor:
-        """As ``share``, of entries and rows (U, K) of kinds of labels, which ``of_each`` label finds."""
-        left = of_each(self.concentration[entry].to(change)) + change
-        total = of_each(self.totals[row].to(change)) + row_change
-        return self._share(left, total, lambda x: of_each(x[entry].to(change)))
-
-    def _share(self, left: Tensor, total: Tensor, at: Callable[[Tensor], Tensor]) -> Tensor:
-        """Expected entries by what is left of them and of rows; ``at`` finds numbers of entries."""
+    def at(self, entry: Tensor, row: Tensor) -> EntryCounts:
+        """Counts of some entries, and of their rows."""
         if self.prior is None:
-            return left.div_(total)
+            return EntryCounts(self.concentration[entry], self.totals[row])
         prior = self.prior.reshape(len(self.totals), -1)
-        left, total = left - 1, total - prior.shape[1]
-        alone = at((prior / prior.sum(1, keepdim=True)).flatten())
-        share = torch.where(total > SMALLEST_COUNT, left.clamp(min=0) / total.clamp(min=SMALLEST_COUNT), alone)
+        alone = (prior / prior.sum(1, keepdim=True)).flatten()
+        return EntryCounts(self.concentration[entry] - 1, self.totals[row] - prior.shape[1], alone[entry])
+
+
+@dataclass(frozen=True)
+class EntryCounts:
+    """Prior and counts of entries of shares.
+
+    Attributes:
+        left, total: of the entries and of their rows, (..., K).
+        alone: where the fit is a point, less 1 each; then the entries' shares by the prior. None elsewhere.
+    """
+
+    left: Tensor
+    total: Tensor
+    alone: Tensor | None = None
+
+    def to(self, like: Tensor) -> EntryCounts:
+        """In the precision of another tensor."""
+        return self._each(lambda x: x.to(like))
+
+    def of(self, kind: Tensor) -> EntryCounts:
+        """Of kinds of labels, in their order."""
+        return self._each(lambda x: x.index_select(0, kind))
+
+    def _each(self, function: Callable[[Tensor], Tensor]) -> EntryCounts:
+        alone = None if self.alone is None else function(self.alone)
+        return EntryCounts(function(self.left), function(self.total), alone)
+
+    def share(self, change: Tensor, row_change: Tensor) -> Tensor:
+        """Expected entries (those of the mode, at a point) after changes of entries and of their rows."""
+        left, total = self.left + change, self.total + row_change
+        if self.alone is None:
+            return left.div_(total)
+        share = left.clamp(min=0) / total.clamp(min=SMALLEST_COUNT)
+        share = torch.where(total > SMALLEST_COUNT, share, self.alone)
         return torch.where(share > SMALLEST_COUNT, share, 0)
 
 
@@ -216,7 +240,7 @@ class Cavities:
                 sums = torch.zeros(change.numel(), dtype=change.dtype, device=change.device)
                 found = sums.index_add_(0, same.flatten(), change.flatten())[same]
                 moved.append(found + (others if last else rank) if rising or last else found)
-            share = rows[name].share(entry.clamp(min=0), row, *moved)
+            share = rows[name].at(entry.clamp(min=0), row).share(*moved)
             ratio = torch.where(entry >= 0, ratio * share, ratio)
         return self.usage.constant[self.kind] + ratio.clamp(min=np.exp(FLOOR)).log()
 
@@ -251,6 +275,51 @@ def _ranks(group: Tensor) -> tuple[Tensor, Tensor]:
 
 
 @dataclass(frozen=True)
+class _Factors:
+    """The factors of the probabilities of kinds of labels, at counts.
+
+    Attributes:
+        constant: (U, K), its log; None where it is 0 everywhere.
+        sites: has, as of ``ParameterUsage.within``; counts; the first truth that uses the same entry, and row.
+    """
+
+    constant: Tensor | None
+    sites: Sequence[tuple[Tensor | None, EntryCounts, tuple[Tensor | None, ...]]]
+
+    @staticmethod
+    def of(usage: ParameterUsage, rows: Mapping[str, RowCounts], like: Tensor) -> _Factors:
+        sites = [
+            (has, rows[name].at(entry, row).to(like), (same_entry, same_row))
+            for name, (has, (entry, same_entry), (row, same_row)) in usage.within.items()
+        ]
+        return _Factors(usage.constant.to(like) if bool(usage.constant.any()) else None, sites)
+
+    def log_p(self, kind: Tensor | None, change: Tensor) -> Tensor:
+        """Log-probabilities (n, K) when each label of its kind adds (n, K) to the counts, and shares no row.
+
+        Without kinds, all are of the only one.
+        """
+
+        def of_each(x: Tensor) -> Tensor:
+            return x.expand(change.shape) if kind is None else x.index_select(0, kind)
+
+        def moved(first: Tensor | None) -> Tensor:
+            if first is None:
+                return change
+            if not bool(first.any()):  # all truths use the same
+                return change.sum(1, keepdim=True)
+            at = of_each(first)
+            return torch.zeros_like(change).scatter_add_(1, at, change).gather(1, at)
+
+        ratio = torch.ones_like(change)
+        for has, counts, same in self.sites:
+            share = (counts if kind is None else counts.of(kind)).share(*(moved(first) for first in same))
+            ratio.mul_(share if has is None else torch.where(of_each(has), share, 1.0))
+        out = ratio.clamp_(min=np.exp(FLOOR)).log_()
+        return out if self.constant is None else out.add_(of_each(self.constant))
+
+
+@dataclass(frozen=True)
 class ItemLabels:
     """The labels of items, by position, as products of shares.
 
@@ -260,6 +329,8 @@ class ItemLabels:
         labels: usage of each kind; ``truth``: (1, K), of the truth.
         potential: (N, K) log-potentials of the truth from gold and evidence; None without any.
         n_items: N.
+        bags: where kinds are cells, in each block the cells of items, and its offset; otherwise empty.
+        cells: of each kind.
     """
 
     item: Tensor
@@ -268,12 +339,15 @@ class ItemLabels:
     truth: ParameterUsage
     potential: Tensor | None
     n_items: int
+    bags: Sequence[tuple[int, RaggedIndex]]
+    cells: Tensor
 
     @staticmethod
     def of(problem: Problem, values: Mapping[str, Tensor]) -> ItemLabels:
         """Of a problem; NoProductError where labels of an item are no product of shares given its truth."""
         refuse(problem)
         item, kind, cells, covariates = _kinds(problem)
+        bags = [(b.offset, b.bags) for b in problem.blocks] if covariates is None else []
         usage = parameter_usage(problem, cells, values, covariates)
         known = [b.potential for b in problem.blocks]
         potential = None
@@ -281,19 +355,27 @@ class ItemLabels:
             none = (torch.zeros(b.n_items, b.n_classes, device=b.device) for b in problem.blocks)
             potential = torch.cat([o if x is None else x for x, o in zip(known, none, strict=True)]).double()
         n = len(cells)
-        return ItemLabels(item, kind, usage.at(slice(n)), usage.at(slice(n, n + 1)), potential, problem.n_items)
+        of_labels, of_truth = usage.at(slice(n)), usage.at(slice(n, n + 1))
+        return ItemLabels(item, kind, of_labels, of_truth, potential, problem.n_items, bags, cells)
 
-    def at(self, leaves: Mapping[str, Tensor]) -> Tensor:
-        """Log joint (N, K) of an item's labels and truth at values of the sites, as log theta."""
-        of_kind, out = self.labels.log_p(leaves), torch.zeros(self.n_items, self.labels.constant.shape[1])
-        for part in self._pieces:
-            out.index_add_(0, self.item[part], of_kind.index_select(0, self.kind[part]))
-        return self._with_truth(out, self.truth.log_p(leaves))
+    def check(self, leaves: Mapping[str, Tensor], shares: Tensor) -> None:
+        """NoProductError unless labels at values of the sites, as log theta, make the shares (N, K) of truths.
+
+        Of many items, some are asked.
+        """
+        of_kind, truth = self.labels.log_p(leaves).to(shares), self.truth.log_p(leaves)
+        asked = self._pieces[:: -(-len(self._pieces) // ASKED) or 1]
+        out = self._sums(lambda part: of_kind.index_select(0, self.kind[part]), shares, asked)
+        out = normalised(self._with_truth(out, truth))
+        if not all(bool(((out[x] - shares[x]).abs() < SAME[shares.dtype]).all()) for x, _ in asked):
+            raise NoProductError("labels of an item depend on one another given its truth")
 
     def parameters(self, priors: Mapping[str, Tensor], shares: Tensor) -> Tensors:
         """Priors plus the counts of labels at shares (N, K) of truths, in the shape of the priors."""
         kinds = torch.zeros_like(self.labels.constant)
-        for part in self._pieces:
+        for offset, bags in self.bags:
+            kinds += transposed_sum(shares[offset : offset + bags.n_rows], bags, kinds.dtype)[self.cells]
+        for _, part in self._pieces if not self.bags else ():
             kinds.index_add_(0, self.kind[part], shares.index_select(0, self.item[part]).double())
         out = {n: x.double().clone() for n, x in priors.items()}
         for usage, uses in ((self.labels, kinds), (self.truth, shares.double().sum(0, keepdim=True))):
@@ -304,11 +386,12 @@ class ItemLabels:
 
     def of_truth(self, rows: Mapping[str, RowCounts], change: Tensor) -> Tensor:
         """log p(truth) of items (n, K) after changes of the counts of their truths."""
-        return self._alone(self.truth, rows, None, change)
+        return _Factors.of(self.truth, rows, change).log_p(None, change)
 
     def each(self, rows: Mapping[str, RowCounts], shares: Tensor) -> Tensor:
         """log p(label | truth) (S, K) by parameters without its item's labels, as if it were the last of these."""
-        pieces = (self._without_own(rows, part, shares) for part in self._pieces)
+        without_own = self._without_own(rows, shares)
+        pieces = (without_own(part) for _, part in self._pieces)
         out = torch.cat([*pieces, torch.empty(0, self.labels.constant.shape[1])])
         if self._twice is not None:
             some, cavities = self._twice
@@ -320,9 +403,7 @@ class ItemLabels:
 
         Of distributions, labels of an item that use one row count one after another.
         """
-        out = torch.zeros_like(shares)
-        for part in self._pieces:
-            out.index_add_(0, self.item[part], self._without_own(rows, part, shares))
+        out = self._sums(self._without_own(rows, shares), shares, self._pieces)
         if self._twice is not None:
             _, cavities = self._twice
             rising = all(x.prior is None for x in rows.values())
@@ -331,45 +412,35 @@ class ItemLabels:
             out.index_add_(0, cavities.unit, log_p.to(out))
         return self._with_truth(out, self.of_truth(rows, -shares))
 
-    def _without_own(self, rows: Mapping[str, RowCounts], part: slice, shares: Tensor) -> Tensor:
-        change = -shares.index_select(0, self.item[part])
-        return self._alone(self.labels, rows, self.kind[part], change)
+    def _without_own(self, rows: Mapping[str, RowCounts], shares: Tensor) -> Callable[[slice], Tensor]:
+        """Finds log-probabilities of labels (n, K) when their items' shares are removed from counts."""
+        factors, own = _Factors.of(self.labels, rows, shares), -shares
+        return lambda part: factors.log_p(self.kind[part], own.index_select(0, self.item[part]))
 
-    def _alone(
-        self, usage: ParameterUsage, rows: Mapping[str, RowCounts], kind: Tensor | None, change: Tensor
+    def _sums(
+        self, of_labels: Callable[[slice], Tensor], like: Tensor, pieces: Iterable[tuple[slice, slice]]
     ) -> Tensor:
-        """Log-probabilities (n, K) when each label of its kind adds (n, K) to the counts, and shares no row.
-
-        Without kinds, all are of the only one.
-        """
-
-        def of_each(x: Tensor) -> Tensor:
-            return x if kind is None else x.index_select(0, kind)
-
-        ratio: Tensor | None = None
-        for name, (has, *used) in usage.within.items():
-            moved = []
-            for _, first in used:
-                if first is None:
-                    moved.append(change)
-                elif kind is None:
-                    moved.append(change @ (first.t() == first).to(change))
-                else:
-                    at = of_each(first)
-                    moved.append(torch.zeros_like(change).scatter_add_(1, at, change).gather(1, at))
-            share = rows[name].of_kinds(used[0][0], used[1][0], of_each, *moved)
-            share = share if has is None else torch.where(of_each(has), share, 1.0)
-            ratio = share if ratio is None else ratio.mul_(share)
-        constant = of_each(usage.constant.to(change))
-        if ratio is None:
-            return constant.expand(change.shape)
-        return ratio.clamp_(min=np.exp(FLOOR)).log_().add_(constant)
+        """Sums (N, K) over the labels of items of pieces, of what a function says of labels (n, K)."""
+        out = torch.zeros_like(like)
+        for items, part in pieces:
+            each = of_labels(part).to(like)
+            starts = self._starts[items] - part.start
+            out[items] = embedding_bag(torch.arange(len(each), device=each.device), each, starts, mode="sum")
+        return out
 
     @cached_property
-    def _pieces(self) -> list[slice]:
-        """Labels in pieces."""
-        step = max(1, PIECE // self.labels.constant.shape[1])
-        return [slice(at, at + step) for at in range(0, len(self.item), step)]
+    def _starts(self) -> Tensor:
+        """Where the labels of each item begin, (N,)."""
+        n_labels = torch.bincount(self.item, minlength=self.n_items)
+        return n_labels.cumsum(0) - n_labels
+
+    @cached_property
+    def _pieces(self) -> list[tuple[slice, slice]]:
+        """Items with labels, whole, in pieces, and their labels."""
+        most, starts = max(1, PIECE // self.labels.constant.shape[1]), self._starts.cpu().numpy()
+        begins = np.unique(np.searchsorted(starts, np.arange(0, len(self.item), most), side="right") - 1)
+        ends = zip([*begins.tolist(), self.n_items], [*starts[begins].tolist(), len(self.item)], strict=True)
+        return [(slice(a, b), slice(first, last)) for (a, first), (b, last) in pairwise(ends)]
 
     @cached_property
     def _twice(self) -> tuple[Tensor, Cavities] | None:
@@ -398,6 +469,11 @@ class ItemLabels:
     def _with_truth(self, each: Tensor, truth: Tensor) -> Tensor:
         out = each.add_(truth)
         return out if self.potential is None else out.add_(self.potential)
+
+
+def normalised(log_p: Tensor) -> Tensor:
+    """Probabilities (N, K) by log-weights; torch's softmax over few columns takes ten times as long."""
+    return flip(log_p).softmax(0).t().contiguous()
 
 
 def refuse(problem: Problem) -> None:
@@ -472,13 +548,12 @@ def collapsed(
         NoProductError: where labels of an item are no product of shares given its truth.
     """
     labels, shares = ItemLabels.of(problem, values), shares.to(problem.blocks[0].dtype)
-    if not bool(((labels.at(values).softmax(1) - shares).abs() < SAME[problem.blocks[0].dtype]).all()):
-        raise NoProductError("labels of an item depend on one another given its truth")
+    labels.check(values, shares)
     most = max(1, min(SWEEPS, WORK // max(1, len(labels.item) * shares.shape[1])))
     change, sweeps = float("inf"), 0
     while sweeps < most and change > SETTLED:
         rows = {n: RowCounts.of(x) for n, x in labels.parameters(priors, shares).items()}
-        new = labels.without_own(rows, shares).softmax(1)
+        new = normalised(labels.without_own(rows, shares))
         step = STEP if sweeps else 1.0
         moved = shares + step * (new - shares)
         change, shares, sweeps = float((new - shares).abs().max()), moved, sweeps + 1

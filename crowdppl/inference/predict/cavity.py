@@ -11,7 +11,7 @@ from torch import Tensor
 
 from crowdppl.data.blocks import rows_by_item
 from crowdppl.errors import MethodError
-from crowdppl.inference.cavities import SAME, Cavities, ItemLabels, NoProductError, RowCounts, refuse
+from crowdppl.inference.cavities import Cavities, ItemLabels, NoProductError, RowCounts, refuse
 from crowdppl.inference.confusions import by_code
 from crowdppl.inference.draws import center_of
 from crowdppl.inference.predict.held_out import copies, pieces
@@ -138,8 +138,7 @@ def _evaluated(problem: Problem, posterior: Fit) -> _EvaluatedFit:
     names = [s.name for s in problem.of_kind("conjugate")]
     total = problem.full_pass()(values, gradient=names, marginals=(problem.truth,))
     marginal = total.marginals[problem.truth].t()
-    if not bool(((labels.at(values).softmax(1) - marginal).abs() < SAME[torch.float64]).all()):
-        raise NoProductError("labels of an item depend on one another given its truth")
+    labels.check(values, marginal)
     shares = torch.from_numpy(posterior.result.probabilities[posterior.data.order])
     points = all(posterior.result.sites[n].conjugate is None for n in names)
     if posterior.memory is not None or (points and not bool(((marginal - shares).abs() < CONVERGED).all())):
