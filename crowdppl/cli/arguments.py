@@ -138,7 +138,7 @@ READING: Mapping[str, tuple[Any, Any]] = {
     "kind": _text("nominal, the default; ordinal if classes have an order; real, count, angle, pair ...", "NAME"),
     "unit": _text("Of angles: degrees, the default, or radians.", "NAME"),
     "repeats": (
-        Annotated[str, Option(help="If an annotator labels an item again: keep, first, last or error.")],
+        Annotated[str, Option(help="If an annotator labels an item again: keep, one, first, last or error.")],
         "keep",
     ),
     "gold": _file("File of known truths, an item and its class a row; they inform the fit."),

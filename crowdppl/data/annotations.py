@@ -84,8 +84,10 @@ class AnnotationOptions(TypedDict, total=False):
             (``from_arrays``, ``design``), a DataFrame with a row a label. By default those of ``like``.
         history: pseudo-counts from earlier work, to be added to a prior: mapping from annotator id to a
             (K, K) matrix [truth, label], or (A, K, K) in codebook order.
-        repeats: what to do where an annotator labels an item again: "keep" (all count), "first" or "last"
-            (one does), each with a warning that counts them, by "keep" those of equal label covariates; "error".
+        repeats: what to do where an annotator labels an item again: "keep" (all count, as if by several
+            annotators); "one" (the answer given most often counts, of numbers the one nearest to their mean),
+            "first" or "last" (it counts), for annotators who repeat their errors; each with a warning that counts
+            them, by "keep" those of equal label covariates; "error".
         like: annotations whose annotators, classes and answers have the same codes here; others are refused.
         grow: whether annotators and classes unknown to ``like`` are appended instead.
     """
@@ -103,7 +105,7 @@ class AnnotationOptions(TypedDict, total=False):
     annotator_covariates: pd.DataFrame | None
     label_covariates: Iterable[Hashable] | pd.DataFrame | None
     history: Any
-    repeats: Literal["keep", "error", "first", "last"]
+    repeats: Literal["keep", "one", "first", "last", "error"]
     like: Annotations | None
     grow: bool
 
@@ -116,7 +118,7 @@ def check_options(options: AnnotationOptions) -> None:
     if options.get("like") is not None:
         require_annotations(options.get("like"), "like")
     switch("grow", options.get("grow", False), error=DataError)
-    one_of("repeats", options.get("repeats", "keep"), ("keep", "error", "first", "last"), DataError)
+    one_of("repeats", options.get("repeats", "keep"), ("keep", "one", "first", "last", "error"), DataError)
     if options.get("kind") is not None:
         one_of("kind", options.get("kind"), [*KINDS], DataError)
 
@@ -307,7 +309,9 @@ class Annotations:
         units = None if of_items is None else units_of(of_items)
         order, blocks = coded.blocks(units)
         of_labels = some_columns(rows.columns, names) if names else None
-        kept, repeats = without_repeats(coded, blocks, rows.place, options.get("repeats", "keep"), of_labels)
+        numbers = rows.columns[NUMBER].to_numpy() if rows.columns is not None and NUMBER in rows.columns else None
+        how = options.get("repeats", "keep")
+        kept, repeats = without_repeats(coded, blocks, rows.place, how, of_labels, numbers)
         left = coded if kept is None else coded.rows(kept)
         if kept is not None:
             order, blocks = left.blocks(units)

@@ -14,6 +14,7 @@ from crowdppl.data.blocks import Block
 from crowdppl.data.ids import Codebook, Encoding, Place, encode, native, refuse_missing_text, texts_of
 from crowdppl.data.kinds.kind import LabelSet
 from crowdppl.data.kinds.sequences import beginnings_warning, edges_between
+from crowdppl.data.kinds.space import RealLine
 from crowdppl.data.ragged import RaggedIndex, sorted_pairs
 from crowdppl.data.tables import Rows
 from crowdppl.errors import (
@@ -117,7 +118,12 @@ def _joined(given: Encoding, ids: pd.Index[Any], name: str, place: Place) -> Enc
 
 
 def without_repeats(
-    coded: Coded, blocks: Sequence[Block], place: Place, repeats: str, covariates: pd.DataFrame | None
+    coded: Coded,
+    blocks: Sequence[Block],
+    place: Place,
+    repeats: str,
+    covariates: pd.DataFrame | None,
+    numbers: np.ndarray | None,
 ) -> tuple[np.ndarray | None, list[CrowdpplWarning]]:
     """Rows that stay (None: all) where an annotator labels an item again, and a warning."""
     extra = count_repeats(blocks)
@@ -130,8 +136,26 @@ def without_repeats(
     found = [] if coded.answer is None or not extra else [repeats_warning(extra, len(coded.item), repeats)]
     if repeats == "keep":
         return None, [*found]
-    pair = pd.Index(coded.item.astype(np.int64) * len(coded.annotators) + coded.annotator)
-    return np.flatnonzero(~pair.duplicated(keep="last" if repeats == "last" else "first")), [*found]
+    pair, turn = coded.item.astype(np.int64) * len(coded.annotators) + coded.annotator, np.arange(len(coded.item))
+    rank = {"first": turn, "last": -turn}.get(repeats)
+    if rank is None:
+        rank = turn if coded.answer is None and numbers is None else _unusual(coded, pair, numbers)
+    order = np.lexsort((turn, rank, pair))
+    return np.sort(order[np.diff(pair[order], prepend=-1) > 0]), [*found]
+
+
+def _unusual(coded: Coded, pair: np.ndarray, numbers: np.ndarray | None) -> np.ndarray:
+    """How little each label is like all that its annotator gave to its item, (S,)."""
+    group = np.unique(pair, return_inverse=True)[1]
+    if numbers is None:
+        assert coded.answer is not None
+        same = np.unique(group * len(coded.alphabet.book) + coded.answer, return_inverse=True)[1]
+        return -np.bincount(same)[same]
+    space = coded.alphabet.kind.space
+    assert isinstance(space, RealLine)
+    points, n_labels = space.coordinates(numbers), np.bincount(group)
+    means = np.stack([np.bincount(group, x) / n_labels for x in points.T], 1)
+    return np.asarray(((points - means[group]) ** 2).sum(1))
 
 
 def who_abstains(coded: Coded, counts: np.ndarray, earlier: np.ndarray | None) -> np.ndarray | None:
@@ -252,17 +276,18 @@ def refuse_repeat(item: np.ndarray, annotator: np.ndarray, books: tuple[Codebook
     names = [native(book.ids[code[row]]) for book, code in zip(books, (item, annotator), strict=True)]
     raise DataError(
         f"annotator {names[1]!r} labels item {names[0]!r} at {place(int(first[inverse[row]]))} and again at "
-        f"{place(row)}; correct one, or use repeats='keep', 'first' or 'last'"
+        f"{place(row)}; correct one, or use repeats='keep', 'one', 'first' or 'last'"
     )
 
 
 def repeats_warning(extra: int, n_labels: int, repeats: str) -> RepeatsWarning:
     """What to say of ``extra`` labels beyond the first of each pair of item and annotator."""
-    copied = (
-        "all count as independent; if rows were copied, use repeats='first'; if different items share an id, as "
-        "sentences of several documents do, give each its own"
-    )
-    done = copied if repeats == "keep" else f"only the {repeats} of each counts"
+    done = {
+        "keep": "each counts as if another annotator gave it, and probabilities get too sure where one repeats an "
+        "error: take repeats='one' for one label of each annotator, the usual one, or repeats='first' where rows "
+        "were copied; if different items share an id, as sentences of several documents do, give each its own",
+        "one": "only the usual one of each counts",
+    }.get(repeats, f"only the {repeats} of each counts")
     return RepeatsWarning(
         f"{extra} of {n_labels} labels repeat an annotator's label of the same item; {done} (repeats={repeats!r})"
     )

@@ -445,3 +445,44 @@ def test_items_of_which_one_annotator_alone_repeats_labels_are_no_reason_to_fail
     said = np.random.default_rng(0).choice(["x", "y"], len(item))
     data = crowdppl.Annotations.from_arrays([f"i{i}" for i in item], [f"a{i % 3}" for i in item], said)
     assert "together" not in kinds(crowdppl.fit("one_coin", data, inference="em"))
+
+
+def asked_again(seed: int, same: float, n_items: int = 150) -> tuple[Annotations, Annotations, np.ndarray]:
+    """Labels of three annotators who label each item five times, with a share that repeats the first; the usual
+    ones; the truths.
+    """
+    rng = np.random.default_rng(seed)
+    truth, accuracy = rng.integers(2, size=n_items), rng.uniform(0.7, 0.9, 3)
+    right = rng.random((n_items, 3, 5)) < accuracy[:, None]
+    right = np.where(rng.random(right.shape) < same, right[..., :1], right)
+    item, annotator, _ = np.indices(right.shape).reshape(3, -1)
+    label = np.where(right, truth[:, None, None], 1 - truth[:, None, None]).reshape(-1)
+    keep = Annotations.from_arrays(item, annotator, label, classes=[0, 1])
+    return keep, Annotations.from_arrays(item, annotator, label, classes=[0, 1], repeats="one"), truth
+
+
+@pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
+def test_an_annotator_asked_again_who_repeats_errors_is_one_witness() -> None:
+    beyond: dict[str, list[float]] = {"keep": [], "one": []}
+    for seed in range(5):
+        *both, truth = asked_again(seed, same=0.9)
+        fits = {
+            how: fit("bayesian_dawid_skene", data, inference="vb", seed=0)
+            for how, data in zip(beyond, both, strict=True)
+        }
+        for how, posterior in fits.items():
+            p = posterior.result.probabilities
+            beyond[how].append(p.max(1).mean() - (p.argmax(1) == truth).mean())
+            assert ("repeats" in kinds(posterior)) == (how == "keep")
+    assert np.mean(beyond["keep"]) > 0.06 and abs(np.mean(beyond["one"])) < 0.03
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
+@pytest.mark.parametrize(("method", "engine"), [("bayesian_dawid_skene", "vb"), ("dawid_skene", "em")])
+def test_independent_repeats_are_not_doubted(method: str, engine: str) -> None:
+    false = [
+        "repeats" in kinds(fit(method, asked_again(seed, 0.0, 40 + seed)[0], inference=engine))
+        for seed in range(100)
+    ]
+    assert sum(false) <= 2

@@ -61,6 +61,26 @@ def test_one_of_the_repeats_is_kept(repeats: str, labels: list[int]) -> None:
     assert quietly(ROWS, repeats=repeats).frame().label.tolist() == labels
 
 
+def test_the_usual_one_of_the_repeats_is_kept() -> None:
+    rows = [("i", "ann", x) for x in "babaa"] + [("i", "bo", "a"), ("j", "bo", "b"), ("j", "bo", "a")]
+    (message,) = found(rows, RepeatsWarning, repeats="one")
+    assert "only the usual one of each counts" in message
+    assert quietly(rows, repeats="one").frame().label.tolist() == ["a", "a", "b"]  # of a tie the first
+
+
+@pytest.mark.parametrize(
+    ("kind", "labels", "usual"),
+    [
+        ("real", [1.0, 2.0, 9.0, 2.5], 2.5),
+        ("count", [3, 0, 30, 8], 8.0),
+        ("angle", [350.0, 20.0, 40.0, 300.0], 350.0),
+    ],
+)
+def test_the_usual_number_is_the_one_nearest_to_the_mean(kind: str, labels: list[float], usual: float) -> None:
+    rows = [("i", "ann", x) for x in labels] + [("j", "ann", labels[0])]
+    assert quietly(rows, kind=kind, repeats="one").frame().label.tolist() == [usual, labels[0]]
+
+
 def test_repeats_can_be_refused() -> None:
     with pytest.raises(DataError, match=r"'ann' labels item 'i' at row 0 .* and again at row 4 .*repeats='keep'"):
         made(ROWS, repeats="error")

@@ -22,7 +22,7 @@ def doubts(posterior: Fit, thorough: bool = False) -> tuple[Doubt, ...]:
     - annotators: "thin", "spammers", "one class", "copying", "colluding", "together"
     - classes: "diagonal", "collapse", "unnamed", "order", "prevalence", "permuted"
     - comparisons: "position"
-    - data: "unanimous", "abstained"
+    - data: "unanimous", "abstained", "repeats"
     - fit: "flat", "misfit", "votes", "bias", "pareto" (of pathfinder), and those that the method itself offers,
       such as "diffuse" of mmlc
 

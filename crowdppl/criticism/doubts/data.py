@@ -8,9 +8,14 @@ import numpy as np
 
 from crowdppl.core.doubt import Doubt
 from crowdppl.criticism.doubts.search import Search, doubt
+from crowdppl.criticism.tails import ERRORS
 from crowdppl.data.blocks import row_sizes
+from crowdppl.data.coded import count_repeats
 from crowdppl.networks.outputs import networks_of
 
+LEAST_EXCESS, LEAST_GROUPS = 0.1, 10
+"""Part of the disagreements expected of an annotator's labels of one item that have to be missing, and pairs of
+items and annotators with several labels that have to be there."""
 SURE = 0.9
 """Probability above which a truth that rests on abstentions alone is doubted."""
 
@@ -54,4 +59,40 @@ def abstained(search: Search) -> Iterator[Doubt]:
             {"items": tuple(data.items[sure].tolist())},
             {"items": int(alone.sum()), "probability": SURE},
             (f"crowdppl.Annotations.from_frame(rows, abstentions={declined})",),
+        )
+
+
+@doubt("repeats")
+def repeats(search: Search) -> Iterator[Doubt]:
+    """Annotators who label an item again repeat themselves more than their confusions expect, beyond chance."""
+    posterior, data = search.posterior, search.posterior.data
+    if count_repeats(data.blocks) < LEAST_GROUPS:
+        return
+    item, annotator, label = data.label_codes()
+    item, annotator, label = (x[label < data.n_classes] for x in (item, annotator, label))
+    group = np.unique(item.astype(np.int64) * data.n_annotators + annotator, return_inverse=True)[1]
+    n_labels = np.bincount(group)
+    again = n_labels[group] > 1
+    if (n_labels > 1).sum() < LEAST_GROUPS:
+        return
+    item, annotator, label, group = item[again], annotator[again], label[again], group[again]
+    first = np.unique(group, return_index=True)[1]
+    truth, table = posterior.result.probabilities[item[first]], posterior.result.confusions[annotator[first]]
+    table = table[..., : data.n_classes] / table[..., : data.n_classes].sum(-1, keepdims=True)
+    expected = (truth * (table**2).sum(-1)).sum(-1)
+    pair, counts = np.unique(group * data.n_classes + label, return_counts=True)
+    size = n_labels[n_labels > 1]
+    owner = np.unique(pair // data.n_classes, return_inverse=True)[1]
+    pairs, same = size * (size - 1) / 2, np.bincount(owner, counts * (counts - 1) / 2)
+    beyond, missing = same - pairs * expected, (pairs * (1 - expected)).sum()
+    share, error = beyond.sum() / missing, np.sqrt((beyond**2).sum()) / missing
+    if share > LEAST_EXCESS and share > ERRORS * error:
+        observed, expects = float(same.sum() / pairs.sum()), float((pairs * expected).sum() / pairs.sum())
+        yield Doubt(
+            "repeats",
+            f"annotators who label an item again repeat themselves in {observed:.0%} of pairs of labels, where "
+            f"the fit expects {expects:.0%}: one who errs errs again, and probabilities are too sure. Read the "
+            "labels with repeats='one', so that each annotator counts once for an item",
+            figures={"labels": int(again.sum()), "observed": observed, "expected": expects, "share": float(share)},
+            remedies=("crowdppl.Annotations.from_frame(rows, repeats='one')",),
         )

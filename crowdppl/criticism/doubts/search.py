@@ -150,6 +150,7 @@ ORDER = (
     "position",
     "permuted",
     "abstained",
+    "repeats",
     "copying",
     "together",
     "flat",
