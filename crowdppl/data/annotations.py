@@ -74,7 +74,8 @@ class AnnotationOptions(TypedDict, total=False):
             are refused; ``kind`` or ``classes`` says that they are categories all the same.
         unit: "degrees" (the default) or "radians" of angles (``kind="angle"``), in which known truths, estimates
             and biases are, too. Angles of up to one turn either way are taken, and kept from 0 to below one turn.
-        gold: series or mapping from item id to known class (or number), for some or all items.
+        gold: series or mapping from item id to known class (or number), for some or all items; of sets, also from
+            (item, class) to "yes" or "no", where one class is known.
         features: DataFrame by item id (of pairs also by object), or array (N, ...) or torch Dataset whose rows
             belong to ``items``; rows of a dataset are read when a network asks for them.
         items, annotators: ids that are there even without labels; a ``Codebook`` fixes all of them.

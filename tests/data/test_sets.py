@@ -65,6 +65,21 @@ def test_known_sets_are_known_answers() -> None:
     assert crowdppl.evaluate(posterior, {"p": "a;b"}).accuracy == pytest.approx(2.5 / 3)  # b is a tie
 
 
+def test_of_a_set_one_class_may_be_known() -> None:
+    want = {"p | a": "yes", "p | b": "no", "p | c": "no", "q | b": "no"}
+    for gold in ({"p": "a", ("q", "b"): "no"}, {"p": ["a"], ("q", "b"): False}, {"p": "a", "q | b": "no"}):
+        given, later = read(gold=gold).gold, read().with_gold(gold).gold
+        assert given is not None and later is not None and given.to_dict() == later.to_dict() == want
+    settings = {"clusters": 1}
+    known = crowdppl.fit("set_clusters", read(), gold={("q", "b"): "no"}, inference="em", settings=settings)
+    unknown = crowdppl.fit("set_clusters", read(), inference="em", settings=settings).probabilities()["yes"]
+    p = known.probabilities()["yes"]
+    assert p["q | b"] == 0 < unknown["q | b"] and 0 < p["q | a"] and 0 < p["q | c"]
+    for wrong in ({("q", "d"): "no"}, {("q", "b"): "maybe"}):
+        with pytest.raises(DataError):
+            read(gold=wrong)
+
+
 def test_folds_keep_the_classes_of_a_set_together() -> None:
     data = crowdppl.datasets.example("set")
     rows = data.frame()

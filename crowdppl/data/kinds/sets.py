@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from crowdppl.core.validation import kind_of
-from crowdppl.data.ids import Codebook, Encoding, Place, as_index, encode, listed_answers, native
+from crowdppl.data.ids import Codebook, Encoding, Place, as_index, by_item, encode, listed_answers, native
 from crowdppl.data.kinds.classes import SEPARATORS, Classes, parsed
 from crowdppl.data.kinds.kind import Small
 from crowdppl.data.kinds.parts import SEPARATOR, Parts
@@ -88,14 +88,21 @@ def with_answers(rows: Rows, options: Mapping[str, Any]) -> tuple[Rows, dict[str
 
 
 def truths_by_class(gold: Any, classes: Iterable[Any]) -> pd.Series[Any]:
-    """Known sets by item id as known answers by "item | class"; DataError for what is no set of ``classes``."""
-    given = gold if isinstance(gold, pd.Series) else pd.Series([*gold.values()], index=as_index(gold), dtype=object)
-    if are_answers(given.index):
-        return given
-    index, names = given.index, as_index(list(classes))
-    sets = _sets(given.tolist(), lambda n: f"the gold of item {native(index[n])!r}", names, ())
+    """Known truths as known answers, yes or no, by "item | class"; DataError for what is no set of ``classes``.
+
+    Of an item, its whole set is known, or by (item, class) the answer about one class: "yes", "no", or a bool.
+    """
+    given = by_item(gold)
+    pairs = [x if isinstance(x, tuple) else (x,) if are_answers([x]) else None for x in given.index]
+    of_one = np.array([pair is not None for pair in pairs], bool)
+    known, names = given[~of_one], as_index(list(classes))
+    sets = _sets(known.tolist(), lambda n: f"the gold of item {native(known.index[n])!r}", names, ())
     answers = _answers(sets, names, [])
-    return pd.Series(answers.values[answers.codes], index=_names(index, names), dtype=object)
+    whole = pd.Series(answers.values[answers.codes], index=_names(known.index, names), dtype=object)
+    ids = pd.Index([SEPARATOR.join(map(str, pair)) for pair in pairs if pair is not None], dtype=object)
+    told = [NO_YES[x] if isinstance(x, bool | np.bool_) else x for x in given[of_one]]
+    one = pd.Series(told, index=ids, dtype=object)
+    return whole if one.empty else pd.concat([whole, one])
 
 
 def classes_of(items: pd.Index[Any]) -> pd.Index[Any]:
