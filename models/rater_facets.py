@@ -11,11 +11,15 @@
     impact[g]         ~ Normal(0, 1)                              (G)       of an item's group on its place
     dif[g, c]         ~ Normal(0, 0.5), less the means            (G, C)    of the group on a criterion's difficulty
     truth[i]          ~ Normal(mean + impact[g], width)           (N)       on a grid, summed out
+    expert_severity   ~ Normal(0, 2)                              ()        of known grades, where there are some
+    log_expert        ~ Normal(0, consistency)                    ()        how sharply these tell items apart
     label[i, a, c]    = k with a log-weight that is the sum, over j < k, of exp(log_slope[c] + log_consistency[a])
                         (truth[i] - difficulty[c] - dif[g, c] - severity[a] - exp(log_centrality[a]) step[c, j])
 
 A generalised partial credit model. Where slopes, centrality and consistency are 0, their sites are left out: it is
-then the many-facet Rasch model. Anchors are difficulties and severities known to a hundredth of a logit.
+then the many-facet Rasch model. Anchors are difficulties and severities known to a hundredth of a logit. A known
+grade of an item (gold) is the mean over criteria that an expert would give at its place, rounded: it enters as a
+Normal of the variance of rounding, 1/12. Fair averages are then an expert's, on the scale of known grades.
 """
 
 from __future__ import annotations
@@ -44,6 +48,8 @@ MOST_GRADES = 100
 """Grades, each of which has a step of its own on each criterion; of more, a fit does not end."""
 ANCHORED = 0.01
 """Standard deviation of what is known, in logits."""
+ROUNDED = 1 / 12
+"""Variance of what rounding takes from a grade."""
 Known = Sequence[float | None]
 
 
@@ -80,7 +86,8 @@ class RaterFacets:
         scale=True,
         named={"criterion": "label_covariates", "group": "item_covariates"},
         sites={"mean": "", "width": "", "difficulty": "C", "step": "C J", "log_slope": "C", "severity": "A"}
-        | {"log_centrality": "A", "log_consistency": "A", "impact": "G", "dif": "G C", "truth": "N"},
+        | {"log_centrality": "A", "log_consistency": "A", "impact": "G", "dif": "G C", "truth": "N"}
+        | {"expert_severity": "", "log_expert": ""},
         assumes="grades of an item depend on its place on one scale alone, given rater and criterion",
         fails="when criteria measure different things, or raters who share no items are compared",
         cost="(labels + raters x criteria x grades) x points, and a gradient step for each parameter",
@@ -130,23 +137,35 @@ class RaterFacets:
         place = place + width * standard  # (..., G, P)
         above = place.unsqueeze(-2) - (difficulty + dif).unsqueeze(-1)  # (..., G, C, P)
         above = above.unsqueeze(-4) - severity[..., None, None, None]  # (..., A, G, C, P)
-        step = centrality[..., None, None] * _centred(step)
+        of_all = _centred(step)
+        step = centrality[..., None, None] * of_all
         sharp = slope * consistency.unsqueeze(-1)  # (..., A, C)
         table = grade_log_probs(above, step.unsqueeze(-3), sharp.unsqueeze(-2))
         group = None if self.group is None else cp.item_groups(data, self.group)
+        expected = None
+        if block.gold is not None and block.has_labels:
+            severity = pyro.sample("expert_severity", dist.Normal(0.0, 2.0)).unsqueeze(-1)
+            if self.consistency:
+                slope = slope * pyro.sample("log_expert", dist.Normal(0.0, self.consistency)).exp().unsqueeze(-1)
+            expected = mean_grade(place - severity, difficulty, of_all, slope, torch.arange(block.n_classes))
         with cp.plates.items(data):
-            cp.annotate_numbers(data, FacetLabels(block, table, self._of_labels(block), group, place, standard))
+            cp.annotate_numbers(
+                data, FacetLabels(block, table, self._of_labels(block), group, place, standard, expected)
+            )
 
     guide = mean_field
 
     def fair_grades(self, sites: Mapping[str, Tensor], place: Tensor, grade: Tensor) -> Tensor:
-        """The grades, of (K,), that a rater of severity 0 would give on average over criteria at places (n,)."""
-        step = _centred(sites["step"])
+        """The grades, of (K,), on average over criteria at places (n,): an expert's where grades are known.
+
+        Else those of a rater of severity 0.
+        """
         difficulty = sites.get("difficulty", torch.zeros(1))
         difficulty = difficulty if self.difficulties else _centred(difficulty)
         slope = _centred(sites.get("log_slope", torch.zeros(1))).exp()
-        table = grade_log_probs(place - difficulty.unsqueeze(-1), step, slope).exp()  # (C, K, n)
-        return (grade @ table).mean(0)
+        slope = slope * sites.get("log_expert", torch.zeros(1)).exp()
+        place = place - sites.get("expert_severity", torch.zeros(1))
+        return mean_grade(place, difficulty, _centred(sites["step"]), slope, grade)
 
     def _of_criteria(self, c: int) -> tuple[Tensor, Tensor]:
         """Difficulties and slopes; of a single criterion, only what is known."""
@@ -197,12 +216,22 @@ def grade_log_probs(above: Tensor, step: Tensor, slope: Tensor) -> Tensor:
     return (slope[..., None, None] * weight).log_softmax(-2)
 
 
+def mean_grade(place: Tensor, difficulty: Tensor, step: Tensor, slope: Tensor, grade: Tensor) -> Tensor:
+    """The mean over criteria of the expected grade, of (K,), at places (..., P): (..., P).
+
+    Of difficulties (..., C), steps (..., C, K - 1) and slopes (..., C).
+    """
+    log_p = grade_log_probs(place.unsqueeze(-2) - difficulty.unsqueeze(-1), step, slope)
+    return (grade.to(log_p) @ log_p.exp()).mean(-2)
+
+
 class FacetLabels(cp.NumberLabels):
     """Grades by raters on criteria, given an item's place on a grid.
 
     Of a table log p(grade | rater, group, criterion, place), (..., A, G, C, K, P), the criterion of each label
     (S,) and the group of each item (n_items,), None where there is one, and places of each group (..., G, P), also
-    in ``standard`` deviations from its mean (P,).
+    in ``standard`` deviations from its mean (P,). Where grades are known, ``expected`` are those at
+    each place, (..., G, P).
     """
 
     graded = True
@@ -215,10 +244,12 @@ class FacetLabels(cp.NumberLabels):
         group: Tensor | None,
         place: Tensor,
         standard: Tensor,
+        expected: Tensor | None = None,
     ) -> None:
         super().__init__(block)
         self.table, self.group, self.standard = table, group, standard
-        self.place = place if group is None else place[..., group, :]  # (..., n_items or 1, P)
+        self.place = self._of_items(place)  # (..., n_items or 1, P)
+        self.expected = None if expected is None else self._of_items(expected)
         if group is not None:
             criterion = group[block.item] * table.shape[-3] + (0 if criterion is None else criterion)
         self.context = criterion
@@ -229,7 +260,14 @@ class FacetLabels(cp.NumberLabels):
         cells = self.block.in_contexts(self.context, math.prod(self.table.shape[-4:-2]), None)
         each = cells.sum_of_cells(self.table.flatten(-5, -2))
         prior = (-self.standard.square() / 2).log_softmax(-1)
+        if self.expected is not None and self.block.gold is not None:
+            known = self.block.gold.unsqueeze(-1)
+            each = each - torch.where(known >= 0, (self.expected - known).square(), 0.0) / (2 * ROUNDED)
         return cp.log_grid(each + prior, self.place, self.truth)
+
+    def _of_items(self, x: Tensor) -> Tensor:
+        """Values of groups (..., G, P) by item."""
+        return x if self.group is None else x[..., self.group, :]
 
     def draw(self) -> tuple[Tensor, Tensor]:
         """Places (n_items,), and the cells of labels (S,)."""

@@ -160,7 +160,7 @@ def number_truth(problem: Problem, draws: Draws, order: np.ndarray) -> NumberTru
         total = total + (moments.sum(1) if moments.dim() == 3 else chains * moments)  # without a site, one for all
     mean, sd = number_space(problem.blocks[0].space).estimate(*(total / n_draws).cpu().numpy())
     mean = mean + problem.origin
-    known = [block.gold for block in problem.blocks if block.gold is not None]
+    known = [b.gold for b in problem.blocks if b.gold is not None and b.gold.is_floating_point()]
     if known:  # exactly, for a difference of squares is rounded
         gold = torch.cat(known).cpu().numpy()
         mean, sd = np.where(np.isnan(gold), mean, gold), np.where(np.isnan(gold), sd, 0.0)

@@ -143,12 +143,20 @@ def _values(sites: Mapping[str, TraceSite]) -> dict[str, Tensor]:
 def _refuse_unknowing(
     model: Model, small: Block, sites: Mapping[str, TraceSite], integral: str, origin: float
 ) -> None:
-    """Refuses a model whose truth, a number, is not where gold says."""
-    gold = torch.full((small.n_items,), origin + 1, dtype=torch.float64, device=small.device)
-    known = replace(small, gold=gold)
-    moments = Density(model.model, plates_of(model))(known, _values(sites), marginals=(integral,)).marginals
-    wanted = np.stack(number_space(small.space).moments(np.ones(small.n_items)))
-    if not np.allclose(moments[integral].cpu().numpy(), wanted, rtol=0, atol=1e-6):
+    """Refuses a model whose truth, a number, is not where gold says, or no higher where a known grade is."""
+
+    def moments(gold: float, dtype: torch.dtype) -> np.ndarray:
+        known = replace(small, gold=torch.full((small.n_items,), gold, dtype=dtype, device=small.device))
+        found = Density(model.model, plates_of(model))(known, _values(sites), marginals=(integral,)).marginals
+        return found[integral].cpu().numpy()
+
+    if small.n_classes:  # grades, and the truth is a place on a scale of its own
+        low, high = (moments(grade, torch.int64)[0] for grade in (0, small.n_classes - 1))
+        heeded = bool((low < high).all())
+    else:
+        wanted = np.stack(number_space(small.space).moments(np.ones(small.n_items)))
+        heeded = np.allclose(moments(origin + 1, torch.float64), wanted, rtol=0, atol=1e-6)
+    if not heeded:
         raise MethodError(
             f"known truths do not enter {type(model).__name__}; leave gold= out, and score by it (evaluate)"
         )

@@ -207,6 +207,9 @@ def truth(posterior: Fit, level: float = 0.95) -> pd.DataFrame:
 def fair_averages(posterior: Fit, level: float = 0.95) -> pd.DataFrame:
     """The grade that each item would get on average over criteria from an average rater (Linacre 1989).
 
+    Where the fit knew grades of some items (gold), they set the scale: it is then an expert's grade, and known ones
+    stand as they are.
+
     Args:
         level: probability of the intervals, which are those of items' places at the estimates of all else.
 
@@ -229,7 +232,7 @@ def fair_averages(posterior: Fit, level: float = 0.95) -> pd.DataFrame:
     if fair is None:
         raise MethodError(f"{posterior.method} knows no severity of raters; fit 'rater_facets'")
     sites = {name: torch.as_tensor(site.mean).double() for name, site in posterior.result.sites.items()}
-    places = truth(posterior, level)
+    places, known = truth(posterior, level), posterior.data.gold_codes
     classes = posterior.data.classes
     numbers = np.array([as_number(x) for x in classes])
     if np.isnan(numbers).any():
@@ -238,7 +241,8 @@ def fair_averages(posterior: Fit, level: float = 0.95) -> pd.DataFrame:
     with default_dtype(torch.float64):
         for name in ("estimate", "low", "high"):
             place = torch.tensor(places[name].to_numpy(np.float64))
-            table[name] = fair(sites, place, torch.from_numpy(numbers)).numpy()
+            found = fair(sites, place, torch.from_numpy(numbers)).numpy()
+            table[name] = found if known is None else np.where(known >= 0, numbers[known], found)
     nearest = np.abs(table[["estimate"]].to_numpy() - numbers).argmin(1)
     return table.assign(grade=classes.take(nearest))
 

@@ -96,6 +96,8 @@ SYMBOLS: Mapping[str, Symbol] = {
     "severity": Symbol("β", "severity of a rater"),
     "log_centrality": Symbol("ln ξ", "how a rater keeps to the middle grades"),
     "log_consistency": Symbol("ln κ", "how sharply a rater tells items apart"),
+    "expert_severity": Symbol("β*", "severity of an expert, who gave the known grades"),
+    "log_expert": Symbol("ln κ*", "how sharply the expert tells items apart"),
     "impact": Symbol("γ", "effect of an item's group on its place"),
     "dif": Symbol("ψ", "effect of an item's group on the difficulty of a criterion"),
 }

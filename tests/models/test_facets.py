@@ -37,14 +37,17 @@ def log_probs(x: np.ndarray, step: np.ndarray, slope: float = 1.0) -> np.ndarray
     return total - np.logaddexp.reduce(total, -1, keepdims=True)
 
 
-@pytest.mark.parametrize("k", [2, 3])
-def test_labels_of_two_raters_have_the_density_of_an_integral(k: int) -> None:
+@pytest.mark.parametrize(("k", "known"), [(2, False), (3, False), (3, True)])
+def test_labels_of_two_raters_have_the_density_of_an_integral(k: int, known: bool) -> None:
+    """The known grade of an item is what an expert would give, but for rounding."""
     rows = [("x", "ann", 0, 0), ("x", "ann", k - 1, 1), ("x", "bob", 1, 0), ("y", "bob", 0, 1)]
     data = grades(rows, list(range(k)), pd.Series({"x": "new", "y": "old"}))
     rng = np.random.default_rng(0)
     shapes = {"difficulty": 2, "step": (2, k - 1), "log_slope": 2, "severity": 2, "log_centrality": 2}
     shapes |= {"log_consistency": 2, "impact": 2, "dif": (2, 2)}
     at = {name: rng.normal(size=shape) for name, shape in shapes.items()} | {"mean": 0.3, "width": 1.4}
+    if known:
+        data, at = data.with_gold({"x": 1}), at | {"expert_severity": 0.4, "log_expert": 0.5}
     model = crowdppl.method("rater_facets", criterion="criterion", group="group", points=201)
     values = {name: torch.as_tensor(x, dtype=torch.float64) for name, x in at.items()}
     found = Density(model.model)(data.as_block(), values, marginals=("truth",))
@@ -60,6 +63,9 @@ def test_labels_of_two_raters_have_the_density_of_an_integral(k: int) -> None:
             sharp = np.exp(slope[c] + at["log_consistency"][a])
             above = x - d[c] - dif[g, c] - at["severity"][a]
             p = p * np.exp(log_probs(above, np.exp(at["log_centrality"][a]) * s[c], sharp))[:, grade]
+        if known and item == "x":
+            expert = [np.exp(log_probs(x - 0.4 - d[c], s[c], np.exp(slope[c] + 0.5))) @ range(k) for c in (0, 1)]
+            p = p * np.exp(-6 * (np.mean(expert, 0) - 1) ** 2)
         wanted += np.log(p.sum() * (x[1] - x[0]))
         means.append(p @ x / p.sum())
     assert float(found.objective) == pytest.approx(wanted, abs=1e-3)
@@ -110,6 +116,25 @@ def test_anchors_hold_and_move_items() -> None:
         np.testing.assert_allclose(fit.result.sites["severity"].mean, at, atol=0.05)
         places.append(fit.truth()["estimate"].mean())
     assert places[1] - places[0] == pytest.approx(2, abs=0.3)  # the prior of their mean holds it back
+
+
+@pytest.mark.parametrize("settings", [{}, RASCH])
+def test_known_grades_set_the_scale_of_fair_averages(settings: dict[str, Any]) -> None:
+    """Of lenient raters, whose leniency labels alone cannot tell: mean errors of the grades that are not known."""
+    rng, step = np.random.default_rng(0), np.array([-1.5, -0.5, 0.5, 1.5])
+    place = rng.normal(0, 1.5, 200)
+    x = place[:, None] + 1.5 + rng.normal(0, 0.5, 5)
+    data = Annotations.from_matrix(
+        (log_probs(x, step) + rng.gumbel(size=(200, 5, 5))).argmax(-1), kind="ordinal", classes=range(5)
+    )
+    true = pd.Series(np.exp(log_probs(place, step)) @ np.arange(5))
+    known = true.iloc[:20].round().astype(int)
+    fits = [crowdppl.fit("rater_facets", data, gold=g, inference="em", settings=settings) for g in (None, known)]
+    fair = [fit.fair_averages() for fit in fits]
+    without, found = ((x["estimate"] - true).iloc[20:] for x in fair)
+    assert without.mean() > 0.7 and abs(found.mean()) < 0.15 and found.abs().mean() < 0.45
+    assert (fair[1].iloc[:20][["estimate", "low", "high"]].eq(known, axis=0)).all(axis=None)
+    assert ("log_expert" in fits[1].result.sites) == (settings != RASCH)
 
 
 def test_a_criterion_may_be_harder_for_a_group() -> None:
@@ -203,9 +228,8 @@ def test_what_it_cannot_treat_is_refused() -> None:
             crowdppl.fit("rater_facets", data, settings=settings, inference="em")
     known = {"kind": "ordinal", "classes": [0, 1]}
     dicts: Any = {"ann": {"x": 0, "y": 1}, "bob": {"x": 0, "y": 1}}
-    for more in ({"gold": {"x": 0}}, {"abstentions": ["?"]}):
-        with pytest.raises(MethodError):
-            crowdppl.fit("rater_facets", Annotations.from_dicts(dicts, **known, **more), inference="em")
+    with pytest.raises(MethodError, match="abstentions"):
+        crowdppl.fit("rater_facets", Annotations.from_dicts(dicts, **known, abstentions=["?"]), inference="em")
     with pytest.raises(MethodError, match="1,000"):
         crowdppl.fit("rater_facets", Annotations.from_dicts(dicts, kind="ordinal", classes=range(1000)))
     nominal = crowdppl.fit("one_coin", Annotations.from_dicts(dicts), inference="em")

@@ -100,7 +100,7 @@ def truths_by_class(gold: Any, classes: Iterable[Any]) -> pd.Series[Any]:
     answers = _answers(sets, names, [])
     whole = pd.Series(answers.values[answers.codes], index=_names(known.index, names), dtype=object)
     ids = pd.Index([SEPARATOR.join(map(str, pair)) for pair in pairs if pair is not None], dtype=object)
-    told = [NO_YES[x] if isinstance(x, bool | np.bool_) else x for x in given[of_one]]
+    told = [NO_YES[int(x)] if isinstance(x, bool | np.bool_) else x for x in given[of_one]]
     one = pd.Series(told, index=ids, dtype=object)
     return whole if one.empty else pd.concat([whole, one])
 
