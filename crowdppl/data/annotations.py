@@ -36,7 +36,7 @@ from crowdppl.data.coded import (
 from crowdppl.data.covariates import covariate_table, feature_table, history_table, label_columns, some_columns
 from crowdppl.data.features import StoredFeatures, placed_features
 from crowdppl.data.gold import given_truths, known_truths
-from crowdppl.data.ids import Codebook, by_item, native
+from crowdppl.data.ids import Codebook, by_item, native, require_list
 from crowdppl.data.kinds import KINDS
 from crowdppl.data.kinds.classes import NOMINAL, require_categories
 from crowdppl.data.kinds.kind import Kind, LabelSet
@@ -118,10 +118,16 @@ def check_options(options: AnnotationOptions) -> None:
         raise TypeError(f"{unknown[0]!r} is no option; there are {', '.join(AnnotationOptions.__annotations__)}")
     if options.get("like") is not None:
         require_annotations(options.get("like"), "like")
-    switch("grow", options.get("grow", False), error=DataError)
+    for name in ("items", "annotators", "classes", "abstentions"):
+        if options.get(name) is not None:
+            require_list(options.get(name), name)
+    for name in ("grow", "informative_abstentions"):
+        switch(name, options.get(name, False), error=DataError)
     one_of("repeats", options.get("repeats", "keep"), ("keep", "one", "first", "last", "error"), DataError)
-    if options.get("kind") is not None:
-        one_of("kind", options.get("kind"), [*KINDS], DataError)
+    units = sorted({unit for kind in KINDS.values() for unit in kind.units})
+    for name, known in (("kind", [*KINDS]), ("unit", units)):
+        if options.get(name) is not None:
+            one_of(name, options.get(name), known, DataError)
 
 
 def code_rows(rows: Rows, options: AnnotationOptions) -> Coded:

@@ -6,6 +6,7 @@ import codecs
 import csv
 import gzip
 import json
+import re
 import zlib
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
@@ -189,6 +190,10 @@ def _fault(path: Path, delimiter: str, encoding: str) -> str:
     return ""
 
 
+SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+"""Half of a sign beyond the first 65,536, as JSON writes it: two make one."""
+
+
 def _json(source: Source) -> Table:
     """Reads an object a line, or an array of objects, by Python's reader: pandas takes the last of two twins."""
     rows: list[dict[str, Any]] = []
@@ -216,7 +221,13 @@ def _json(source: Source) -> Table:
 
 def _parsed(text: str, where: str) -> Any:
     try:
-        return json.loads(text, object_pairs_hook=_object)
+        found = json.loads(text, object_pairs_hook=_object)
+        if SURROGATE.search(text):
+            json.dumps(found, ensure_ascii=False).encode()
+        return found
+    except UnicodeEncodeError as error:
+        half = error.object[error.start]
+        raise DataError(f"{where} holds {half!r}, half of a sign that takes two; write both, or none") from error
     except (ValueError, RecursionError) as error:
         raise DataError(f"{where} cannot be read: {error}") from error
 

@@ -336,7 +336,9 @@ def _text_or_integers(column: pd.Series[Any], name: str, place: Place, mixed: bo
 
 def _remedy(value: Any, name: str) -> str:
     """What to do with a value that is neither text nor an integer."""
-    plain = isinstance(value, Collection) and all(isinstance(part, str | int) for part in value)
+    plain = (
+        isinstance(value, Collection) and is_iterable(value) and all(isinstance(part, str | int) for part in value)
+    )
     if name == "label" and (isinstance(value, Mapping) or (isinstance(value, Collection) and not plain)):
         return "take the class out of it, into a column of its own, with a row for each part that has a class"
     if name == "label" and plain:
@@ -376,10 +378,20 @@ def by_item(gold: Any) -> pd.Series[Any]:
     return known[~again.to_numpy()]
 
 
-def listed(values: Iterable[Any], name: str) -> list[Any]:
-    """Values of an option as a list; one text, which is a list of letters to Python, and one number are refused."""
-    if isinstance(values, str) or not isinstance(values, Iterable):
+def is_iterable(value: Any) -> bool:
+    """Whether one can go through it; an array without a dimension says so, and fails."""
+    return isinstance(value, Iterable) and getattr(value, "ndim", 1) != 0
+
+
+def require_list(values: Any, name: str) -> None:
+    """DataError for an option that is no list: for one text, which is a list of letters to Python, too."""
+    if isinstance(values, str) or not (isinstance(values, Codebook) or is_iterable(values)):
         raise DataError(f"{name}={values!r} is no list; give one, such as {name}=[{values!r}]")
+
+
+def listed(values: Iterable[Any], name: str) -> list[Any]:
+    """Values of an option as a list of distinct ones."""
+    require_list(values, name)
     found = list(as_column(values, f"{name}=").array)
     try:
         again = len({*found}) < len(found)

@@ -103,6 +103,7 @@ GOOD = '{"item": 1, "worker": 2, "label": 0}\n'
         ("a.jsonl", '{"item": 1, "worker": 2, "label": NaN}\n', "label at line 1"),
         ("a.jsonl", '{"item": {"id": 7}, "worker": 2, "label": 1}\n' + GOOD, "'id': 7.* at line 1 of a.jsonl"),
         ("a.jsonl", '{"item": 1, "worker": 2, "label": 0, "label": 1}\n', "line 1 of .*: 'label'"),
+        ("a.jsonl", GOOD + '{"item": "\\ud800", "worker": 2, "label": 1}\n', r"line 2 of a.jsonl holds '.ud800'"),
         ("a.jsonl", "", "a.jsonl is empty"),
         ("a.csv.gz", "item,worker,label\na,w,0\n", "a.csv.gz"),
         ("a.xlsx", "", "a.xlsx .*DataFrame"),

@@ -8,7 +8,9 @@ import pandas as pd
 import pytest
 import torch
 
+import crowdppl
 from crowdppl.data.annotations import AnnotationOptions, Annotations
+from crowdppl.data.kinds import KINDS
 from crowdppl.errors import CrowdpplError
 
 ROWS = ([0, 0, 1, 1, 2, 3], [0, 1, 0, 1, 0, 1], [0, 1, 1, 0, 0, 1])
@@ -31,3 +33,17 @@ def test_an_odd_value_is_taken_or_refused_by_name(name: Any, recwarn: pytest.War
         except CrowdpplError:
             refused += 1
     assert refused > len(ODD) // 4
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "nominal"])
+def test_options_of_every_kind_are_taken_or_refused_by_name(kind: str, recwarn: pytest.WarningsRecorder) -> None:
+    rows, refused = crowdppl.datasets.example(kind).frame().head(8), 0
+    columns: list[Any] = [rows[name].tolist() for name in ("item", "annotator", "label")]
+    for name in ("items", "annotators", "abstentions", "informative_abstentions", "unit"):
+        for value in ODD:
+            options: dict[str, Any] = {"kind": kind, name: value}
+            try:
+                Annotations.from_arrays(*columns, **options)
+            except CrowdpplError:
+                refused += 1
+    assert refused > 3 * len(ODD)

@@ -46,6 +46,8 @@ def test_a_killed_fit_goes_on_to_the_bits_of_one_that_keeps_none(name: str, engi
     more: dict[str, Any] = {"checkpoint": path, "checkpoint_every": 2}
     again = fitted(name, engine, data, callback=lambda t, _: calls.append(t), **more)
     assert calls == [4, 5, 6]
+    ended = fitted(name, engine, data, **more)
+    pd.testing.assert_frame_equal(ended.probabilities(), again.probabilities(), check_exact=True)
     off = {"atol": 0.02, "rtol": 0} if (name, engine) == ("bayes_dgc", "vb") else {"check_exact": True}
     pd.testing.assert_frame_equal(again.probabilities(), whole.probabilities(), **off)
     pd.testing.assert_frame_equal(again.classify(data.features), whole.classify(data.features), **off)

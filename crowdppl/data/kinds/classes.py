@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from crowdppl.core.validation import switch
 from crowdppl.data.ids import (
     AS_SETS,
     Codebook,
@@ -145,7 +144,7 @@ def read_label_set(
     abstentions of no name.
     """
     away = listed_answers(abstentions, "abstentions")
-    if switch("informative_abstentions", informative, error=DataError) and not away:
+    if informative and not away:
         raise DataError("informative_abstentions=True, and abstentions= names none; name them")
     if classes is not None:
         ids = as_index(listed_answers(classes, "classes"))

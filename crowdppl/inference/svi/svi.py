@@ -22,7 +22,7 @@ from pyro.poutine import block, enum, trace
 from torch import Tensor
 from torch.distributions import biject_to
 
-from crowdppl.core.devices import seeded
+from crowdppl.core.devices import seed_streams, seeded
 from crowdppl.data.blocks import Block
 from crowdppl.errors import MethodError, NumericalError
 from crowdppl.inference.assembly import result_of_draws, result_of_point
@@ -224,6 +224,7 @@ def epochs(problem: Problem) -> Iterator[tuple[Density, Mapping[str, Tensor]]]:
 
 def _draw(problem: Problem, guide: Any, whole: Block, n_draws: int = DRAWS) -> dict[str, Tensor]:
     """Draws of the guide, (1, D, [1, ...] batch, event); one, where the first two are equal."""
+    seed_streams(problem.options.generator(20).initial_seed())  # whether or not this process trained the guide
     own, runs = getattr(problem.model, "guide", None), list[list[Tensor]]()
     derived = own is None or getattr(own, "__func__", None) is mean_field  # whose sites are independent
     with torch.no_grad():
