@@ -60,8 +60,9 @@ def fit(
         method: a name from ``crowdppl.zoo()``, or an object of your own with ``model(data)``. "auto" averages
             several methods by how well they predict held-out labels, and corrects overconfident probabilities. Of
             numbers and comparisons it takes the method, and of rankings the end from which people rank, that
-            predicts held-out labels, all answers to a pair, or whole rankings best; ``diagnostics()["scores"]`` has
-            what was tried.
+            predicts held-out labels, all answers to a pair, or whole rankings best; of grades with a label
+            covariate "criterion", ``rater_facets`` or the mean of grades. ``summary()`` and
+            ``diagnostics()["scores"]`` have what was tried.
         data: the annotations.
         inference: "em", "vb", "gibbs", "nuts", "laplace", "pathfinder", "svi", or "auto": gibbs where it is exact
             and should take less than about ten seconds, else vb. "pathfinder" raises importance weights, where
@@ -118,8 +119,8 @@ def fit(
     warn_of_unused(options, [engine])
     if auto:
         check_automatic(inference, settings is None and start is None)
-        kind = data.alphabet.kind
-        found = (fit_best if kind.numeric or kind.candidates else fit_auto)(data, options)
+        chooses = data.alphabet.kind.numeric or _candidates(data)
+        found = (fit_best if chooses else fit_auto)(data, options)
     else:
         model = registry.resolve(method, settings)
         how: Any = {"name": registry.name_of(model), "select_volume": select_volume}
@@ -172,12 +173,12 @@ def fit_best(data: Annotations, options: FitOptions) -> Fit:
     without any.
     """
     kind = data.alphabet.kind
-    candidates = kind.candidates or {name: (name, {}) for name in kind.methods}
+    candidates = _candidates(data)
     if not candidates:
         names = ", ".join(map(repr, registry.names_for(data.kind)))
         raise MethodError(f"'auto' has no methods for labels of kind {data.kind!r}; name one: {names}")
     began, scores = time.perf_counter(), {}
-    pairs = not kind.numeric  # of which one is predicted by the answers to others
+    pairs = kind.parts is not None and not kind.numeric  # of which one is predicted by the answers to others
     if data.n_items >= FOLDS_OF_PAIRS if pairs else not too_sparse(data):
         how: Any = {"inference": "vb", "whole_items": pairs, "folds": FOLDS_OF_PAIRS if pairs else 5, **options}
         for name, (method, settings) in candidates.items():
@@ -188,6 +189,12 @@ def fit_best(data: Annotations, options: FitOptions) -> Fit:
     fit = fit_one(registry.resolve(method, settings), data, "vb", options, name=method)
     fit.result.diagnostics.update(scores=scores, seconds=time.perf_counter() - began)
     return fit
+
+
+def _candidates(data: Annotations) -> Mapping[str, tuple[str, Mapping[str, Any]]]:
+    """Of which one is taken; none where methods are averaged."""
+    columns = [] if data.label_columns is None else [*map(str, data.label_columns.columns)]
+    return data.alphabet.kind.candidates_of(columns)
 
 
 def members(data: Annotations, options: FitOptions) -> dict[str, Fit]:

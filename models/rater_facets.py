@@ -5,7 +5,7 @@
     difficulty[c]     ~ Normal(0, 2), less the mean               (C)       of criteria
     step[c, j]        ~ Normal(0, 2), less the mean over j        (C, J)    between grades
     log_slope[c]      ~ Normal(0, slopes), less the mean          (C)       how sharply it tells items apart
-    severity[a]       ~ Normal(0, 1)                              (A)
+    severity[a]       ~ Normal(0, severity)                       (A)
     log_centrality[a] ~ Normal(0, centrality)                     (A)       how a rater keeps to the middle grades
     log_consistency[a] ~ Normal(0, consistency)                   (A)       how sharply a rater tells items apart
     impact[g]         ~ Normal(0, 1)                              (G)       of an item's group on its place
@@ -17,9 +17,10 @@
                         (truth[i] - difficulty[c] - dif[g, c] - severity[a] - exp(log_centrality[a]) step[c, j])
 
 A generalised partial credit model. Where slopes, centrality and consistency are 0, their sites are left out: it is
-then the many-facet Rasch model. Anchors are difficulties and severities known to a hundredth of a logit. A known
-grade of an item (gold) is the mean over criteria that an expert would give at its place, rounded: it enters as a
-Normal of the variance of rounding, 1/12. Fair averages are then an expert's, on the scale of known grades.
+then the many-facet Rasch model; without severity and criteria, too, the mean of grades tells an item's place.
+Anchors are difficulties and severities known to a hundredth of a logit. A known grade of an item (gold) is the mean
+over criteria that an expert would give at its place, rounded: it enters as a Normal of the variance of rounding,
+1/12. Fair averages are then an expert's, on the scale of known grades.
 """
 
 from __future__ import annotations
@@ -62,6 +63,7 @@ class RaterFacets:
         group: name of the item covariate whose groups may differ, in place and criterion by criterion (DIF).
         slopes, centrality, consistency: standard deviations of log-slopes of criteria, of log-centralities and of
             log-consistencies of raters; 0 takes all of them to be 1.
+        severity: standard deviation of severities; 0 takes all raters to be as severe.
         severities: anchors, known severities by annotator, or in the order of annotators with None for others.
         difficulties: the same of criteria, in order of their numbers.
         points: of the grid of places.
@@ -73,6 +75,7 @@ class RaterFacets:
     slopes: float = 0.3
     centrality: float = 0.3
     consistency: float = 0.3
+    severity: float = 1.0
     severities: Mapping[Any, float] | Known = ()
     difficulties: Known = ()
     points: cp.Count = 61
@@ -106,6 +109,10 @@ class RaterFacets:
                 "'gaussian_annotators'"
             )
         known = self.severities
+        if known and not self.severity:
+            raise MethodError(
+                "severity=0 takes all raters to be as severe, and severities= names some; leave one out"
+            )
         if isinstance(known, Mapping):
             if unknown := [a for a in known if a not in data.annotators]:
                 raise MethodError(f"severities name {unknown[:5]}, who are no annotators; leave them out")
@@ -128,7 +135,9 @@ class RaterFacets:
                 dif = pyro.sample("dif", dist.Normal(torch.zeros(c), 0.5).to_event(1))
             dif = _centred(_centred(dif), -2)
         with cp.plates.annotators(data):
-            severity = pyro.sample("severity", _around(self.severities, 1.0, block.n_annotators))
+            severity = torch.zeros(block.n_annotators)
+            if self.severity:
+                severity = pyro.sample("severity", _around(self.severities, self.severity, block.n_annotators))
             centrality, consistency = (
                 pyro.sample(f"log_{name}", dist.Normal(0.0, spread)).exp() if spread else torch.ones(1)
                 for name, spread in (("centrality", self.centrality), ("consistency", self.consistency))

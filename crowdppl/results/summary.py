@@ -69,6 +69,9 @@ def _fit_lines(posterior: Fit, doubts: Sequence[object]) -> list[str]:
         lines.append(shorten(f"columns: {read}", WIDTH))
     if posterior.correction is not None:
         lines += [f"corrected: {posterior.correction}", *(f"note: {text}" for text in posterior.correction.notes)]
+    if scores := found.get("scores"):
+        tried = (f"{name} {score:.3f}" for name, score in sorted(scores.items(), key=lambda x: -x[1]))
+        lines.append(f"chosen by the mean log-probability of a label left out: {', '.join(tried)}")
     state = "converged" if found.get("converged") else "NOT CONVERGED"
     parts = [state] if "converged" in found else []
     parts += [f"{found['iterations']:,} iterations"] if found.get("iterations") is not None else []

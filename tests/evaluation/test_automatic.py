@@ -220,6 +220,25 @@ def test_where_classes_have_an_order_a_method_that_knows_it_joins() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("apart", "taken"), [(0.0, "mean of grades"), (2.0, "rater_facets")])
+def test_of_several_criteria_it_takes_facets_or_the_mean(apart: float, taken: str) -> None:
+    """Two criteria that may differ, as three raters may, by so many logits."""
+    rng = np.random.default_rng(1)
+    item, rater, criterion = (x.ravel() for x in np.indices((30, 3, 2)))
+    place = rng.normal(0, 1.5, 30)[item] + apart * (criterion - 0.5) + apart * (rater - 1) / 2
+    grade = (place[:, None] + rng.logistic(size=(len(item), 1)) > [-1.5, 0, 1.5]).sum(1)
+    table = pd.DataFrame({"item": item, "annotator": rater, "label": grade, "criterion": criterion})
+    data = Annotations.from_frame(table, kind="ordinal", classes=range(4), label_covariates=["criterion"])
+    found = crowdppl.fit("auto", data, seed=0, max_iterations=15)
+    scores = found.diagnostics()["scores"]
+    assert max(scores, key=scores.get) == taken and found.method == "rater_facets"
+    assert (found.model.criterion is None) == (taken == "mean of grades")
+    assert f"left out: {taken} {scores[taken]:.3f}" in found.summary()
+    plain = Annotations.from_frame(table.drop(columns="criterion"), kind="ordinal", classes=range(4))
+    assert not plain.alphabet.kind.candidates_of([])  # classes are averaged as ever
+
+
+@pytest.mark.slow
 def test_of_sets_it_learns_how_frequent_each_class_is() -> None:
     """Classes are in 90 to 5 % of the sets of 150 items, each labelled by two of six annotators, right in 75 %."""
     rng = np.random.default_rng(0)

@@ -118,6 +118,18 @@ def test_anchors_hold_and_move_items() -> None:
     assert places[1] - places[0] == pytest.approx(2, abs=0.3)  # the prior of their mean holds it back
 
 
+def test_of_raters_and_criteria_that_are_alike_the_mean_of_grades_tells() -> None:
+    data = crowdppl.simulate("rater_facets", design(40, 3, 1), seed=4).data  # each item by all three
+    alike = RASCH | {"severity": 0}
+    fit = crowdppl.fit("rater_facets", data, inference="em", settings=alike)
+    assert fit.result.sites.keys() == {"mean", "width", "step"}
+    table = data.frame().astype({"label": float}).groupby("item")["label"].mean()
+    fair = fit.fair_averages()["estimate"][table.index]
+    assert stats.spearmanr(fair, table).statistic == pytest.approx(1) and "annotators" in fit.summary()
+    with pytest.raises(MethodError, match="severity=0"):
+        crowdppl.fit("rater_facets", data, settings=alike | {"severities": [1.0, None, None]}, inference="em")
+
+
 @pytest.mark.parametrize("settings", [{}, RASCH])
 def test_known_grades_set_the_scale_of_fair_averages(settings: dict[str, Any]) -> None:
     """Of lenient raters, whose leniency labels alone cannot tell: mean errors of the grades that are not known."""

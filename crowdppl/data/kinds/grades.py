@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,10 +14,22 @@ from crowdppl.data.kinds.classes import PLAIN, Classes
 from crowdppl.data.kinds.space import GRADES
 from crowdppl.errors import DataError
 
+CRITERION = "criterion"
+"""The column of labels that grade items on several criteria."""
+ALIKE = {"severity": 0.0, "slopes": 0.0, "centrality": 0.0, "consistency": 0.0}
+"""Settings that take all raters to be alike, so that the mean of grades tells an item's place."""
+
 
 @dataclass(frozen=True)
 class Ordinal(Classes):
     """Classes in an order: as they are listed, or that of numbers."""
+
+    def candidates_of(self, columns: Collection[str]) -> Mapping[str, tuple[str, Mapping[str, Any]]]:
+        """Of grades on several criteria, their mean or facets."""
+        if CRITERION not in columns:
+            return super().candidates_of(columns)
+        of_criteria = {"criterion": CRITERION}
+        return {"mean of grades": ("rater_facets", ALIKE), "rater_facets": ("rater_facets", of_criteria)}
 
     def in_order(self, classes: pd.Index[Any]) -> pd.Index[Any]:
         """Grades by their numeric value; DataError when one is no number, or two are the same number."""
