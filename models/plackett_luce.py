@@ -7,9 +7,10 @@
                       reliability[a, 0], else all orders are as likely
     truth[i]        = its place in one more reliable ranking of its problem (N)
 
-An item is an object of a problem, ``kind="ranking"``, and a label its rank. Of tied objects each order may be
-meant; where ties stand for more than 120 orders, 120 at random estimate the sum over all. Where ``first="worst"``,
-the worst object is chosen first, and a site ``weakness`` stands for ``skill``.
+An item is an object of a problem, ``kind="ranking"``, and a label its rank. Known ranks (gold) are that reliable
+ranking, of the objects of which they are known: their order tells of skills as one more annotator's does. Of tied
+objects each order may be meant; where ties stand for more than 120 orders, 120 at random estimate the sum over all.
+Where ``first="worst"``, the worst object is chosen first, and a site ``weakness`` stands for ``skill``.
 """
 
 from __future__ import annotations

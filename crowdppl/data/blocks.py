@@ -270,6 +270,14 @@ class Block:
         problem = self._groups(OF_RANKS[0])[self.item]
         return Rankings.of(problem, self.annotator, self.numbers if self.has_labels else None)
 
+    @cached_property
+    def known_rankings(self) -> Rankings:
+        """The known ranks of items, of which those of a problem are a ranking."""
+        assert self.gold is not None, "no ranks are known"
+        known = self.gold.isfinite()
+        problem = self._groups(OF_RANKS[0])[known]
+        return Rankings.of(problem, torch.zeros_like(problem), self.gold[known])
+
     def _groups(self, name: str, asked: bool = True) -> Tensor:
         """The group of each item that a column names, int64 (n_items,); not counted as read where not asked."""
         if self.item_covariates is None:

@@ -14,7 +14,7 @@ from torch import Tensor
 from crowdppl.data.blocks import Block
 from crowdppl.data.kinds.comparisons import TIE
 from crowdppl.data.kinds.parts import SIDES
-from crowdppl.data.kinds.rankings import OF_RANKS
+from crowdppl.data.kinds.rankings import OF_RANKS, Rankings
 from crowdppl.errors import DataError
 from crowdppl.primitives import plates
 from crowdppl.primitives.labels import NumberLabels, OwnTruthLabels
@@ -155,7 +155,7 @@ class RankedLabels(NumberLabels):
     An annotator who is reliable on a ranking chooses one object in proportion to worths, then one of the rest, and
     so on (Plackett-Luce); else all orders are as likely. Of objects that are tied, each order may be what was
     meant, and a ranking of some objects says nothing of others. A truth is the rank that one more reliable ranking,
-    of all objects of the problem, would give.
+    of all objects of the problem, would give; known ones are such a ranking of the objects of which they are known.
 
     Args:
         block: who ranked what.
@@ -179,15 +179,28 @@ class RankedLabels(NumberLabels):
         """Log-probability of each ranking, of which each of its labels brings its item an even part: (..., N)."""
         rankings = self.block.rankings
         rankings = rankings if value is rankings.ranks else replace(rankings, ranks=value)
+        parts = self._parts(rankings, self.block.item, self.reliability)
+        out = self.block.sum_by_item(parts) + in_closed_form(self.truth, self._moments)
+        if (gold := self.block.gold) is None:
+            return out
+        known = gold.isfinite()
+        parts = self._parts(self.block.known_rankings, known.nonzero().squeeze(-1), None)
+        of_item = torch.where(known, known.cumsum(0) - 1, parts.shape[-1])
+        return out + torch.cat([parts, parts.new_zeros((*parts.shape[:-1], 1))], -1)[..., of_item]
+
+    def _parts(self, rankings: Rankings, item: Tensor, reliability: Tensor | None) -> Tensor:
+        """Even parts of the log-probability of rankings, by their labels of items (S,), which may be reliable."""
         known, ranking = [], []
         for each in rankings.orders(self.sign):
             n_orders, size = each.labels.shape[1:]
-            at = self.object[self.block.item[each.labels]]
+            at = self.object[item[each.labels]]
             left = self.worth[..., at].flip(-1).cumsum(-1).flip(-1)[..., : each.stages]
             skilled = (self.log_worth[..., at[..., : each.stages]] + neg_log(left)).sum(-1)  # (..., r, W)
-            evenly = each.log_times + math.log(n_orders) - sum(math.log(size - n) for n in range(each.stages))
-            coin = self.reliability[..., rankings.annotator[each.ranking], :]
-            terms = torch.cat([coin[..., :1] + skilled + each.log_times, coin[..., 1:] + evenly], -1)
+            terms = skilled + each.log_times
+            if reliability is not None:
+                evenly = each.log_times + math.log(n_orders) - sum(math.log(size - n) for n in range(each.stages))
+                coin = reliability[..., rankings.annotator[each.ranking], :]
+                terms = torch.cat([coin[..., :1] + terms, coin[..., 1:] + evenly], -1)
             known.append(logsumexp(terms))
             ranking.append(each.ranking)
         lead = self.batch_shape[:-1] if not known else known[0].shape[:-1]
@@ -196,8 +209,7 @@ class RankedLabels(NumberLabels):
         place = torch.full_like(rankings.sizes, every.shape[-1] - 1)
         if ranking:
             place[torch.cat(ranking)] = torch.arange(sum(map(len, ranking)), device=place.device)
-        part = every[..., place] / rankings.sizes
-        return self.block.sum_by_item(part[..., rankings.of_label]) + in_closed_form(self.truth, self._moments)
+        return (every[..., place] / rankings.sizes)[..., rankings.of_label]
 
     def _moments(self) -> Tensor:
         """Mean, and mean of squares, of the rank of each item in one more ranking of its problem: (2, ..., N)."""
@@ -221,7 +233,10 @@ class RankedLabels(NumberLabels):
             variance = ((spread + count.square()) * share).sum(-1) - (count * share).sum(-1).square()
             rank = 1 + mean if self.sign > 0 else size - mean
             out[..., at] = torch.stack([rank, variance.clamp(min=0) + rank.square()])
-        return out
+        if (gold := self.block.gold) is None:
+            return out
+        given = torch.stack([gold, gold.square()]).reshape(2, *[1] * (out.dim() - 2), -1)
+        return torch.where(given.isfinite(), given.to(out), out)
 
     def draw(self) -> tuple[Tensor, Tensor]:
         """The ranks (N,) of one more reliable ranking of each problem, and labels (S,)."""
@@ -229,7 +244,7 @@ class RankedLabels(NumberLabels):
         reliable = torch.rand(len(rankings.sizes)) < self.reliability.reshape(-1, 2)[rankings.annotator, 0].exp()
         rate = torch.where(reliable[rankings.of_label], worth[self.block.item], 1.0)
         truth = self._ranks(item_groups(self.block, OF_RANKS[0]), worth)
-        return truth, self._ranks(rankings.of_label, rate)
+        return self.where_known(truth), self._ranks(rankings.of_label, rate)
 
     def _ranks(self, group: Tensor, rate: Tensor) -> Tensor:
         """Ranks (n,), from 1 in each group, of a race in which each needs an exponential time of its rate."""

@@ -260,6 +260,29 @@ def test_results_are_saved_predict_and_are_updated(tmp_path: Path) -> None:
     np.testing.assert_allclose(found, wanted[found.index], atol=0.15)
 
 
+@pytest.mark.parametrize("first", ["best", "worst"])
+def test_known_ranks_are_a_reliable_ranking(first: str) -> None:
+    """Of some objects, tied ones among them: as where one more annotator, who is reliable, ranks these."""
+    known = {"a": 2, "b": 1, "d": 2}
+    rows = [*FEW[:3], ("w", "d > c > e > a")]
+    name, model = "skill" if first == "best" else "weakness", crowdppl.method("plackett_luce", first=first)
+    told, more = rankings(rows, gold=known), rankings([*rows, ("z*", "b > a = d")])
+    values = {name: torch.tensor([3.0, 1.0, 0.5, 2.0, 1.5]).double()}
+    p = torch.tensor([[0.7, 0.3]]).double().expand(4, 2)
+    sure = torch.cat([p, torch.tensor([[1 - 1e-12, 1e-12]]).double()])
+    found = Density(model.model)(told.as_block(), values | {"reliability": p}).per_item.sum()
+    wanted = Density(model.model)(more.as_block(), values | {"reliability": sure}).per_item.sum()
+    assert float(found.detach()) == pytest.approx(float(wanted.detach()), abs=1e-5)
+    for engine in ("em", "vb", "gibbs"):
+        fit = crowdppl.fit("plackett_luce", told, inference=engine, seed=0, settings={"first": first})
+        table = fit.truth().loc[[*known]]
+        assert table["estimate"].to_dict() == known and (table["sd"] == 0).all()
+        plain = crowdppl.fit("plackett_luce", rankings(rows), inference=engine, seed=0, settings={"first": first})
+        assert fit.ranking().loc["b", "score"] > plain.ranking().loc["b", "score"]
+    score = crowdppl.heldout_score("plackett_luce", told, inference="em", folds=2, whole_items=True)
+    assert np.isfinite(score.items["log_p"]).all()
+
+
 def test_what_rankings_lack_is_refused_by_name() -> None:
     posterior = crowdppl.fit("plackett_luce", rankings(FEW), inference="vb", seed=0)
     for ask in (
@@ -271,8 +294,6 @@ def test_what_rankings_lack_is_refused_by_name() -> None:
     ):
         with pytest.raises((MethodError, DataError), match="number"):
             ask()
-    with pytest.raises(MethodError, match="known truths"):
-        crowdppl.fit("plackett_luce", rankings(FEW), gold={"a": 1})
     with pytest.raises(MethodError, match="'plackett_luce'"):
         crowdppl.fit("gaussian_annotators", rankings(FEW))
     for text in (" = ".join("abcdef") + " > g", "a = b = c = d > e = f = g > h"):

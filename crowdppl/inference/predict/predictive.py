@@ -226,7 +226,7 @@ def _block_of(posterior: Fit, problem: Problem, bags: LabelBags) -> tuple[Block,
     if bags.covariates is None and problem.reads.labels:
         raise no_covariates_yet(posterior)
     data, first = posterior.data, problem.blocks[0]
-    known = item_values(problem, data, bags.item, known_truths=True)
+    known = item_values(problem, data, bags.item, known_truths=not problem.reads.linked)  # sites tell all of them
     index = RaggedIndex.of_pairs(bags.bag, bags.cell, len(bags.item), first.bags.n_cells)
     if bags.covariates is not None:  # in the order of the index
         known["label_covariates"] = bags.covariates.at(torch.from_numpy(np.lexsort((bags.cell, bags.bag))))
