@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from crowdppl.core.validation import kind_of
+from crowdppl.core.validation import kind_of, shown
 from crowdppl.data.ids import Encoding, Place, as_column, as_index, encode_text, native, place_in_rows
 from crowdppl.errors import DataError
 
@@ -53,6 +53,7 @@ UNSPECIFIC = frozenset(["id", "ids", "index", "unnamed0"])
 
 Roles = Mapping[str, Hashable | None]
 """The column of each role, or None to recognise it by name."""
+LISTS = (list, tuple, np.ndarray)
 NESTED = 100
 """Rows in which nested records are looked for."""
 
@@ -119,6 +120,7 @@ def rows_of_frame(frame: Any, given: Roles, origin: str, place: Place = place_in
     except DataError:
         _refuse_nested(frame, origin)
         raise
+    frame, place = _one_annotator_a_row(frame, roles, origin, place)
     rest = [name for name in names if name not in roles.values()]
     columns = _selected(frame, rest, origin).rename(columns=apart_from_roles(rest, roles)) if rest else None
     annotator, label = (encode_text(frame[roles[r]], r, place) for r in ("annotator", "label"))
@@ -144,6 +146,28 @@ def rows_of_frame(frame: Any, given: Roles, origin: str, place: Place = place_in
             gold = known.set_axis(ids.values.take(ids.codes) if isinstance(ids, Encoding) else as_index(ids))
     said = {role: str(column) for role, column in roles.items()}
     return Rows(item, annotator, label, columns, place, text, gold=gold, roles=said)
+
+
+def _one_annotator_a_row(
+    frame: pd.DataFrame | pa.Table, roles: Mapping[str, Hashable], origin: str, place: Place
+) -> tuple[pd.DataFrame | pa.Table, Place]:
+    """A table whose cells hold lists of annotators and their labels, with a row for each; others as they are."""
+    names = [roles["annotator"], roles["label"]]
+    head = _selected(frame[:NESTED] if isinstance(frame, pd.DataFrame) else frame.slice(0, NESTED), names, origin)
+    if not all(isinstance(cell, LISTS) for cell in head[names[0]]) or not len(head):
+        return frame, place
+    frame = as_pandas(frame, origin).reset_index(drop=True)
+    for row, cells in enumerate(zip(*(frame[name] for name in names), strict=True)):
+        sizes = [len(cell) if isinstance(cell, LISTS) else None for cell in cells]
+        if sizes[0] is None or sizes[0] != sizes[1]:
+            raise DataError(
+                f"{place(row)} names the annotators {shown(cells[0])} and the labels {shown(cells[1])}; give lists "
+                "of one label for each annotator, or a row for each (DataFrame.explode)"
+            )
+    long = frame.explode(names)
+    long = long[long[names[0]].notna().to_numpy()]  # of two empty lists
+    rows = long.index.to_numpy()
+    return long.reset_index(drop=True), lambda row: place(int(rows[row]))
 
 
 def _refuse_nested(frame: pd.DataFrame | pa.Table, origin: str) -> None:

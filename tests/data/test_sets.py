@@ -132,3 +132,38 @@ def test_sets_that_are_separated_in_two_ways_are_refused() -> None:
         Annotations.from_frame(mixed, kind="set")
     named = ROWS.assign(label=["a;b", "a;Paris, France", "", "c; b", "b"])  # no part of which is a class
     assert "Paris, France" in Annotations.from_frame(named, kind="set").item_covariates["class"].cat.categories
+
+
+@pytest.mark.parametrize(
+    ("labels", "classes"),
+    [
+        (["red\nblue", "blue", "red", "blue\nred"], None),
+        (['{"choices": ["red", "blue"]}', "blue", "red", '{"choices": ["blue", "red"]}'], None),
+        ([{"choices": ["red", "blue"]}, "blue", ["red"], {"choices": ["blue", "red"]}], None),
+        (["red|blue", "blue", "red", "blue|red"], None),
+        (["red blue", "blue", "red", "blue  red "], ["red", "blue"]),
+        (["red; blue", "blue", "red", "blue,red"], ["red", "blue"]),
+    ],
+)
+def test_sets_as_tools_write_them(labels: list[Any], classes: list[str] | None) -> None:
+    frame = pd.DataFrame({"item": [1, 1, 2, 2], "annotator": ["a", "b"] * 2, "label": labels})
+    data = Annotations.from_frame(frame, kind="set", classes=classes)
+    assert sorted({item.split(" | ")[1] for item in data.items}) == ["blue", "red"]
+    assert data.frame().label.tolist() == ["yes", "yes", "yes", "no", "no", "yes", "yes", "yes"]
+
+
+def test_classes_with_commas_and_classes_within_classes_are_told_by_the_list() -> None:
+    labels = ["Yes, mostly, No", "No", "New York Yes, mostly", "New York; York"]
+    frame = pd.DataFrame({"item": [1, 1, 2, 2], "annotator": ["a", "b"] * 2, "label": labels})
+    data = Annotations.from_frame(frame, kind="set", classes=["Yes, mostly", "No", "New York", "York"])
+    yes = data.frame().query("label == 'yes'")
+    found = [
+        {item.split(" | ")[1] for item in rows} for _, rows in yes.groupby([yes.item.str[0], "annotator"]).item
+    ]
+    assert found == [{"Yes, mostly", "No"}, {"No"}, {"Yes, mostly", "New York"}, {"New York", "York"}]
+
+
+def test_blanks_between_classes_that_nobody_lists_are_refused() -> None:
+    frame = pd.DataFrame({"item": [1, 1, 2], "annotator": ["a", "b", "a"], "label": ["red blue", "blue", "red"]})
+    with pytest.raises(DataError, match=r"'red blue' at row 0 .* write ';' for ' ' here, or list all in classes="):
+        Annotations.from_frame(frame, kind="set")

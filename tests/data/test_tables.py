@@ -5,12 +5,13 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow
 import pytest
 import torch
 
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.files import read_annotations
-from crowdppl.errors import DataError
+from crowdppl.errors import CrowdpplWarning, DataError
 
 ROWS = [("i", "ann", 1), ("i", "bob", 0), ("k", "ann", 0)]
 WIDE = pd.DataFrame({"ann": [1.0, np.nan, 0.0], "bob": [0.0, np.nan, np.nan]}, index=["i", "j", "k"])
@@ -211,3 +212,51 @@ def test_a_wide_table_with_gold_and_annotators_that_are_named() -> None:
     assert data.summary()["columns"] == {"item": "item", "annotator": "r3, r1", "gold": "truth"}
     with pytest.raises(DataError, match="'r9'"):
         Annotations.from_frame(frame, wide=True, annotators=["r1", "r9"])
+
+
+@pytest.mark.parametrize("kind", [None, "set"])
+@pytest.mark.parametrize("arrow", [False, True])
+def test_lists_of_annotators_and_their_labels_are_a_row_each(kind: str | None, arrow: bool) -> None:
+    labels: list[Any] = [["pos", "neg"], [], ["neg"]]
+    frame = pd.DataFrame(
+        {"item": [*"abc"], "annotator": [["u", "v"], [], ["v"]], "label": labels, "seconds": [3, 4, 5]}
+    )
+    data = Annotations.from_frame(pyarrow.Table.from_pandas(frame) if arrow else frame, kind=kind)
+    long = pd.DataFrame(
+        {"item": [*"aac"], "annotator": [*"uvv"], "label": ["pos", "neg", "neg"], "seconds": [3, 3, 5]}
+    )
+    pd.testing.assert_frame_equal(data.frame(), Annotations.from_frame(long, kind=kind).frame())
+
+
+@pytest.mark.parametrize("label", [["pos"], "pos", None])
+def test_lists_that_do_not_match_are_refused(label: Any) -> None:
+    frame = pd.DataFrame({"item": [*"ab"], "annotator": [["u"], ["u", "v"]], "label": [["pos"], label]})
+    with pytest.raises(DataError, match=r"row 1 .* names the annotators \['u', 'v'\] .*a row for each"):
+        Annotations.from_frame(frame)
+
+
+@pytest.mark.parametrize(
+    ("labels", "numbers", "how"),
+    [
+        (["3,5", "4,0", "12"], [3.5, 4, 12], "a decimal comma"),
+        (["1.234,5", " -2,25", "7"], [1234.5, -2.25, 7], "a decimal comma"),
+        (["1,234.5", "1,000,000", "7"], [1234.5, 1e6, 7], "commas between thousands"),
+    ],
+)
+def test_numbers_as_people_write_them(labels: list[str], numbers: list[float], how: str) -> None:
+    frame = pd.DataFrame({"item": [*"abc"], "annotator": "u", "label": labels})
+    with pytest.warns(CrowdpplWarning, match=f"labels with {how}"):
+        data = Annotations.from_frame(frame, kind="real")
+    assert data.frame().label.tolist() == numbers
+
+
+def test_counts_have_no_decimals() -> None:
+    frame = pd.DataFrame({"item": [*"ab"], "annotator": "u", "label": ["1,234", "7"]})
+    with pytest.warns(CrowdpplWarning, match="labels with commas between thousands"):
+        assert Annotations.from_frame(frame, kind="count").frame().label.tolist() == [1234, 7]
+
+
+def test_commas_that_may_mean_either_are_refused() -> None:
+    frame = pd.DataFrame({"item": [*"ab"], "annotator": "u", "label": ["1,234", "7"]})
+    with pytest.raises(DataError, match="'1,234' may mean 1.234 or 1234"):
+        Annotations.from_frame(frame, kind="real")

@@ -40,7 +40,7 @@ AMOUNTS = frozenset("%‰$€£¥₹₩0123456789")
 """Signs in a unit, as "%" and "/100", that make numbers amounts; with letters, as "12a", they may be names."""
 UNITS = 4
 """Most units of measurements, such as "day" and "days"; names that begin with a number, as "01 cat", have more."""
-SEPARATORS = (";", "|", ",")
+SEPARATORS = ("\n", ";", "|", ",")
 STANDARD_ERRORS = 3
 """By how many those who differ must be nearer to each other than by chance, where numbers are whole."""
 SPREAD = 7 / 5

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
@@ -27,6 +28,11 @@ from crowdppl.data.kinds.space import REAL_LINE, RealLine
 from crowdppl.data.tables import Rows
 from crowdppl.errors import CrowdpplWarning, DataError
 
+WRITTEN: Mapping[str, tuple[re.Pattern[str], Mapping[int, int]]] = {
+    "a decimal comma": (re.compile(r"[+-]?(\d+|\d{1,3}(\.\d{3})+)(,\d+)?"), str.maketrans(",.", ".,")),
+    "commas between thousands": (re.compile(r"[+-]?(\d+|\d{1,3}(,\d{3})+)(\.\d+)?"), {}),
+}
+"""How people write numbers, and what makes of it what Python writes, but for commas."""
 NUMBER = "label"
 """The label covariate that holds labels which are numbers; each is the only answer of its annotator."""
 ONE_ANSWER = Codebook("answer", pd.Index(["a number"]))
@@ -81,7 +87,9 @@ class Numbers(Kind):
         given: Any = rows.label
         distinct = given.values if isinstance(given, Encoding) else given
         values = as_column(distinct, "label")
-        found, labels = as_numbers(values), self.labels
+        labels = self.labels
+        values = _as_written(values, labels)
+        found = as_numbers(values)
         codes = given.codes if isinstance(given, Encoding) else np.arange(len(found))
         with np.errstate(invalid="ignore"):
             wrong = np.flatnonzero((~np.isfinite(found) | ~labels.contains(found))[codes])
@@ -103,6 +111,31 @@ class Numbers(Kind):
         if math.isnan(as_number(value)) and self.labels.contains(np.array(number)):
             return f"write each as a number alone, {number:.15g}"
         return self.labels.remedy(number)
+
+
+def _as_written(values: pd.Series[Any], labels: RealLine) -> pd.Series[Any]:
+    """Text with a decimal comma (3,5), or with commas between thousands (1,234.5), as Python writes numbers.
+
+    DataError where commas may be either.
+    """
+    texts = [x.strip() for x in values if isinstance(x, str)]
+    first = next((x for x in texts if "," in x), None)
+    if first is None:
+        return values
+    found = dict[str, list[str]]()
+    for how, (form, marks) in WRITTEN.items():
+        if all(form.fullmatch(x) for x in texts):
+            read = [x.translate(marks).replace(",", "") for x in (first, *texts)]
+            if labels.contains(np.array([float(x) for x in read])).all():
+                found[how] = read
+    if len(found) > 1:
+        either = " or ".join(read[0] for read in found.values())
+        raise DataError(f"labels such as {first!r} may mean {either}; write them without commas")
+    for how, (one, *read) in found.items():
+        warn(f"labels with {how} are read as numbers, such as {one}", CrowdpplWarning)
+        numbers = iter(read)
+        return pd.Series([next(numbers) if isinstance(x, str) else x for x in values], dtype=object)
+    return values
 
 
 REAL = Numbers(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -46,10 +47,11 @@ def are_answers(items: Any) -> bool:
 def with_answers(rows: Rows, options: Mapping[str, Any]) -> tuple[Rows, dict[str, Any]]:
     """Rows of sets as rows of answers about each class, whose items are pairs of item and class.
 
-    A set is text such as "a;b", or a list, a tuple or a set, of Python or written out; an empty one holds no class.
-    The first of ";", "|" and "," that stands in any text separates the classes of all, but for lists that are
-    written out. Rows of answers stay as they are. DataError for a label that is missing or no set, with its row, an
-    unknown class, or none, and for features, which do not tell classes apart.
+    A set is text such as "a;b", or a list, a tuple or a set, of Python or written out, or {"choices": list}; an
+    empty one holds no class. Where classes are listed, a text is cut into these, whatever stands between them:
+    lines, blanks, ";", "|" or ",". Else the first of line, ";", "|" and "," that stands in any text separates the
+    classes of all, but for lists that are written out. Rows of answers stay as they are. DataError for a label that
+    is missing or no set, with its row, an unknown class, or none, and for features, which tell no classes apart.
     """
     unnamed = options.get("classes") is None and options.get("like") is None
     if are_answers(rows.item):
@@ -124,7 +126,9 @@ def _sets(
 ) -> list[Members]:
     """The classes of each label, those that are known in their spelling."""
     texts = {x for x in cells if isinstance(x, str)} - {*map(str, away)} - {*([] if known is None else known)}
-    lists = {x: found for x in texts if (found := parsed(x)) is not None}
+    lists: dict[str, Any] = {x: found for x in texts if (found := parsed(x)) is not None}
+    if known is not None:
+        lists |= {x: found for x in texts - lists.keys() if (found := _cut(x, known)) is not None}
     cells = [lists.get(x, x) if isinstance(x, str) else x for x in cells]
     texts -= lists.keys()
     mark = next((mark for mark in SEPARATORS if any(mark in x for x in texts)), None)
@@ -153,23 +157,38 @@ def _sets(
     return out
 
 
+def _cut(text: str, known: pd.Index[Any]) -> list[str] | None:
+    """The classes that a text is made of, the longest where several fit; None where something else is left."""
+    names = "|".join(re.escape(str(name)) for name in sorted(known, key=lambda name: -len(str(name))))
+    one, found, at = re.compile(rf"\s*({names})(?:\s*[;|,]|\s+|$)"), list[str](), 0
+    while at < len(text):
+        match = one.match(text, at)
+        if match is None:
+            return None
+        found.append(match[1])
+        at = match.end()
+    return found or None
+
+
 def _refuse_other_separators(cells: Sequence[Any], sets: Sequence[Members], mark: str | None, place: Place) -> None:
     """Refuses a class such as "x,y" where ";" separates classes, and x or y is one."""
     texts = [members or () if isinstance(cell, str) else () for cell, members in zip(cells, sets, strict=True)]
     names = {name for members in texts for name in members}
-    for other in SEPARATORS:
+    for other in SEPARATORS if mark else (*SEPARATORS, " "):
         odd = {name for name in names if other in name and names & {part.strip() for part in name.split(other)}}
         if odd:
             row, name = next((n, x) for n, members in enumerate(texts) for x in members if x in odd)
+            why = f"other labels separate classes by {mark!r}; " if mark else ""
             raise DataError(
                 f"the label {cells[row]!r} at {place(row)} would hold the class {name!r}, and a part of that is a "
-                f"class, too: other labels separate classes by {mark!r}; write {mark!r} for {other!r} here, or "
-                "list all in classes="
+                f"class, too: {why}write {mark or ';'!r} for {other!r} here, or list all in classes="
             )
 
 
 def _members(cell: Any, place: Place, row: int) -> list[Any]:
     """The classes that a list, a set or an array holds."""
+    if isinstance(cell, Mapping) and cell.keys() == {"choices"}:  # as Label Studio writes several choices
+        cell = cell["choices"]
     if isinstance(cell, Mapping) or not isinstance(cell, Collection | np.ndarray):
         raise DataError(
             f"the label at {place(row)} is {kind_of(cell)}, and no set of classes; give a list, or 'a;b'"
