@@ -16,11 +16,11 @@
     label[i, a, c]    = k with a log-weight that is the sum, over j < k, of exp(log_slope[c] + log_consistency[a])
                         (truth[i] - difficulty[c] - dif[g, c] - severity[a] - exp(log_centrality[a]) step[c, j])
 
-A generalised partial credit model. Where slopes, centrality and consistency are 0, their sites are left out: it is
-then the many-facet Rasch model; without severity and criteria, too, the mean of grades tells an item's place.
-Anchors are difficulties and severities known to a hundredth of a logit. A known grade of an item (gold) is the mean
-over criteria that an expert would give at its place, rounded: it enters as a Normal of the variance of rounding,
-1/12. Fair averages are then an expert's, on the scale of known grades.
+A generalised partial credit model; of two grades, there are no steps and no centrality. Where slopes, centrality and
+consistency are 0, their sites are left out: it is then the many-facet Rasch model; without severity and criteria, too,
+the mean of grades tells an item's place. Anchors are difficulties and severities known to a hundredth of a logit. A
+known grade of an item (gold) is the mean over criteria that an expert would give at its place, rounded: it enters as
+a Normal of the variance of rounding, 1/12. Fair averages are then an expert's, on the scale of known grades.
 """
 
 from __future__ import annotations
@@ -127,7 +127,9 @@ class RaterFacets:
         mean = pyro.sample("mean", dist.Normal(0.0, 2.0))
         width = pyro.sample("width", dist.LogNormal(0.0, 1.0)).unsqueeze(-1)
         difficulty, slope = self._of_criteria(c)
-        step = pyro.sample("step", dist.Normal(torch.zeros(c, block.n_classes - 1), 2.0).to_event(2))
+        step, several = torch.zeros(c, block.n_classes - 1), block.n_classes > 2  # one step less the mean is 0
+        if several:
+            step = pyro.sample("step", dist.Normal(step, 2.0).to_event(2))
         place, dif = (mean + torch.zeros(1)).unsqueeze(-1), torch.zeros(1, c)
         if self.group is not None:
             with cp.plates.groups(data, self.group):
@@ -140,7 +142,7 @@ class RaterFacets:
                 severity = pyro.sample("severity", _around(self.severities, self.severity, block.n_annotators))
             centrality, consistency = (
                 pyro.sample(f"log_{name}", dist.Normal(0.0, spread)).exp() if spread else torch.ones(1)
-                for name, spread in (("centrality", self.centrality), ("consistency", self.consistency))
+                for name, spread in (("centrality", several * self.centrality), ("consistency", self.consistency))
             )
         standard = torch.linspace(-REACH, REACH, self.points)
         place = place + width * standard  # (..., G, P)
@@ -174,7 +176,8 @@ class RaterFacets:
         slope = _centred(sites.get("log_slope", torch.zeros(1))).exp()
         slope = slope * sites.get("log_expert", torch.zeros(1)).exp()
         place = place - sites.get("expert_severity", torch.zeros(1))
-        return mean_grade(place, difficulty, _centred(sites["step"]), slope, grade)
+        step = _centred(sites.get("step", torch.zeros(1, len(grade) - 1)))
+        return mean_grade(place, difficulty, step, slope, grade)
 
     def _of_criteria(self, c: int) -> tuple[Tensor, Tensor]:
         """Difficulties and slopes; of a single criterion, only what is known."""

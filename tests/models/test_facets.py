@@ -46,10 +46,11 @@ def test_labels_of_two_raters_have_the_density_of_an_integral(k: int, known: boo
     shapes = {"difficulty": 2, "step": (2, k - 1), "log_slope": 2, "severity": 2, "log_centrality": 2}
     shapes |= {"log_consistency": 2, "impact": 2, "dif": (2, 2)}
     at = {name: rng.normal(size=shape) for name, shape in shapes.items()} | {"mean": 0.3, "width": 1.4}
+    steps = {"step", "log_centrality"} if k == 2 else set()  # none between two grades
     if known:
         data, at = data.with_gold({"x": 1}), at | {"expert_severity": 0.4, "log_expert": 0.5}
     model = crowdppl.method("rater_facets", criterion="criterion", group="group", points=201)
-    values = {name: torch.as_tensor(x, dtype=torch.float64) for name, x in at.items()}
+    values = {n: torch.as_tensor(x, dtype=torch.float64) for n, x in at.items() if n not in steps}
     found = Density(model.model)(data.as_block(), values, marginals=("truth",))
     d, s, slope = (at[n] - at[n].mean(-1, keepdims=True) for n in ("difficulty", "step", "log_slope"))
     dif = at["dif"] - at["dif"].mean(0) - at["dif"].mean(1, keepdims=True) + at["dif"].mean()
@@ -147,6 +148,14 @@ def test_known_grades_set_the_scale_of_fair_averages(settings: dict[str, Any]) -
     assert without.mean() > 0.7 and abs(found.mean()) < 0.15 and found.abs().mean() < 0.45
     assert (fair[1].iloc[:20][["estimate", "low", "high"]].eq(known, axis=0)).all(axis=None)
     assert ("log_expert" in fits[1].result.sites) == (settings != RASCH)
+
+
+def test_two_grades_are_a_logit_of_items_less_raters() -> None:
+    drawn = crowdppl.simulate("rater_facets", design(60, 4, 1, k=2), seed=1)
+    fit = crowdppl.fit("rater_facets", drawn.data, inference="em", seed=0)
+    assert not fit.result.sites.keys() & {"step", "log_centrality"}
+    fair = fit.fair_averages()["estimate"]
+    assert fair.between(0, 1).all() and np.corrcoef(fair, drawn.truth[fair.index])[0, 1] > 0.5
 
 
 def test_a_criterion_may_be_harder_for_a_group() -> None:
