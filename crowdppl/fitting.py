@@ -151,8 +151,9 @@ def fit_auto(data: Annotations, options: FitOptions) -> Fit:
 
     Weights and corrections are found from held-out labels (``crowdppl.evaluation.calibration.calibrated``). With
     more than 20 classes and fewer than five labels a confusion row, only one coin takes part; where classes have
-    an order, ``ordinal`` joins, in sequences ``sequence_crowd``, and of sets ``set_clusters`` of one cluster, which
-    learns how frequent each class is. After Ctrl-C, the result is the first method's own fit.
+    an order, ``ordinal`` joins, and of sets ``set_clusters`` of one cluster, which learns how frequent each class
+    is. In sequences, ``hmm_crowd`` or ``sequence_crowd`` joins where it predicts what annotators who are left out
+    mark better than a method that takes items one by one. After Ctrl-C, the result is the first method's own fit.
     """
     began, fits = time.perf_counter(), _fits(data, options)
     name, first = next(fits)

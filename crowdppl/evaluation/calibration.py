@@ -17,6 +17,7 @@ from crowdppl.criticism.joint_errors import joint_errors
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.split import keep, label_folds, whole_units
 from crowdppl.errors import CrowdpplWarning
+from crowdppl.evaluation.decisions import Decisions, channel_log_p, found_by
 from crowdppl.evaluation.heldout import LEAST_WEIGHT, select_volume, stacking_weights
 from crowdppl.inference.fit import fit_one
 from crowdppl.inference.predict.answers import label_tables
@@ -40,6 +41,7 @@ from crowdppl.results.correction import (
     too_sparse,
     truncated_evidence,
 )
+from crowdppl.results.grouping import of_sequences
 from crowdppl.results.leave_one_out import standard_error
 from crowdppl.results.updating import labels_without, refitted
 
@@ -120,7 +122,8 @@ def stacked(members: Mapping[str, Fit], data: Annotations, models: Mapping[str, 
     """Discounts and weights of members, from labels left out of data without gold.
 
     These cannot see a class that wandered off: members that labels contradict (``contradicted``) take no part,
-    unless there is no other. Of ``models`` before ``setup``, settings such as groups are found anew without the
+    unless there is no other; nor do chains of sequences whose decisions another predicts as well or better
+    (``decision_logs``). Of ``models`` before ``setup``, settings such as groups are found anew without the
     held-out labels.
     """
     empty, first = np.empty((0, 0)), next(iter(members))
@@ -133,12 +136,18 @@ def stacked(members: Mapping[str, Fit], data: Annotations, models: Mapping[str, 
     lost = {name: n for name, fit in members.items() if (n := len(contradicted(fit)))}
     lost = lost if len(lost) < len(members) else {}
     members = {name: fit for name, fit in members.items() if name not in lost}
-    logs, owner = heldout_logs(members, data, models)
     told = f"{{}} takes no part: labels contradict it on {{}} of {data.n_classes} classes"
     notes = tuple(told.format(name, n) for name, n in lost.items())
+    if rivals := _rivals(members):
+        decided, sequence = decision_logs(rivals, data, models)
+        chosen = [*rivals][first_of_best(np.stack([*decided.values()]), sequence)]
+        members = {name: fit for name, fit in members.items() if name == chosen or name not in _chains(rivals)}
+        each = ", ".join(f"{name} {x.mean():.4f}" for name, x in decided.items())
+        notes += (f"by what annotators left out mark, {chosen} stands, and other chains take no part: {each}",)
+    logs, owner = heldout_logs(members, data, models)
     if data.n_labels > LABELS:
         notes += (f"weights and discounts are from {len(owner):,} of {data.n_labels:,} labels, left out in turn",)
-    best = {name: smallest_discount(x, owner) for name, x in logs.items()}
+    best = {name: first_of_best(x, owner) for name, x in logs.items()}
     rows = np.stack([logs[name][best[name]] for name in members], 1)
     found = stacking_weights(rows)
     found = np.where(found < LEAST_WEIGHT, 0.0, found)
@@ -150,8 +159,8 @@ def stacked(members: Mapping[str, Fit], data: Annotations, models: Mapping[str, 
     return Correction(empty, weights, rates, scores, notes=notes)
 
 
-def smallest_discount(logs: np.ndarray, owner: np.ndarray) -> int:
-    """The first row (no discount, then the smallest ones) within a standard error of the best, by owner."""
+def first_of_best(logs: np.ndarray, owner: np.ndarray) -> int:
+    """The first row (no or a small discount, a plain method) within a standard error of the best, by owner."""
     best = int(logs.mean(1).argmax())
     behind = (logs[best] - row for row in logs[:best])
     return next((n for n, x in enumerate(behind) if x.mean() <= standard_error(x, owner)), best)
@@ -171,15 +180,57 @@ def heldout_logs(
     used = range(int(fold.max()) + 1)
     for number in used:
         out = fold == number
-        part = keep(data, ~out)
-        for name, member in members.items():
-            tolerance = max(SETTLED, member.options.get("tolerance") or 0.0)
-            coarse = replace(member, options={**member.options, "tolerance": tolerance})
-            again = _quietly(coarse, part, (models or {}).get(name))
+        for name, again in _again(members, keep(data, ~out), models):
             own = left_out(again, data, out, together=False, draws=draws[name])[0]
             logs[name].append(np.concatenate([own[None], _tried(again, data, out)]))
     owner = whole_units(data)[np.concatenate([item[fold == number] for number in used])]
     return {name: np.concatenate(parts, 1) for name, parts in logs.items()}, owner
+
+
+def _again(
+    members: Mapping[str, Fit], part: Annotations, models: Mapping[str, Model] | None
+) -> Iterator[tuple[str, Fit]]:
+    """Members fitted to some of the labels, coarsely."""
+    for name, member in members.items():
+        tolerance = max(SETTLED, member.options.get("tolerance") or 0.0)
+        coarse = replace(member, options={**member.options, "tolerance": tolerance})
+        yield name, _quietly(coarse, part, (models or {}).get(name))
+
+
+def _chains(members: Mapping[str, Fit]) -> list[str]:
+    """Members by which truths follow one another."""
+    return [name for name, fit in members.items() if of_sequences(fit.model)]
+
+
+def _rivals(members: Mapping[str, Fit]) -> dict[str, Fit]:
+    """Chains, and a member that takes items one by one, whose labels are independent given the truth as theirs."""
+    chains = _chains(members)
+    alone = [name for name, fit in members.items() if name not in chains and not shares_more(fit.model)]
+    return {name: members[name] for name in (*alone[:1], *chains)} if chains and alone else {}
+
+
+def decision_logs(
+    members: Mapping[str, Fit], data: Annotations, models: Mapping[str, Model] | None = None
+) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """How well members predict what annotators left out decide about sequences: log-probabilities of marks, (n,).
+
+    And the sequence of each. The labels of a span are one decision (``crowdppl.evaluation.decisions``). A method
+    that knows an annotator's last label predicts the next one well whatever the truth is; here, a member tells of
+    nothing but the truth.
+    """
+    fold = label_folds(data, FOLDS, next(iter(members.values())).options["seed"])
+    item, annotator, _ = data.label_codes()
+    pairs = whole_units(data)[item[fold == 0]] * np.int64(data.n_annotators) + annotator[fold == 0]
+    shares: dict[str, list[np.ndarray]] = {name: [] for name in members}
+    questions = list[Decisions]()
+    for number in range(min(FOLDS, max(1, round(LABELS / len(np.unique(pairs)))))):
+        out = fold == number
+        found = {name: found_by(again) for name, again in _again(members, keep(data, ~out), models)}
+        questions.append(Decisions.of(data, out, [spans for spans, _ in found.values()]))
+        for name, each in found.items():
+            shares[name].append(questions[-1].shares(*each))
+    marked, unit = (np.concatenate([getattr(x, part) for x in questions]) for part in ("marked", "unit"))
+    return {name: channel_log_p(np.concatenate(x), marked) for name, x in shares.items()}, unit
 
 
 def _enough_draws(member: Fit, data: Annotations) -> int:

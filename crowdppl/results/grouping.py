@@ -19,7 +19,7 @@ from crowdppl.errors import DataError, MethodError
 from crowdppl.inference.predict.answers import chain_steps
 from crowdppl.inference.problem import model_sites
 from crowdppl.inference.result import Fit
-from crowdppl.primitives.model import card_of
+from crowdppl.primitives.model import Model, card_of
 from crowdppl.results.choices import choose
 from crowdppl.results.truths import is_corrected
 
@@ -148,8 +148,9 @@ def spans(posterior: Fit, minimum: float = 0.5) -> pd.DataFrame:
 
     A span is a B-X and all the I-X that follow it; an I-X after anything else belongs to none. Its probability is
     that of exactly this first item, last item and type. Under a chain of truths it is exact, averaged over draws of
-    the parameters where there are draws. Under other methods, and where probabilities are corrected or averaged, it
-    is the product of those of the items.
+    the parameters where there are draws. Under other methods it is the product of those of the items. Where
+    probabilities are corrected or averaged, the items of a span are one decision, and its end another: it is the
+    least of those of its items, times that of the end.
 
     Exact means exact under the model. Labels alone cannot show errors that annotators share: where several cut the
     same name short, spans are told surer than they are right. Known truths of whole sequences correct this
@@ -200,10 +201,16 @@ def spans(posterior: Fit, minimum: float = 0.5) -> pd.DataFrame:
         "first": position[first],
         "last": position[ends[first]],
         "type": [tags.types[k] for k in code[first]],
-        "probability": _probabilities(posterior, tags, order, starts, code, ends),
+        "probability": span_probabilities(posterior, tags, order, starts, code, ends),
     }
     found = pd.DataFrame(columns)
     return found[found["probability"] >= minimum].reset_index(drop=True)
+
+
+def of_sequences(model: Model) -> bool:
+    """Whether a method is for sequences, so that truths follow one another."""
+    card = card_of(model)
+    return card is not None and card.kind == SEQUENCES.name
 
 
 def tags_of(data: Annotations) -> Tags | None:
@@ -225,7 +232,7 @@ def in_sequences(data: Annotations) -> tuple[np.ndarray, np.ndarray]:
     return order, units[order, 1] == 1
 
 
-def _probabilities(
+def span_probabilities(
     posterior: Fit, tags: Tags, order: np.ndarray, starts: np.ndarray, code: np.ndarray, ends: np.ndarray
 ) -> np.ndarray:
     """The probability of each span: of its first item, the others given those before, and that none follows."""
@@ -243,5 +250,9 @@ def _probabilities(
         share, step = (x[:, order] for x in found)
     ended = np.ones((len(share), len(first)))
     ended[:, followed] -= step[:, after[followed]]
-    paths = [share[:, a] * step[:, a + 1 : b].prod(1) for a, b in zip(first, after, strict=True)]
+    pairs = zip(first, after, strict=True)
+    if is_corrected(posterior):
+        paths = [share[:, a:b].min(1) for a, b in pairs]
+    else:
+        paths = [share[:, a] * step[:, a + 1 : b].prod(1) for a, b in pairs]
     return np.array([(path * end).mean() for path, end in zip(paths, ended.T, strict=True)]).clip(0, 1)

@@ -241,6 +241,26 @@ def test_diagonal_by_hand() -> None:
     assert kinds(handmade([41, 123], table=table)) == ["diagonal"]
 
 
+def test_overlooked_spans_are_not_swapped_and_types_are() -> None:
+    """O for most of a span's items is no other class; and what an own last tag rules out is not counted."""
+    rng = np.random.default_rng(0)
+    truth = ["O", "B-X", "I-X", "I-X", "O", "B-Y", "I-Y", "O"]
+    rows = []
+    for s, who in np.ndindex(40, 6):
+        kept = {x: rng.random() < (0.6 if who < 3 else 0.2) for x in "XY"}
+        said = [tag if tag == "O" or kept[tag[-1]] else "O" for tag in truth]
+        rows += [(s, p, f"w{who}", tag) for p, tag in enumerate(said)]
+    table = pd.DataFrame(rows, columns=["sequence", "position", "annotator", "label"])
+    data = crowdppl.Annotations.from_frame(table, kind="sequence")
+    gold = {item: truth[int(p)] for item, p in zip(data.items, data.item_covariates["position"], strict=True)}
+    for method in ("hmm_crowd", "sequence_crowd"):
+        assert "diagonal" not in kinds(fit(method, data, inference="vb", gold=gold))
+    other = {"X": "Y", "Y": "X"}
+    wrong = {item: tag if tag == "O" else tag[:2] + other[tag[-1]] for item, tag in gold.items()}
+    (doubt,) = (x for x in doubts(fit("sequence_crowd", data, inference="vb", gold=wrong)) if x.kind == "diagonal")
+    assert doubt.who["classes"] == ("B-X", "B-Y", "I-X", "I-Y")
+
+
 OTHER = "crowdppl.fit('bayesian_dawid_skene', data)"
 
 

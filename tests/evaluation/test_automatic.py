@@ -266,9 +266,9 @@ def test_a_discount_within_a_standard_error_of_the_best_is_the_smallest() -> Non
     owner = np.repeat(np.arange(100), 4)
     logs = np.array([-1.0, -0.9, -0.9])[:, None] + noise
     logs[2] += 1e-4 + (logs[1].mean() - logs[2].mean())  # ahead by a hair
-    assert logs.mean(1).argmax() == 2 and calibration.smallest_discount(logs, owner) == 1
+    assert logs.mean(1).argmax() == 2 and calibration.first_of_best(logs, owner) == 1
     logs[0] += 0.2
-    assert calibration.smallest_discount(logs, owner) == 0
+    assert calibration.first_of_best(logs, owner) == 0
 
 
 def test_labels_that_are_left_out_come_from_whole_folds_and_items() -> None:

@@ -11,6 +11,9 @@ import crowdppl
 from crowdppl import Annotations
 from crowdppl.data.kinds.sequences import Tags
 from crowdppl.errors import MethodError
+from crowdppl.inference.result import Correction
+from crowdppl.posterior import Posterior
+from crowdppl.results.correction import averaged
 
 BIO = ["O", "B-X", "I-X", "B-Y", "I-Y"]
 
@@ -108,6 +111,16 @@ def test_without_a_chain_items_are_independent() -> None:
         wanted *= p.at[f"s0 | {n}", "I-X"]
     wanted *= 1 - p.at[f"s0 | {row['last'] + 1}", "I-X"]
     assert row["probability"] == pytest.approx(wanted, abs=1e-9)
+
+
+def test_items_of_a_corrected_span_are_one_decision_and_its_end_another() -> None:
+    plain = crowdppl.fit("bayesian_dawid_skene", DATA, inference="vb", seed=0)
+    correction = Correction(np.empty((0, 0)), {"bayesian_dawid_skene": 1.0}, {"bayesian_dawid_skene": 0.2}, {})
+    posterior = Posterior.of(averaged({"bayesian_dawid_skene": plain}, correction))
+    p, row = posterior.probabilities(), posterior.spans(minimum=0).query("sequence == 's0' and first == 0").iloc[0]
+    each = [p.at["s0 | 0", "B-X"], *(p.at[f"s0 | {n}", "I-X"] for n in range(1, row["last"] + 1))]
+    assert row["last"] > 0
+    assert row["probability"] == pytest.approx(min(each) * (1 - p.at[f"s0 | {row['last'] + 1}", "I-X"]), abs=1e-9)
 
 
 def test_spans_are_averaged_over_draws() -> None:

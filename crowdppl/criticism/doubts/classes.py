@@ -23,6 +23,7 @@ from crowdppl.inference.options import Options
 from crowdppl.inference.result import Fit
 from crowdppl.networks.outputs import networks_of
 from crowdppl.primitives.model import Card, card_of
+from crowdppl.results.grouping import tags_of
 
 COINS = (("right", "wrong"), ("knows", "guesses"))
 """Settings that are pseudo-counts of labels on the diagonal, and of those beside it."""
@@ -56,13 +57,22 @@ def _lean(search: Search) -> tuple[str, str]:
 
 @doubt("diagonal")
 def diagonal(search: Search) -> Iterator[Doubt]:
-    """The mean confusion has a class whose most frequent answer is another class, beyond chance."""
+    """The mean confusion has a class whose most frequent answer is another class, beyond chance.
+
+    Where labels depend on others, as on the tag before, some answers cannot come in some contexts: the labels of
+    the class's items are counted instead. Of BIO tags, O is no other class: a span is overlooked.
+    """
     posterior, given, result = search.posterior, search.given, search.posterior.result
     weight, table, n_classes = given / max(1, given.sum()), result.confusions, posterior.data.n_classes
     if isinstance(table, CoinTables):
         top, most, own = table.most_frequent(weight)
     else:
         mean = np.einsum("a,akl->kl", weight, table)[:, :n_classes]
+        if hasattr(posterior.model, "derived_covariates") and posterior.memory is None:
+            mean = class_answers(posterior)
+        if (tags := tags_of(posterior.data)) is not None:
+            none = ~tags.begins & (tags.inside < 0)
+            mean = np.where(none & ~none[:, None], 0, mean)
         top, most, own = mean.argmax(1), mean.max(1), mean.diagonal()
     # An update's items may be of few classes; then the prevalence says of how many classes all labels were.
     share = result.probabilities.mean(0) if posterior.memory is None else result.prevalence
@@ -85,6 +95,12 @@ def diagonal(search: Search) -> Iterator[Doubt]:
             {"classes": n_classes, "share": shares, "right": right},
             (search.refit(gold="gold"), call),
         )
+
+
+def class_answers(posterior: Fit) -> np.ndarray:
+    """Shares of classes among labels of the items that a fit gives to each class, (K, K)."""
+    given = posterior.uncorrected().result.probabilities.T @ posterior.data.votes()
+    return np.asarray(given / np.maximum(given.sum(1, keepdims=True), 1e-9))
 
 
 def class_agreement(posterior: Fit) -> tuple[np.ndarray, np.ndarray]:

@@ -178,7 +178,7 @@ SEQUENCES = Classes(
     parts=Parts("sequence", (SEQUENCE, POSITION), ordered=True),
     methods=("bayesian_dawid_skene", "hmm_crowd", "sequence_crowd"),
     table="spans",
-    members={"sequence_crowd": {}},
+    members={"hmm_crowd": {}, "sequence_crowd": {}},
     example=(
         [(text, place) for text in ("first", "second", "third") for place in range(4)],
         ("O", "B-name", "I-name"),

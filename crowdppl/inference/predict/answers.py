@@ -18,7 +18,15 @@ from crowdppl.data.kinds.space import number_space
 from crowdppl.data.ragged import RaggedIndex, runs
 from crowdppl.errors import MethodError
 from crowdppl.inference.coin_tables import CoinTables
-from crowdppl.inference.confusions import affordable, are_linear, by_code, draw_tables, table_draws, tables_at
+from crowdppl.inference.confusions import (
+    DRAWN,
+    affordable,
+    are_linear,
+    by_code,
+    draw_tables,
+    table_draws,
+    tables_at,
+)
 from crowdppl.inference.density import pairs_of
 from crowdppl.inference.draws import center_of, crossed, draws_of, mean_of
 from crowdppl.inference.predict.predictive import item_values, no_covariates_yet
@@ -360,8 +368,13 @@ def _tables_of(posterior: Fit, problem: Problem, labels: TypicalLabels, draws: b
     if posterior.result.draws is None:
         raise MethodError(f"{posterior.inference} found a point without draws; fit with vb, gibbs or nuts")
     values = draws_of(problem, sites, posterior.data.order, affordable(problem), stream)
-    found = np.asarray(table_draws(problem, values, labels).tables)
-    return found if draws else found.mean(0, dtype=np.float64)
+    if draws:
+        return np.asarray(table_draws(problem, values, labels).tables)
+    total, n = np.zeros(()), len(next(iter(values.values())))
+    for start in range(0, n, DRAWN):  # those of many labels are too many to keep
+        some = {name: x[start : start + DRAWN] for name, x in values.items()}
+        total = total + np.asarray(table_draws(problem, some, labels).tables).sum(0, dtype=np.float64)
+    return total / n
 
 
 def _stored_values(problem: Problem, posterior: Fit) -> dict[str, Tensor]:
