@@ -19,7 +19,6 @@ from crowdppl.data.ragged import RaggedIndex, runs
 from crowdppl.errors import MethodError
 from crowdppl.inference.coin_tables import CoinTables
 from crowdppl.inference.confusions import (
-    DRAWN,
     affordable,
     are_linear,
     by_code,
@@ -371,8 +370,9 @@ def _tables_of(posterior: Fit, problem: Problem, labels: TypicalLabels, draws: b
     if draws:
         return np.asarray(table_draws(problem, values, labels).tables)
     total, n = np.zeros(()), len(next(iter(values.values())))
-    for start in range(0, n, DRAWN):  # those of many labels are too many to keep
-        some = {name: x[start : start + DRAWN] for name, x in values.items()}
+    step = max(1, CHUNK // (len(labels.share) * problem.blocks[0].n_answers * problem.states))
+    for start in range(0, n, step):  # those of many labels are too many to keep
+        some = {name: x[start : start + step] for name, x in values.items()}
         total = total + np.asarray(table_draws(problem, some, labels).tables).sum(0, dtype=np.float64)
     return total / n
 
