@@ -27,11 +27,11 @@ def computed(method: str) -> dict[str, Numbers]:
     trial, found = Trial.of(crowdppl.method(method)), {}
     for engine in trial.accepted("em", "vb", "laplace"):
         fit = trial.fit(engine)
-        table = fit.annotators().select_dtypes("number")
+        truths, table = trial.truths(fit), fit.annotators().select_dtypes("number")
         if any(site.drawn() is not None for site in fit.result.sites.values()):
-            table = table.filter(regex="^(?!.*_(sd|low|high)$)")
+            truths, table = (x.filter(regex="^(?!(.*_)?(sd|low|high)$)") for x in (truths, table))
         numbers = {
-            "truth": trial.truths(fit),
+            "truth": truths,
             "annotators": table,
             "objective": fit.diagnostics()["objective"],
         }

@@ -19,7 +19,7 @@ from crowdppl.inference.coin_tables import CoinTables
 from crowdppl.inference.density import Density
 from crowdppl.inference.draws import draws_of
 from crowdppl.inference.problem import Problem
-from crowdppl.inference.result import NumberTruth, SiteResult, TableDraws, TruthSpread
+from crowdppl.inference.result import NumberTruth, OnDemand, SiteResult, TableDraws, TruthSpread
 from crowdppl.inference.sites import Site
 from crowdppl.inference.starts import PriorMeans
 from crowdppl.inference.typical_labels import TypicalLabels
@@ -164,7 +164,7 @@ def number_truth(problem: Problem, draws: Draws, order: np.ndarray) -> NumberTru
     if known:  # exactly, for a difference of squares is rounded
         gold = torch.cat(known).cpu().numpy()
         mean, sd = np.where(np.isnan(gold), mean, gold), np.where(np.isnan(gold), sd, 0.0)
-    return NumberTruth(by_code(mean, order), by_code(sd, order))
+    return NumberTruth(by_code(mean, order), OnDemand.of(by_code(sd, order)))
 
 
 def truth_at(problem: Problem, values: Mapping[str, Tensor], chains: int | None, order: np.ndarray) -> np.ndarray:

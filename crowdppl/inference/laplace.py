@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from crowdppl.errors import MethodError
@@ -69,14 +68,13 @@ def draws_at(problem: Problem, at: Tensor) -> dict[str, Tensor]:
     MethodError where the density has no maximum there.
     """
     target, stream = Target(problem, "laplace"), problem.options.generator(STREAM)
-    factor, failed = torch.linalg.cholesky_ex(-target.hessian(at))
-    if bool(failed):
+    draws = target.draws_around(at, problem.options.draws, stream)
+    if draws is None:
         raise MethodError(
             f"laplace found no maximum of the posterior of {type(problem.model).__name__}: some direction does not "
             "curve downwards where its search ended; raise max_iterations, or use inference='vb' or 'nuts'"
         )
-    noise = torch.randn((len(at), problem.options.draws), generator=stream, dtype=at.dtype, device=at.device)
-    return target.sites((at + torch.linalg.solve_triangular(factor.mT, noise, upper=True).mT)[None])
+    return target.sites(draws[None])
 
 
 def fit(problem: Problem) -> list[LaplaceRun]:

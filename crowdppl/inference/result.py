@@ -18,7 +18,7 @@ from crowdppl.inference.families import FAMILIES, Family
 from crowdppl.primitives.model import Model
 
 T = TypeVar("T")
-FORMAT = 14
+FORMAT = 15
 """Of files that hold these records: raised whenever a field changes, and other formats are refused."""
 
 
@@ -80,9 +80,8 @@ class SiteResult:
         support: of a normal site, its own space: "real", "positive", "unit" (0 to 1) or "simplex"; else "".
         weight: of conjugate sites by vb, the part of each row's parameter that is knowledge, of the parameter's
             shape without the last dimension; None where that is not known.
-        drawn: by vb with few labels, where ratios of some site's values matter, as of skills, or some site has a
-            shift or powers (``natural``): draws (n, *dims) by short chains, of all sites together and as wide as
-            the posterior; else None.
+        drawn: by vb with few labels, where truths are numbers or ratios of some site's values matter, as of
+            skills: draws (n, *dims) of all sites together, as wide as the posterior; else None.
     """
 
     name: str
@@ -179,11 +178,17 @@ class NumberTruth:
     """Truths that are numbers, each with a posterior of its own.
 
     Attributes:
-        mean, sd: (N,) in codebook order, over truth and parameters alike.
+        mean: (N,) in codebook order.
+        spread: (N,) standard deviations over truth and parameters alike.
     """
 
     mean: Annotated[np.ndarray, Numbers("N")]
-    sd: Annotated[np.ndarray, Numbers("N", low=0)]
+    spread: OnDemand[Annotated[np.ndarray, Numbers("N", low=0)]]
+
+    @property
+    def sd(self) -> np.ndarray:
+        """(N,), as of ``spread``."""
+        return self.spread()
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from crowdppl.inference.gaussians import FIRST_SCALE
 from crowdppl.inference.optimisers import LBFGSAscent
 from crowdppl.inference.problem import Problem
 from crowdppl.inference.sites import Softmax, per_chain
-from crowdppl.inference.state import first_state
+from crowdppl.inference.state import State, first_state
 
 Tensors = dict[str, Tensor]
 
@@ -75,8 +75,11 @@ class Target:
 
     def start(self, number: int = 0) -> Tensor:
         """Where start number n begins: at the means of its mean field."""
-        state, sites = first_state(self.problem, number, points=True), self.problem.sites
-        means = {n: sites[n].conjugate.mean_value(x) for n, x in state.parameters.items()}
+        return self.means(first_state(self.problem, number, points=True))
+
+    def means(self, state: State) -> Tensor:
+        """The means of a mean field, in one vector."""
+        means = {n: self.problem.sites[n].conjugate.mean_value(x) for n, x in state.parameters.items()}
         return self.flat({n: self._transforms[n].inv(x) for n, x in means.items()} | state.loc)
 
     def drawn_start(self, number: int, stream: torch.Generator, chains: int) -> Tensor:
@@ -151,6 +154,15 @@ class Target:
             return sum(changes, sum(parts[1:], parts[0]))
 
         found: Tensor = torch.autograd.functional.hessian(value, u)
+        return found
+
+    def draws_around(self, u: Tensor, n: int, stream: torch.Generator) -> Tensor | None:
+        """Draws (n, numbers) around a vector from the Gaussian of its curvature; None unless this is downwards."""
+        factor, failed = torch.linalg.cholesky_ex(-self.hessian(u))
+        if bool(failed):
+            return None
+        noise = torch.randn((len(u), n), generator=stream, dtype=u.dtype, device=u.device)
+        found: Tensor = u + torch.linalg.solve_triangular(factor.mT, noise, upper=True).mT
         return found
 
     def sites(self, u: Tensor) -> Tensors:

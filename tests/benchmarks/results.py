@@ -9,6 +9,7 @@ PATH = ROOT / "docs" / "benchmarks.md"
 
 COVERAGE = "Coverage of annotators' intervals by vb"
 NUMBERS_AND_GRADES = "Numbers and grades"
+WIDTHS = "Widths of numbers and grades"
 SEQUENCES_AND_ORDERS = "Sequences and orders"
 OTHER_KINDS = "Other kinds of label"
 ITEM_DIFFICULTY = "Item difficulty by vb"
@@ -62,6 +63,7 @@ SECTIONS = (
     "Trace regularisation on digits",
     "Unbalanced classes and the balance term",
     NUMBERS_AND_GRADES,
+    WIDTHS,
     SEQUENCES_AND_ORDERS,
     OTHER_KINDS,
 )

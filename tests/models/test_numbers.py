@@ -262,7 +262,9 @@ def test_annotators_of_a_known_gain_are_those_without() -> None:
         crowdppl.fit(crowdppl.method(name, **settings), data, **how)
         for name, settings in (("gain_annotators", {"gain_strength": 1e9}), ("gaussian_annotators", {}))
     ]
-    np.testing.assert_allclose(found[0].truth(), found[1].truth(), rtol=1e-3)
+    one, other = (fit.truth() for fit in found)
+    np.testing.assert_allclose(one["estimate"], other["estimate"], rtol=1e-3)
+    np.testing.assert_allclose(one["sd"], other["sd"], rtol=0.05)  # by different draws
     columns = ["bias", "precision"]
     np.testing.assert_allclose(found[0].annotators()[columns], found[1].annotators()[columns], rtol=0.01, atol=0.01)
 
@@ -324,7 +326,7 @@ def test_what_has_no_meaning_yet_is_refused_by_name() -> None:
     assert table.column_names == ["item", "estimate", "sd", "low", "high", "labels"] and table.num_rows == 3
 
 
-@pytest.mark.parametrize(("name", "engine"), [("gaussian_annotators", "em"), ("gain_annotators", "vb")])
+@pytest.mark.parametrize(("name", "engine"), [("gaussian_annotators", "em"), ("gain_annotators", "em")])
 def test_a_next_number_tells_what_it_narrows_its_truth(name: str, engine: str) -> None:
     """Annotators fixed, in bits: the logarithm of the ratio of standard deviations before and after."""
     data = drawn(12).data

@@ -85,6 +85,8 @@ def repeats(search: Search) -> Iterator[Doubt]:
     owner = np.unique(pair // data.n_classes, return_inverse=True)[1]
     pairs, same = size * (size - 1) / 2, np.bincount(owner, counts * (counts - 1) / 2)
     beyond, missing = same - pairs * expected, (pairs * (1 - expected)).sum()
+    if not missing > 0:
+        return
     share, error = beyond.sum() / missing, np.sqrt((beyond**2).sum()) / missing
     if share > LEAST_EXCESS and share > ERRORS * error:
         observed, expects = float(same.sum() / pairs.sum()), float((pairs * expected).sum() / pairs.sum())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -53,15 +54,25 @@ def with_newcomers(posterior: Fit, data: Annotations) -> Fit:
             prior, mean = after.priors[name], after.means[name]
             if sites[name].mean.shape != mean.shape:
                 _require_growth(posterior, growth, sites[name], mean.shape)
-                out[name] = _grown(
-                    _with_larger_prior(sites[name], prior, before.priors[name]), prior, mean, known[name]
-                )
+                larger = _with_larger_prior(sites[name], prior, before.priors[name])
+                drawn = OnDemand(partial(_with_means, sites[name].drawn, mean))
+                out[name] = replace(_grown(larger, prior, mean, known[name]), drawn=drawn)
         return out
 
     memory = posterior.memory
     if memory is not None and "classes" not in growth:
         memory = replace(memory, records=tuple(replace(x, sites=grown(x.sites)) for x in memory.records))
     return replace(posterior, result=replace(posterior.result, sites=grown(stored)), memory=memory)
+
+
+def _with_means(of: OnDemand[np.ndarray | None], mean: np.ndarray) -> np.ndarray | None:
+    """Draws (n, *dims) of a site of larger dims: what is new of it is at its mean."""
+    drawn = of()
+    if drawn is None:
+        return None
+    out = np.repeat(mean[None], len(drawn), 0)
+    out[_front(drawn.shape)] = drawn
+    return out
 
 
 def _growth(old: Annotations, new: Annotations) -> dict[str, tuple[int, int]]:

@@ -21,7 +21,7 @@ from crowdppl.data.kinds.space import number_space
 from crowdppl.data.split import keep
 from crowdppl.errors import ConvergenceWarning, MethodError
 from crowdppl.inference.cavities import ItemLabels, RowCounts
-from crowdppl.inference.confusions import as_draws, number_truth, truth_at, truth_over
+from crowdppl.inference.confusions import MOST_DRAWS, as_draws, number_truth, truth_at, truth_over
 from crowdppl.inference.density import trace_sites
 from crowdppl.inference.draws import center_of, draws_of, mean_of
 from crowdppl.inference.fit import fit_one
@@ -254,7 +254,11 @@ def predict(posterior: Fit, data: Annotations, *, as_fitted: bool = False) -> np
             if problem.truth is not None:
                 return truth_over(problem, values, data.order)[0]
         if problem.truth is None:
-            return number_truth(problem, as_draws(values, chains), data.order)
+            numbers = number_truth(problem, as_draws(values, chains), data.order)
+            if all(stored[n].drawn() is None for n in shared):
+                return numbers
+            draws = known(draws_of(problem, stored, data.order, MOST_DRAWS, options.generator(8)))
+            return replace(numbers, spread=number_truth(problem, draws, data.order).spread)
         return truth_at(problem, values, chains, data.order)
 
 

@@ -16,6 +16,7 @@ from crowdppl.core.devices import moved_to, pyro_state_kept
 from crowdppl.inference.assembly import tables_of_draws, tables_of_values
 from crowdppl.inference.cavities import NoProductError, collapsed
 from crowdppl.inference.confusions import (
+    MOST_DRAWS,
     affordable,
     are_linear,
     as_draws,
@@ -34,6 +35,7 @@ from crowdppl.inference.problem import Problem, model_runs
 from crowdppl.inference.result import (
     ClassProbabilities,
     FitResult,
+    NumberTruth,
     OnDemand,
     SiteResult,
     TableDraws,
@@ -80,9 +82,12 @@ def result_of_state(problem: Problem, order: np.ndarray, run: AscentRun, diagnos
     found = run.ascent.at(problem, run.state)
     values, chains = found.values(), found.full_pass.density.chains
     sites = _state_sites(problem, order, run)
-    if problem.truth is None:  # numbers, which by vb are conditional on its mean field
+    if problem.truth is None:
         numbers = number_truth(problem, as_draws(values, chains), order)
-        sites = _widened(replace(problem), run, sites, run.state) if run.ascent.rule.spreads else sites
+        if run.ascent.rule.spreads:
+            kept = replace(problem)
+            sites = _widened(kept, run, sites, run.state)
+            numbers = replace(numbers, spread=_later(lambda: kept, partial(_number_spread, numbers, sites, order)))
         return FitResult(sites, numbers, None, diagnostics)
     shares, state = truth_at(problem, values, chains, order), run.state
     if run.ascent.rule.spreads:
@@ -147,6 +152,16 @@ def _truth_spread(problem: Problem, sites: Mapping[str, SiteResult], order: np.n
     draws = draws_of(problem, sites, order, affordable(problem), problem.options.generator(8))
     few = max(SPREAD_DRAWS, SPREAD_READ // max(problem.n_labels, 1))
     return truth_over(problem, thinned(draws, few), order)[1]
+
+
+def _number_spread(
+    numbers: NumberTruth, sites: Mapping[str, SiteResult], order: np.ndarray, problem: Problem
+) -> np.ndarray:
+    """Standard deviations of truths that are numbers: of mean field, unless draws of the sites tell more."""
+    if all(site.drawn() is None for site in sites.values()):
+        return numbers.sd
+    draws = draws_of(problem, sites, order, MOST_DRAWS, problem.options.generator(8))
+    return number_truth(problem, draws, order).sd
 
 
 def _later(problem: Callable[[], Problem], compute: Callable[[Problem], T], again: bool = False) -> OnDemand[T]:

@@ -2,8 +2,8 @@
 
 Short chains of Gibbs start from draws of vb's distributions, and rows hold where these go, around vb's means. Where
 ratios of values matter, such as those of skills, the chains' draws of all sites together are kept: one order of
-objects and its reverse may both be likely, with other annotators to be trusted. So they are where labels do not
-tell a shift or the unit of numbers, along which mean field is far too narrow.
+objects and its reverse may both be likely, with other annotators to be trusted. So they are where truths are
+numbers: labels do not tell a shift or the unit of all, along which mean field is far too narrow.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Chained(NamedTuple):
 
     Attributes:
         amounts: of shares, concentrations of rows with vb's means that are as wide as the chains go.
-        draws: (n, *site) of all sites together, where ratios of some site's values matter, or it may move.
+        draws: (n, *site) of all sites together, where truths are numbers or ratios of some site's values matter.
     """
 
     amounts: dict[str, Tensor]
@@ -56,9 +56,9 @@ def of_chains(problem: Problem, state: State, generator: torch.Generator) -> Cha
     shares_alone = not state.loc and all(problem.sites[n].conjugate.counts for n in state.parameters)
     exact = shares_alone and all(b.gold is not None and bool((b.gold >= 0).all()) for b in problem.blocks)
     shared = [n for n in state.parameters if not problem.sites[n].local]
-    untold = problem.shifts or problem.powers or any(problem.sites[n].ratios for n in shared)
-    drawn_sites = shared if untold and not hasattr(problem.model, "unsupported") else []
-    if not (rows or untold) or kinds or refused or exact or numbers > NUMBERS or looked_up > FACTORS:
+    together = problem.truth is None or any(problem.sites[n].ratios for n in shared)
+    drawn_sites = shared if together and not hasattr(problem.model, "unsupported") else []
+    if not (rows or drawn_sites) or kinds or refused or exact or numbers > NUMBERS or looked_up > FACTORS:
         return Chained({}, {})
     seed = int(torch.randint(2**31, (), generator=generator, device=generator.device))
     quiet = replace(problem.options, progress=False, callback=None)
