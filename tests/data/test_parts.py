@@ -82,6 +82,16 @@ def test_truths_and_covariates_are_named_by_both_parts() -> None:
     assert with_column.gold is not None and with_column.gold.to_dict() == {"m1 | m2": "right"}
 
 
+@pytest.mark.parametrize("strength", ["-3", "+1.5", "2", "A>>B", "[[B>A]]", "m1 > m2", "A=B"])
+def test_how_much_better_one_is_is_no_side(strength: str) -> None:
+    """Which side a number or a letter means is not known, and "2" is no tie."""
+    with pytest.raises(DataError, match=r"at row 0 .* how much better"):
+        Annotations.from_frame(ARENA.assign(winner=strength), kind="pair")
+    for wrong in ({"winner": "nobody"}, {"model_a": [7, 7, 2, 3], "model_b": [2, 3, 3, 7], "winner": 3}):
+        with pytest.raises(DataError, match=r"names neither .* 'left', 'right' or 'tie'"):
+            Annotations.from_frame(ARENA.assign(**wrong), kind="pair")
+
+
 def test_positions_are_numbers_in_their_order(tmp_path: Path) -> None:
     data = Annotations.from_frame(TOKENS, kind="sequence")
     assert data.items.tolist() == ["a | 0", "a | 1", "a | 10", "b | 0", "b | 1"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import combinations
@@ -22,6 +23,8 @@ TIES = ("tie", "draw", "equal")
 """How labels that prefer neither begin."""
 BAD = "bad"
 """A word in answers that both are bad, such as "tie (bothbad)", which do not say that the two are near."""
+STRENGTH = re.compile(r"\[*\s*([-+]?\d+([.,]\d+)?|[^<>=]+(<+|>+|=+)[^<>=]+?)\s*\]*")
+"""Answers that say by how much one is better: numbers, such as -3 to 3, and text such as "A>>B"."""
 COUPLES = tuple(combinations(("apple", "fig", "kiwi", "pear", "plum"), 2))
 """Pairs of objects, for examples."""
 
@@ -95,6 +98,11 @@ def _sides(
             raise DataError(
                 f"the {what} {spelled[row]!r} at {place(row)} says that both are bad, which is no tie; leave such "
                 f"rows out, name it in abstentions=[{spelled[row]!r}], or write 'tie' where it is meant as one"
+            )
+        if STRENGTH.fullmatch(spelled[row]) and not any((ids == spelled[row]).any() for ids in objects):
+            raise DataError(
+                f"the {what} {spelled[row]!r} at {place(row)} seems to say how much better one is than the other; "
+                "methods take which one alone, so write 'left', 'right' or 'tie' for each such answer"
             )
         raise DataError(
             f"the {what} {spelled[row]!r} at {place(row)} names neither {objects[0][row]!r} nor "
