@@ -119,7 +119,7 @@ def unused_abstention(trial: Trial) -> None:
     offered = trial.read(trial.rows, abstentions=["?"])
     for engine in trial.accepted("em", "vb"):
         one, two = trial.fit(engine), trial.other_fit(engine, offered)
-        off = _largest(trial.truths(one), trial.truths(two))
+        off = _largest(_not_drawn(trial, one), _not_drawn(trial, two))
         require(off <= TOLERANCE, f"{engine}: an unused abstention moved a probability by {off:.3g}")
 
 
@@ -149,8 +149,8 @@ def renaming(trial: Trial) -> None:
     for engine in trial.accepted("em", "vb"):
         if any(site.family == "normal" for site in trial.fit(engine).result.sites.values()):
             continue
-        want = trial.truths(trial.other_fit(engine, trial.data, **SETTLED))
-        found = trial.truths(trial.other_fit(engine, data, model, **SETTLED))
+        want = _not_drawn(trial, trial.other_fit(engine, trial.data, **SETTLED))
+        found = _not_drawn(trial, trial.other_fit(engine, data, model, **SETTLED))
         back = found.loc[want.index.map(new["item"]), [roles["class"].get(name, name) for name in want.columns]]
         off = _largest(want, back)
         message = f"{engine}: renaming every item, annotator and label moved a truth by {off:.3g}"
@@ -251,6 +251,13 @@ def _saved_and_loaded(posterior: Posterior) -> Posterior:
     with tempfile.TemporaryDirectory() as folder:
         posterior.save(folder)
         return load(folder, model=posterior.model)
+
+
+def _not_drawn(trial: Trial, posterior: Posterior) -> pd.DataFrame:
+    """What a fit says of truths, but for standard deviations by draws, which another order of names changes."""
+    found = trial.truths(posterior)
+    drawn = trial.of_numbers and any(site.drawn() is not None for site in posterior.result.sites.values())
+    return found[["estimate"]] if drawn else found
 
 
 def _is_sound(trial: Trial, posterior: Posterior, engine: str) -> None:

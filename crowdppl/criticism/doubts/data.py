@@ -8,7 +8,6 @@ import numpy as np
 
 from crowdppl.core.doubt import Doubt
 from crowdppl.criticism.doubts.search import Search, doubt
-from crowdppl.criticism.tails import ERRORS
 from crowdppl.data.blocks import row_sizes
 from crowdppl.data.coded import count_repeats
 from crowdppl.networks.outputs import networks_of
@@ -16,6 +15,8 @@ from crowdppl.networks.outputs import networks_of
 LEAST_EXCESS, LEAST_GROUPS = 0.1, 10
 """Part of the disagreements expected of an annotator's labels of one item that have to be missing, and pairs of
 items and annotators with several labels that have to be there."""
+BEYOND_CHANCE = 2.33
+"""Standard errors by which they have to be missing: on one side, chance exceeds it once in a hundred."""
 SURE = 0.9
 """Probability above which a truth that rests on abstentions alone is doubted."""
 
@@ -88,7 +89,7 @@ def repeats(search: Search) -> Iterator[Doubt]:
     if not missing > 0:
         return
     share, error = beyond.sum() / missing, np.sqrt((beyond**2).sum()) / missing
-    if share > LEAST_EXCESS and share > ERRORS * error:
+    if share > LEAST_EXCESS and share > BEYOND_CHANCE * error:
         observed, expects = float(same.sum() / pairs.sum()), float((pairs * expected).sum() / pairs.sum())
         yield Doubt(
             "repeats",
