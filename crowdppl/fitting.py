@@ -151,15 +151,17 @@ def fit_auto(data: Annotations, options: FitOptions) -> Fit:
 
     Weights and corrections are found from held-out labels (``crowdppl.evaluation.calibration.calibrated``). With
     more than 20 classes and fewer than five labels a confusion row, only one coin takes part; where classes have
-    an order, ``ordinal`` joins, and of sets ``set_clusters`` of one cluster, which learns how frequent each class
-    is. In sequences, ``hmm_crowd`` or ``sequence_crowd`` joins where it predicts what annotators who are left out
-    mark better than a method that takes items one by one. After Ctrl-C, the result is the first method's own fit.
+    an order, ``ordinal`` joins, of similarity ``record_linkage``, and of sets ``set_clusters`` of one cluster,
+    which learns how frequent each class is. In sequences, ``hmm_crowd`` or ``sequence_crowd`` joins where it
+    predicts what annotators who are left out mark better than a method that takes items one by one. After Ctrl-C,
+    the result is the first method's own fit.
     """
     began, fits = time.perf_counter(), _fits(data, options)
     name, first = next(fits)
     try:
         fitted = {name: uninterrupted(first), **{other: uninterrupted(rest) for other, rest in fits}}
-        found = with_notes(calibrated(fitted, data, biased=True), _notes(data))
+        fresh = {name: registry.resolve(name, given) for name, given in _own_members(data).items()}
+        found = with_notes(calibrated(fitted, data, models=fresh, biased=True), _notes(data))
     except KeyboardInterrupt:
         found = _interrupted(first)
         warn(found.result.diagnostics["warnings"][-1], ConvergenceWarning)
@@ -205,14 +207,20 @@ def members(data: Annotations, options: FitOptions) -> dict[str, Fit]:
 
 def _fits(data: Annotations, options: FitOptions) -> Iterator[tuple[str, Fit]]:
     given: Any = {"tolerance": TOLERANCE, "max_iterations": STEPS, **options}
-    kind = data.alphabet.kind
-    assert isinstance(kind, Classes)
+    own = _own_members(data)
     names: tuple[str, ...] = COIN if _without_rows(data) else ROWS + COIN
-    names = names[:1] if too_sparse(data) else (*names, *kind.members)
+    names = names[:1] if too_sparse(data) else (*names, *own)
     for name in names:
-        model = registry.resolve(name, kind.members.get(name))
+        model = registry.resolve(name, own.get(name))
         make = partial(fit_one, model, data.with_gold(None), "vb", given, name=name)
         yield name, fit_member(name, make)
+
+
+def _own_members(data: Annotations) -> Mapping[str, Mapping[str, Any]]:
+    """Members of auto that the kind of the labels adds, and their settings."""
+    kind = data.alphabet.kind
+    assert isinstance(kind, Classes)
+    return kind.members
 
 
 def _notes(data: Annotations) -> Iterator[str]:

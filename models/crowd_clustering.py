@@ -29,7 +29,9 @@ if TYPE_CHECKING:
     from crowdppl.data.annotations import Annotations
 
 MOST = 30
-"""Clusters that are found in the votes, at most."""
+"""Clusters from which on they are many: no more eigenvectors of the votes are looked at."""
+CLEAR = 0.9
+"""Share of an object in its own cluster at the start."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,8 @@ class CrowdClustering:
     """Clusters of objects from judgements of pairs, "same" or "different".
 
     Args:
-        clusters: M, how many there are; None finds their number in the votes (at least two).
+        clusters: M, how many there are; None finds their number in the votes (at least two): by eigenvectors or by
+            linkage, of which the votes and the sizes of clusters (Ewens 1972) are more probable.
         sparsity: pseudo-counts of an object over all clusters; below M, objects belong to few, and em refuses.
         prior_strength: pseudo-counts of a confusion row.
         prior_accuracy: share of them on the correct label.
@@ -89,12 +92,23 @@ class CrowdClustering:
     def init(self, data: cp.Block) -> dict[str, Tensor]:
         """Memberships from the votes; no engine could tell equal clusters apart."""
         m = self._clusters(data)
-        return {"membership": cp.cluster_start(_points(data, m), m)}
+        code = torch.from_numpy(_start(data, m))
+        start = torch.full((len(code), m), (1 - CLEAR) / (m - 1), dtype=torch.float64)
+        return {"membership": start.scatter(1, code.unsqueeze(1), CLEAR)}
 
     def _clusters(self, data: cp.Block) -> int:
-        if self.clusters is None and not data.has_labels:
+        if self.clusters is not None:
+            return self.clusters
+        if not data.has_labels:
             raise MethodError("there are no labels to count the clusters by; say how many there are in clusters=")
-        return self.clusters or 1 + _points(data, None).shape[1]
+        found = _start(data, None)
+        m = max(2, int(found.max()) + 1)
+        if m >= MOST:  # of eigenvectors, no more are looked at
+            raise MethodError(
+                f"votes put {len(found):,} objects into {m:,} clusters or more, too many for memberships in each; "
+                "use record_linkage, or say how many there are in clusters="
+            )
+        return m
 
 
 def _log_same(left: Tensor, right: Tensor) -> Tensor:
@@ -105,21 +119,45 @@ def _log_same(left: Tensor, right: Tensor) -> Tensor:
     return torch.stack([cp.logsumexp(both[..., apart]), cp.logsumexp(both.diagonal(dim1=-2, dim2=-1))], -1)
 
 
-def _points(data: cp.Block, wanted: int | None) -> np.ndarray:
+def _start(data: cp.Block, wanted: int | None) -> np.ndarray:
+    """The cluster of each object, (O,): by k-means on eigenvectors or by linkage, whichever is more probable."""
+    from scipy.special import betaln, gammaln  # slow to import
+
+    left, right, n = cp.pairs_of(data)
+    pair, same = (x[data.named].cpu().numpy() for x in (data.item, data.answer))
+    number, yes = np.bincount(pair, minlength=data.n_items), np.bincount(pair, same, data.n_items)
+    points = _points(left, right, n, number, yes, wanted)
+    m = 1 + points.shape[1] if wanted is None else wanted
+    near = np.asarray(cp.cluster_start(points, m).argmax(1))
+    joined = cp.linkage(left, right, np.log((yes + 1) / (number - yes + 1)), n)
+    if wanted is not None and joined.max() >= wanted:
+        return near
+
+    def evidence(cluster: np.ndarray) -> float:
+        """Log-probability of the votes, all right alike, under a flat prior, and of the sizes (best of Ewens')."""
+        hits = np.where(cluster[left] == cluster[right], yes, number - yes).sum()
+        sizes = np.unique(cluster, return_counts=True)[1]
+        theta = np.geomspace(0.01, 100 * n, 100)
+        of_sizes = gammaln(sizes).sum() + len(sizes) * np.log(theta) + gammaln(theta) - gammaln(theta + n)
+        return float(betaln(1 + hits, 1 + number.sum() - hits) + of_sizes.max())
+
+    return max(near, joined, key=evidence)
+
+
+def _points(
+    left: np.ndarray, right: np.ndarray, n: int, number: np.ndarray, yes: np.ndarray, wanted: int | None
+) -> np.ndarray:
     """Objects as points (O, M - 1): eigenvectors of centred votes; M wanted, or above noise (Wigner 1958)."""
     from scipy.sparse import coo_array  # slow to import, both
     from scipy.sparse.linalg import eigsh
 
-    sides = [cp.item_groups(data, side).cpu().numpy() for side in ("left", "right")]
-    n = int(max(side.max() for side in sides)) + 1
-    pair, same = (x[data.named].cpu().numpy() for x in (data.item, data.answer))
-    number = np.bincount(pair, minlength=data.n_items)
-    share = (np.bincount(pair, same, data.n_items) - same.mean() * number) / np.maximum(number, 1)
-    table = coo_array((np.tile(share, 2), (np.append(*sides), np.append(*sides[::-1]))), (n, n)).tocsr()
+    share = (yes - yes.sum() / max(number.sum(), 1) * number) / np.maximum(number, 1)
+    table = coo_array((np.tile(share, 2), (np.append(left, right), np.append(right, left))), (n, n)).tocsr()
     most = min(MOST if wanted is None else wanted, n) - 1
     if most < 1 or not share.any():
         return np.zeros((n, 1))
-    values, vectors = eigsh(table, min(most, n - 1), which="LA", v0=np.ones(n))
+    first = np.random.default_rng(0).normal(size=n)  # a constant may be what a regular design leaves nothing of
+    values, vectors = eigsh(table, min(most, n - 1), which="LA", v0=first)
     order = np.argsort(-values)
     squares = table.power(2).sum() - np.append(0, np.cumsum(values[order] ** 2)[:-1])
     clear = np.append(values[order] > 2 * np.sqrt(np.maximum(squares, 0) / n), False)

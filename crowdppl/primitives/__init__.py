@@ -23,6 +23,7 @@ from crowdppl.primitives.likelihood import (
     truth_and_labels,
     with_abstentions,
 )
+from crowdppl.primitives.linkage import linkage, log_odds_same, pairs_of, sizes_without
 from crowdppl.primitives.mixtures import class_blends, cluster_start, group_codes, through_blends
 from crowdppl.primitives.model import Card, Model
 from crowdppl.primitives.priors import (
@@ -82,20 +83,24 @@ __all__ = [
     "item_groups",
     "label_covariates",
     "learned_spread",
+    "linkage",
     "log_circle",
     "log_gamma",
     "log_gaussian",
     "log_grid",
+    "log_odds_same",
     "logsumexp",
     "natural",
     "neg_log",
     "number_level",
     "number_units",
+    "pairs_of",
     "penalty",
     "plates",
     "preferences",
     "prevalence",
     "sharpened",
+    "sizes_without",
     "succession",
     "successions",
     "through_blends",

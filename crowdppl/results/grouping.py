@@ -19,6 +19,7 @@ from crowdppl.errors import DataError, MethodError
 from crowdppl.inference.predict.answers import chain_steps
 from crowdppl.inference.problem import model_sites
 from crowdppl.inference.result import Fit
+from crowdppl.primitives.linkage import linkage
 from crowdppl.primitives.model import Model, card_of
 from crowdppl.results.choices import choose
 from crowdppl.results.truths import is_corrected
@@ -103,16 +104,20 @@ def _how_many(p: np.ndarray) -> np.ndarray:
 
 
 def clusters(posterior: Fit) -> pd.DataFrame:
-    """The cluster of each object, item or annotator, for methods that find clusters.
+    """The cluster of each object, item or annotator.
+
+    Of pairs that are the same or different, any method finds clusters of objects: where it has none of its own,
+    those whose pairs' log-odds add up to most are joined, while these are above 0 (greedy linkage).
 
     Returns:
         DataFrame by object, item or annotator:
 
         - ``cluster``: number of the most probable one, from 0
-        - ``probability``: of that cluster; its share, where something may belong to several
+        - ``probability``: of that cluster; its share, where something may belong to several; by linkage, the mean
+          probability of an object's pairs to be the same or different as clusters say
 
     Raises:
-        MethodError: for a method that finds no clusters.
+        MethodError: for a method that finds no clusters, and labels that are no pairs.
 
     Examples:
         >>> data = crowdppl.datasets.example("similarity")
@@ -122,6 +127,9 @@ def clusters(posterior: Fit) -> pd.DataFrame:
     """
     card = card_of(posterior.model)
     name = card.clusters if card is not None else ""
+    parts = posterior.data.alphabet.kind.parts
+    if name not in posterior.result.sites and parts is not None and parts.unordered:
+        return _linked(posterior)
     if name not in posterior.result.sites:
         raise MethodError(
             f"{posterior.method} finds no clusters; crowd_clustering, set_clusters, community, preference_groups do"
@@ -132,6 +140,20 @@ def clusters(posterior: Fit) -> pd.DataFrame:
     )
     columns = {"cluster": shares.argmax(-1), "probability": shares.max(-1)}
     return pd.DataFrame(columns, index=ids)
+
+
+def _linked(posterior: Fit) -> pd.DataFrame:
+    """Clusters of objects by the probabilities of their pairs."""
+    covariates, p = posterior.data.item_covariates, posterior.result.probabilities
+    assert covariates is not None
+    left, right = (covariates[side].cat.codes.to_numpy() for side in SIDES)
+    ids = _groups(posterior, SIDES[0])
+    log_p = np.log(np.clip(p, 1e-300, None))
+    code = linkage(left, right, log_p[:, 1] - log_p[:, 0], len(ids))
+    said = p[np.arange(len(p)), (code[left] == code[right]).astype(int)]
+    both = np.append(left, right)
+    mean = np.bincount(both, np.tile(said, 2), len(ids)) / np.bincount(both, minlength=len(ids))
+    return pd.DataFrame({"cluster": code, "probability": mean}, index=ids)
 
 
 def _groups(posterior: Fit, column: str) -> pd.Index:

@@ -84,7 +84,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     "Comparisons: objects are ranked": ("bradley_terry", "crowd_bt", "preference_groups", "reward_model"),
     "Rankings of several objects": ("plackett_luce",),
     "Sets of classes": ("set_clusters",),
-    "Similarity of objects": ("crowd_clustering",),
+    "Similarity of objects": ("crowd_clustering", "record_linkage"),
 }
 """The methods by what they need and what they are for; those that no group lists come last, as others."""
 MEANING = (

@@ -146,6 +146,8 @@ OWN: Mapping[tuple[str, str], Symbol] = {
     ("hierarchical_mixed_membership", "ability"): Symbol("α", "accuracy of an annotator"),
     ("set_clusters", "rate"): Symbol("φ", "how often a class is in the sets of a cluster"),
     ("set_clusters", "truth"): Symbol("z", "whether a class is in the set of an item"),
+    ("record_linkage", "rate"): Symbol("φ", "how often records of a pair are the same, by what other pairs say"),
+    ("record_linkage", "truth"): Symbol("z", "whether both records are the same"),
     ("crowd_clustering", "truth"): Symbol("z", "whether both objects are of one cluster"),
     ("majority_vote", "ability"): Symbol(
         "θ", "probabilities of a right and of a wrong label, all annotators alike"

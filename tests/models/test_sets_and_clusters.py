@@ -192,3 +192,44 @@ def test_gibbs_is_the_posterior_of_draws_from_the_prior() -> None:
 def test_a_single_cluster_is_refused() -> None:
     with pytest.raises(MethodError, match="clusters=1"):
         crowdppl.method("crowd_clustering", clusters=1)
+
+
+def records(n: int) -> Annotations:
+    """Pairs of records (ai, bi) that are the same, and others that are not; three annotators are always right."""
+    items = [(f"a{i}", f"b{(i + k) % n}") for i in range(n) for k in range(3)]
+    label = ["same", "different", "different"] * n
+    who = np.repeat(["x", "y", "z"], len(items))
+    return Annotations.from_arrays(items * 3, who, label * 3, kind="similarity")
+
+
+def test_records_are_linked_in_any_number_of_clusters() -> None:
+    posterior = crowdppl.fit("record_linkage", records(40), inference="vb", seed=0)
+    found = posterior.clusters()["cluster"]
+    assert found.nunique() == 40 and all(found[f"a{i}"] == found[f"b{i}"] for i in range(40))
+    with pytest.raises(MethodError, match="record_linkage"):
+        crowdppl.fit("crowd_clustering", records(40), inference="vb", seed=0)
+
+
+def test_bridges_leave_the_sizes_of_both_sides() -> None:
+    """Against clusters of each graph without the pair."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    from crowdppl.primitives.linkage import sizes_without
+
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        left, right = np.triu_indices(9, 1)
+        kept = rng.random(len(left)) < 0.2
+        left, right, weight = left[kept], right[kept], np.ones(kept.sum())
+
+        def parts(some: np.ndarray, left: np.ndarray = left, right: np.ndarray = right) -> np.ndarray:
+            graph = coo_array((np.ones(some.sum()), (left[some], right[some])), (9, 9))
+            return np.asarray(connected_components(graph, directed=False)[1])
+
+        found = sizes_without(left, right, weight, parts(np.ones(len(left), bool)))
+        for i, sizes in enumerate(found):
+            code = parts(np.arange(len(left)) != i)
+            one, other = code[left[i]], code[right[i]]
+            want = [0, 0] if one == other else [(code == one).sum(), (code == other).sum()]
+            assert sorted(sizes) == sorted(want)
