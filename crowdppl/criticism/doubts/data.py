@@ -78,9 +78,10 @@ def repeats(search: Search) -> Iterator[Doubt]:
         return
     item, annotator, label, group = item[again], annotator[again], label[again], group[again]
     first = np.unique(group, return_index=True)[1]
-    truth, table = posterior.result.probabilities[item[first]], posterior.result.confusions[annotator[first]]
-    table = table[..., : data.n_classes] / table[..., : data.n_classes].sum(-1, keepdims=True)
-    expected = (truth * (table**2).sum(-1)).sum(-1)
+    who, place = np.unique(annotator[first], return_inverse=True)
+    table = posterior.result.confusions[who][..., : data.n_classes]
+    alike = ((table / table.sum(-1, keepdims=True)) ** 2).sum(-1)  # two labels of an annotator, given the truth
+    expected = (posterior.result.probabilities[item[first]] * alike[place]).sum(-1)
     pair, counts = np.unique(group * data.n_classes + label, return_counts=True)
     size = n_labels[n_labels > 1]
     owner = np.unique(pair // data.n_classes, return_inverse=True)[1]
