@@ -130,6 +130,8 @@ READING: Mapping[str, tuple[Any, Any]] = {
     "item": _column("items, or 'left,right' where two name one"),
     "annotator": _column("annotators"),
     "label": _column("labels"),
+    "question": _text("In an export of Label Studio, the question to read, if there are several.", "NAME"),
+    "predictions": _flag("--predictions", "In an export of Label Studio, take each model for an annotator, too."),
     "classes": _text("All classes in order: 'no,yes,\"well, maybe\"'; by default those in the file.", "NAMES"),
     "abstain": _several('Answer that is no class, such as "don\'t know"; may be repeated.', "NAME"),
     "informative_abstentions": _flag(
@@ -164,7 +166,7 @@ SPELLED = {name: name.replace("_", "-") for name in (*READING, "inference", "cal
 """The option that is an argument of a function."""
 OF_LABELS = (
     *("format", "delimiter", "encoding", "wide", "annotators", "item", "annotator", "label"),
-    *("classes", "abstain", "kind", "unit", "repeats"),
+    *("question", "predictions", "classes", "abstain", "kind", "unit", "repeats"),
 )
 """Those that are about the labels alone."""
 

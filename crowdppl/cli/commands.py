@@ -25,6 +25,11 @@ if TYPE_CHECKING:
 
 COVARIATES = ("features", "item_covariates", "annotator_covariates")
 COLUMNS = ("item", "annotator", "label", "gold_column")
+ALIKE = (
+    *("format", "delimiter", "encoding", "wide", "question", "predictions", "kind", "unit", "repeats"),
+    "informative_abstentions",
+)
+"""Options that are arguments of ``read_annotations`` as they are."""
 SHOWN = 20
 """Rows of a table of agreement that are printed."""
 
@@ -271,8 +276,7 @@ def read_answers(answers: Path, given: Mapping[str, Any]) -> Annotations:
     from crowdppl.data.annotations import parts_of_items
 
     given = {name: default for name, (_, default) in arguments.READING.items()} | dict(given)
-    same = ("format", "delimiter", "encoding", "wide", "kind", "unit", "repeats", "informative_abstentions")
-    found: Any = {name: given[name] for name in (*COLUMNS, *same)}
+    found: Any = {name: given[name] for name in (*COLUMNS, *ALIKE)}
     if given["item"] is not None and parts_of_items({"kind": given["kind"]}):
         columns = arguments.names(given["item"], "--item") or []
         found["item"] = columns[0] if len(columns) == 1 else columns

@@ -23,6 +23,7 @@ from crowdppl.data.annotations import AnnotationOptions, Annotations, parts_of_i
 from crowdppl.data.gold import without_blanks
 from crowdppl.data.ids import Place, by_item, encode, place_in_rows, refuse_missing_text
 from crowdppl.data.kinds.sequences import SEQUENCES
+from crowdppl.data.label_studio import TASK, rows_of_tasks
 from crowdppl.data.tables import (
     Roles,
     as_pandas,
@@ -32,7 +33,7 @@ from crowdppl.data.tables import (
     rows_of_frame,
     two_parts,
 )
-from crowdppl.data.tagged import SPAN, TASK, read_conll, spans_of_tasks, tags_of_columns, tags_of_spans
+from crowdppl.data.tagged import SPAN, read_conll, tags_of_columns, tags_of_spans
 from crowdppl.data.wide import rows_of_wide
 from crowdppl.errors import DataError
 
@@ -280,6 +281,8 @@ def read_annotations(
     encoding: str | None = None,
     wide: bool = False,
     gold_column: Hashable | None = None,
+    question: str | None = None,
+    predictions: bool = False,
     **options: Unpack[AnnotationOptions],
 ) -> Annotations:
     """Reads annotations from a file, whose format its name tells; text may be gzipped.
@@ -290,13 +293,19 @@ def read_annotations(
     With ``kind="sequence"``, two more are read, whose tokens become the item covariate "token". CoNLL columns have
     a token a line, then a tag of each annotator, "_" or "?" for none, and a blank line between sequences; columns
     are named by "# global.columns = ", or the last ones by ``annotators``. Character spans are JSON of text,
-    annotator, start, end and type (and the text's id), a span a line, nulls where somebody marked nothing, or tasks
-    as Label Studio exports them; they become BIO tags of words.
+    annotator, start, end and type (and the text's id), a span a line, nulls where somebody marked nothing; they
+    become BIO tags of words.
+
+    Tasks that Label Studio exports as JSON are read as what their results are: choices ("nominal", or "set" where
+    somebody chose several), ratings ("ordinal"), numbers ("real"), pairs, rankings or spans of text ("sequence"),
+    unless ``kind`` says another that fits. Annotations that were skipped are left out, those marked as ground truth
+    are gold, and "created_at", "updated_at" and "lead_time" are further columns.
 
     Args:
         path: the file; a CSV or TSV begins with a line of column names.
         item, annotator, label: columns, where they are not recognised by name; of items with two parts, a pair
-            of columns.
+            of columns. In tasks of Label Studio, ``item`` is a field of their data: what names an item, by default
+            the task's id, of spans the text, and of comparisons a pair of fields, the left one first.
         format: where the name does not tell it, "csv", "tsv", "jsonl" (an object a line, or one array), "conll" or
             "parquet".
         delimiter: what separates the fields of CSV and TSV; by default a comma (tab), or the semicolon, tab or bar
@@ -305,6 +314,8 @@ def read_annotations(
         wide: whether columns are annotators; an empty cell, or one of blanks, is no label. ``annotators`` names
             their columns where there are others.
         gold_column: column of known truths, which inform the fit: blank where unknown, repeated where known.
+        question: in tasks of Label Studio, the question to read (the name of its control), where there are several.
+        predictions: whether predictions in them are read too, each model an annotator.
         options: see ``crowdppl.data.annotations.AnnotationOptions``.
 
     Raises:
@@ -324,6 +335,18 @@ def read_annotations(
     parts = () if switch("wide", wide) else parts_of_items(options)
     roles = label_roles(item, annotator, label, gold_column, parts)
     table = read_table(path, None if wide else roles, format, delimiter, encoding)
+    if isinstance(table.frame, pd.DataFrame) and {*TASK} <= {*table.frame.columns}:
+        if wide or any(name is not None for name in (annotator, label, gold_column)):
+            raise DataError(
+                f"{require_path(path).name} holds tasks of Label Studio, and no such columns; leave out wide=, "
+                "annotator=, label= and gold_column=, and say question= where there are several"
+            )
+        return Annotations.of_rows(*rows_of_tasks(table.frame, table.place, options, item, question, predictions))
+    if question is not None or predictions:
+        raise DataError(
+            f"question= and predictions= are for tasks of Label Studio, and {require_path(path).name} holds none; "
+            "leave them out, and name the column of labels by label="
+        )
     if wide:
         rows = rows_of_wide(table.frame, roles, options.get("annotators"), table.place, table.text)
         return Annotations.of_rows(rows, options)
@@ -335,19 +358,18 @@ def read_annotations(
 
 def _tags(table: Table, options: AnnotationOptions) -> tuple[Table, AnnotationOptions]:
     """Tagged text as a table of labels, with its tokens as items; other tables stay as they are."""
-    of_sequences, known = options.get("kind") == SEQUENCES.name, table.frame
-    if of_sequences and isinstance(known, pd.DataFrame) and {*TASK} <= {*known.columns}:
-        table = Table(*spans_of_tasks(known, table.place), table.text)
+    of_sequences = options.get("kind") == SEQUENCES.name
     if table.columns:
         if not of_sequences:
             raise DataError("CoNLL columns are labels of sequences; say kind='sequence'")
         annotators: Any = options.get("annotators")
-        frame, items, place = tags_of_columns(table.frame, table.place, annotators, options.get("abstentions", ()))
+        frame, items, rows = tags_of_columns(table.frame, annotators, options.get("abstentions", ()))
     elif of_sequences and isinstance(table.frame, pd.DataFrame) and {*SPAN} <= {*table.frame.columns}:
-        frame, items, place = tags_of_spans(table.frame, table.place)
+        frame, items, rows = tags_of_spans(table.frame, table.place)
     else:
         return table, options
-    return Table(frame, place, table.text), {"items": items.index, "item_covariates": items, **options}
+    known: Any = {"items": items.index, "item_covariates": items, **options}
+    return Table(frame, lambda row: table.place(int(rows[row])), table.text), known
 
 
 def read_gold(

@@ -179,7 +179,7 @@ def _refuse_nested(frame: pd.DataFrame | pa.Table, origin: str) -> None:
         if isinstance(record, Mapping):
             tool, remedy = "", "make a row of each label, as pandas.json_normalize does"
             if "completed_by" in record:
-                tool, remedy = " of Label Studio", "export CSV or JSON-MIN, and name the column of labels"
+                tool, remedy = " of Label Studio", "read the exported file by crowdppl.read_annotations"
             keys = ", ".join(map(str, [*record][:5]))
             raise DataError(f"{origin} is a nested export{tool}: {name!r} holds records of {keys}; {remedy}")
 

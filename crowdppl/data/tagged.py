@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from crowdppl.core.validation import shown
@@ -22,8 +23,6 @@ NO_TAG = ("_", "?")
 COMMENT = re.compile(r"# (?:(\S+) = (.*)|new(?:doc|par)\b.*)")
 WORD = re.compile(r"\w+|[^\w\s]")
 SPAN = ("text", "annotator", START, END, "type")
-TASK = ("data", "annotations")
-"""Columns of an export of Label Studio: of a task, what is shown, and what each annotator made of it."""
 
 
 def read_conll(lines: Iterable[str], name: str) -> tuple[pd.DataFrame, list[int]]:
@@ -58,9 +57,12 @@ def read_conll(lines: Iterable[str], name: str) -> tuple[pd.DataFrame, list[int]
 
 
 def tags_of_columns(
-    table: pd.DataFrame, place: Place, annotators: Sequence[Any] | None, kept: Iterable[Any]
-) -> tuple[pd.DataFrame, pd.DataFrame, Place]:
-    """A table of CoNLL columns as a table of labels, and the items; ``kept`` are marks that are abstentions."""
+    table: pd.DataFrame, annotators: Sequence[Any] | None, kept: Iterable[Any]
+) -> tuple[pd.DataFrame, pd.DataFrame, np.ndarray]:
+    """A table of CoNLL columns as a table of labels, the items, and the row of the table of which each label is.
+
+    ``kept`` are marks that are abstentions.
+    """
     columns = [*table.columns[3:]] if annotators is None else [str(name) for name in annotators]
     lost = [name for name in columns if name not in table]
     if lost and len(columns) <= table.shape[1] - 3:  # the last columns
@@ -70,74 +72,42 @@ def tags_of_columns(
     long = table.melt([*PLACE], columns, "annotator", "label", ignore_index=False)
     long = long[~long["label"].isin({*NO_TAG} - {*kept})]
     items = table[[TOKEN]].set_axis(pd.MultiIndex.from_frame(table[[*PLACE]]))
-    rows = long.index.to_numpy()
-    return long.reset_index(drop=True), items, lambda row: place(int(rows[row]))
+    return long.reset_index(drop=True), items, long.index.to_numpy()
 
 
-def tags_of_spans(table: pd.DataFrame, place: Place) -> tuple[pd.DataFrame, pd.DataFrame, Place]:
-    """A table of spans as a table of BIO tags, and the items.
+def tags_of_spans(table: pd.DataFrame, place: Place) -> tuple[pd.DataFrame, pd.DataFrame, np.ndarray]:
+    """A table of spans as a table of BIO tags, the items, and the row of the table of which each tag is.
 
     A row is a span that an annotator marked in a text, or none, where start, end and type are missing. Items are
-    words and signs of a text, cut where any annotator's span begins or ends. DataError for what is no id, text or
-    type, offsets outside of the text, and spans of one annotator that overlap.
+    words and signs of a text, cut where any annotator's span begins or ends. What somebody marked in a text counts
+    as one annotation, unless a column "annotation" tells several apart. DataError for what is no id, text or type,
+    offsets outside of the text, and spans of one annotation that overlap.
     """
     ids = table["id"] if "id" in table else pd.Series(pd.factorize(table["text"])[0] + 1, table.index)
     for name, column in ((SEQUENCE, ids), ("annotator", table["annotator"])):
         encode(column, name, place)  # refuses what is no id
+    number = table["annotation"] if "annotation" in table else [0] * len(table)
     texts, marks = dict[Any, str](), dict[Any, dict[Any, list[tuple[int, int, str, int]]]]()
-    for row, (key, text, who, *span) in enumerate(zip(ids, *(table[name] for name in SPAN), strict=True)):
+    for row, (key, of, text, who, *span) in enumerate(
+        zip(ids, number, *(table[name] for name in SPAN), strict=True)
+    ):
         if not isinstance(text, str) or not WORD.search(text) or texts.setdefault(key, text) != text:
             raise DataError(
                 f"the text at {place(row)} is {text!r:.60}; give one that is no blank, the same of one id"
             )
-        own = marks.setdefault(key, {}).setdefault(who, [])
+        own = marks.setdefault(key, {}).setdefault((who, of), [])
         own.append((*_span(span, text, place(row)), row))
     rows, where, items = list[tuple[Any, ...]](), list[int](), list[tuple[Any, ...]]()
     for key, by in marks.items():
         words = _words(texts[key], {x for own in by.values() for first, last, *_ in own for x in (first, last)})
         items += [(key, n, texts[key][a:b], a, b) for n, (a, b) in enumerate(words)]
-        for who, own in by.items():
+        for (who, _), own in by.items():
             rows += [(key, n, who, tag) for n, tag in enumerate(_tags(words, sorted(own), place))]
             where += [own[0][3]] * len(words)
     frame = pd.DataFrame(items, columns=[*PLACE, TOKEN, START, END])
     known = frame[[TOKEN, START, END]].set_axis(pd.MultiIndex.from_frame(frame[[*PLACE]]))
     labels = pd.DataFrame(rows, columns=[*PLACE, "annotator", "label"])
-    return labels, known, lambda row: place(where[row])
-
-
-def spans_of_tasks(table: pd.DataFrame, place: Place) -> tuple[pd.DataFrame, Place]:
-    """Tasks as Label Studio exports them as a table of spans, but for cancelled ones; DataError for other tasks."""
-    rows, where = list[tuple[Any, ...]](), list[int]()
-    ids = table["id"] if "id" in table else range(1, len(table) + 1)
-    for n, (key, shows, made) in enumerate(zip(ids, *(table[name] for name in TASK), strict=True)):
-        try:
-            (text,) = [shows["text"]] if "text" in shows else [x for x in shows.values() if isinstance(x, str)]
-            for one in (x for x in made if not x.get("was_cancelled")):
-                who = one["completed_by"]
-                who = who.get("email", who.get("id")) if isinstance(who, dict) else who
-                marked = [_marked(x, text) for x in one["result"]] or [(None, None, None)]
-                rows += [(key, text, who, *span) for span in marked]
-                where += [n] * len(marked)
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise DataError(
-                f"{place(n)} is no task with spans of one text ({type(error).__name__}: {error}); export tasks of "
-                "labelled text from Label Studio as JSON, or write a span a line"
-            ) from error
-    if not rows:
-        raise DataError(f"no task from {place(0)} on has an annotation; export those that are labelled")
-    return pd.DataFrame(rows, columns=["id", *SPAN], dtype=object), lambda row: place(where[row])
-
-
-def _marked(result: dict[str, Any], text: str) -> tuple[Any, Any, Any]:
-    """Start, end and type of one result of an annotation."""
-    if result["type"] != "labels":
-        raise ValueError(f"a result is of type {result['type']!r}, and spans are 'labels'")
-    value = result["value"]
-    (its_type,) = value["labels"]
-    start, end = value[START], value[END]
-    if value.get("text", text[start:end]) != text[start:end]:
-        raise ValueError(f"{value['text']!r} is not what stands from {start} to {end}")
-    return start, end, its_type
+    return labels, known, np.array(where)
 
 
 def _span(given: Sequence[Any], text: str, place: str) -> tuple[int, int, str]:

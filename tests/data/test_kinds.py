@@ -213,11 +213,9 @@ def test_nested_exports(tmp_path: Path) -> None:
         path.write_text("\n".join(map(json.dumps, tasks)) if lines else json.dumps(tasks, indent=2))
         return path
 
-    given = [{"id": 9, "completed_by": 1, "result": [{"value": {"choices": ["cat"]}}]}]
-    task: dict[str, Any] = {"id": 1, "data": {"text": "t"}, "annotations": given, "predictions": []}
-    for lines in (False, True):
-        with pytest.raises(DataError, match="export.json is a nested export of Label Studio: 'annotations'.*CSV"):
-            read_annotations(saved([task | {"annotations": []}, task], lines))
+    tasks = pd.DataFrame([{"id": 1, "data": {"text": "t"}, "annotations": [{"completed_by": 1, "result": []}]}])
+    with pytest.raises(DataError, match="export of Label Studio: 'annotations' .*crowdppl.read_annotations"):
+        Annotations.from_frame(tasks)
     with pytest.raises(DataError, match="nested export: 'responses' holds records of user, value"):
         read_annotations(saved([{"text": "t", "responses": {"user": 1, "value": "x"}}], True))
     flat = [{"item": n // 2, "user": n % 2, "label": "xyxx"[n], "meta": {"n": n}} for n in range(4)]

@@ -61,56 +61,6 @@ def test_spans_come_back_as_they_were(tmp_path: Path) -> None:
     pd.testing.assert_frame_equal(again.frame(), frame)
 
 
-def task(*annotations: dict[str, Any], **shows: Any) -> dict[str, Any]:
-    return {"id": "d", "data": shows or {"text": TEXT}, "annotations": [*annotations], "predictions": []}
-
-
-def annotation(who: Any, *spans: tuple[int, int, str], **more: Any) -> dict[str, Any]:
-    values = [{"start": a, "end": b, "text": TEXT[a:b], "labels": [kind]} for a, b, kind in spans]
-    result = [{"from_name": "label", "to_name": "text", "type": "labels", "value": value} for value in values]
-    return {"completed_by": who, "result": result, "was_cancelled": False, **more}
-
-
-def test_tasks_of_label_studio_are_their_spans(tmp_path: Path) -> None:
-    done = [
-        annotation("ann", (0, 7, "PER"), (16, 19, "LOC")),
-        annotation({"id": 2, "email": "bob"}, (0, 2, "PER")),
-        annotation("eve"),
-        annotation("kim", (3, 7, "LOC"), was_cancelled=True),
-    ]
-    found = read(tmp_path / "a.json", json.dumps([task(*done)]))
-    wanted = read(tmp_path / "b.jsonl", lines(SPANS))
-    pd.testing.assert_frame_equal(found.frame(), wanted.frame())
-    named = read(tmp_path / "c.json", json.dumps([task(*done, sentence=TEXT, length=20)]))
-    pd.testing.assert_frame_equal(named.frame(), wanted.frame())
-
-
-CHOICE = {"type": "choices", "value": {"choices": ["good"]}}
-TWICE = {"type": "labels", "value": {"start": 0, "end": 3, "labels": ["PER", "LOC"]}}
-MOVED = {"type": "labels", "value": {"start": 1, "end": 4, "text": "Ann", "labels": ["PER"]}}
-BEYOND = {"type": "labels", "value": {"start": 16, "end": 90, "labels": ["PER"]}}
-
-
-@pytest.mark.parametrize(
-    ("wrong", "said"),
-    [
-        (task(annotation("ann", result=[CHOICE])), "entry 2 .*'choices'"),
-        (task(annotation("ann", result=[TWICE])), "entry 2"),
-        (task(annotation("ann", result=[MOVED])), "entry 2 .*'Ann'"),
-        (task(annotation("ann", result=[BEYOND])), "90 at entry 2"),
-        (task({"result": []}), "entry 2 .*completed_by"),
-        (task(annotation("ann"), image="a.png", caption=TEXT), "entry 2"),
-        ({**task(), "annotations": None}, "entry 2"),
-        ({**task(), "data": None}, "entry 2"),
-    ],
-)
-def test_tasks_without_spans_are_refused(tmp_path: Path, wrong: dict[str, Any], said: str) -> None:
-    with pytest.raises(DataError, match=said):
-        read(tmp_path / "a.json", json.dumps([task(annotation("ann")), {**wrong, "id": "e"}]))
-    with pytest.raises(DataError, match="entry 1"):
-        read(tmp_path / "b.json", json.dumps([task()]))
-
-
 def test_most_probable_labels_are_written(tmp_path: Path) -> None:
     data = read(tmp_path / "a.jsonl", lines([SPANS[0], {**SPANS[0], "annotator": "bob"}]))
     labels = crowdppl.fit("majority_vote", data, inference="em").labels()["label"]

@@ -69,7 +69,7 @@ def with_answers(rows: Rows, options: Mapping[str, Any]) -> tuple[Rows, dict[str
     given, place = rows.columns, rows.place
     named = options.get("items") if options.get("items") is not None else rows.items
     changed = {**options, "classes": None if options.get("like") is not None else NO_YES}
-    changed["items"] = None if named is None else _names(as_index(named), classes)
+    changed["items"] = None if named is None else [(x, name) for x in as_index(named) for name in classes]
     if isinstance(options.get("item_covariates"), pd.DataFrame):
         of_items = options["item_covariates"]
         changed["item_covariates"] = _repeated(of_items, n).set_axis(_names(of_items.index, classes))
