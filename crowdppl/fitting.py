@@ -65,8 +65,9 @@ def fit(
             ``diagnostics()["scores"]`` have what was tried.
         data: the annotations.
         inference: "em", "vb", "gibbs", "nuts", "laplace", "pathfinder", "svi", or "auto": gibbs where it is exact
-            and should take less than about ten seconds, else vb. "pathfinder" raises importance weights, where
-            their Pareto k is above .7, to the power .7 / k, and warns of it.
+            and should take less than about ten seconds, else vb; where its chains disagree, they run longer, and
+            then give way to vb, unless chains, draws or warmup are given. "pathfinder" raises importance
+            weights, where their Pareto k is above .7, to the power .7 / k, and warns of it.
         settings: of a method given by name, such as ``{"prevalence": "uniform"}``.
         gold: known truths (classes or numbers) by item id, a series or mapping. They replace the gold of ``data``.
         start: values of sites to start from, by site name.

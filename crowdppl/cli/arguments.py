@@ -15,7 +15,6 @@ from typing import Annotated, Any, cast
 from typer import Argument, Option
 
 from crowdppl import registry
-from crowdppl.core.validation import one_of
 from crowdppl.errors import DataError, MethodError
 
 ON_TERMINAL = sys.stderr.isatty()
@@ -24,6 +23,10 @@ Answers = Annotated[
     Path, Argument(help="File with one label a row; --format names the formats.", metavar="ANSWERS")
 ]
 Out = Annotated[Path, Option(help="Folder to write to; made if need be.", metavar="FOLDER")]
+OutOfAnswers = Annotated[
+    Path | None,
+    Option(help="Folder to write to, made if need be; by default crowdppl-NAME, of NAME.csv.", metavar="FOLDER"),
+]
 Table = Annotated[Path | None, Option(help="CSV file to write the table to.", metavar="FILE")]
 Overwrite = Annotated[bool, Option("--overwrite", help="Replace the result of an earlier run.")]
 SpreadsheetSafe = Annotated[
@@ -36,8 +39,8 @@ SpreadsheetSafe = Annotated[
 Model = Annotated[
     str | None,
     Option(
-        help="Method; `crowdppl zoo` lists them. auto: average of several, corrected. By default "
-        "bayesian_dawid_skene, or a method made for the kind of labels.",
+        help="Method; `crowdppl zoo` lists them. By default auto, which averages several or takes the best; "
+        "with --inference or --setting, bayesian_dawid_skene or another made for the kind of labels.",
         metavar="NAME",
     ),
 ]
@@ -82,15 +85,14 @@ Progress = Annotated[bool, Option(help="Show a progress bar; by default on a ter
 
 
 def default_methods(kind: str | None) -> tuple[str, ...]:
-    """Methods to compare for labels of a kind, where none is named; ``fit`` takes the last."""
-    from crowdppl.data.kinds import KINDS  # imports torch
+    """Methods to compare for labels of a kind, where none is named; the last is its usual one."""
+    from crowdppl.data.kinds import kind_named  # imports torch
 
-    name = kind or "nominal"
-    one_of("kind", name, [*KINDS], DataError)
-    if not KINDS[name].methods:
-        takes = ", ".join(registry.names_for(name)) or "none"
-        raise MethodError(f"no method is the default for labels of kind {name!r}; say --model, one of: {takes}")
-    return KINDS[name].methods
+    found = kind_named(kind or "nominal")
+    if not found.methods:
+        takes = ", ".join(registry.names_for(found.name)) or "none"
+        raise MethodError(f"no method is the default for labels of kind {kind!r}; say --model, one of: {takes}")
+    return found.methods
 
 
 def _file(help: str) -> Any:

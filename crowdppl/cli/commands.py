@@ -72,7 +72,7 @@ def common(version: Annotated[bool, typer.Option("--version", help="Print the ve
 @arguments.reading()
 def fit_answers(
     answers: arguments.Answers,
-    out: arguments.Out,
+    out: arguments.OutOfAnswers = None,
     model: arguments.Model = None,
     inference: arguments.Inference = "auto",
     setting: arguments.Settings = None,
@@ -99,7 +99,8 @@ def fit_answers(
     settings = arguments.pairs(setting, "--setting")
     options = arguments.engine_options(option) | {"seed": seed, "device": device, "progress": progress}
     options_from(options)  # errors are found before a long file is read
-    model = model or arguments.default_methods(given["kind"])[-1]
+    out = out or Path(f"crowdppl-{answers.stem}")
+    named, model = model, model or _default_method(inference, settings, given["kind"])
     if model == "auto":
         check_automatic(inference, alone=not settings)
     else:
@@ -114,6 +115,9 @@ def fit_answers(
     seconds = {"read": read - began, "fit": time.perf_counter() - read}
     read_from = {"gold": None} | {name: str(path) for name, path in files.items()}
     files_written = write_result(posterior, out, read_from, seconds, spreadsheet_safe=spreadsheet_safe)
+    if named is None and model != "auto":
+        print(f"note: without --model, --inference and --setting are for {model}; without them, auto is fitted")
+    _say_order(data, given)
     unsaid = [doubt for doubt in posterior.doubts() if doubt.general]  # the fit has printed the others
     print(_without_warnings(summarise(posterior, unsaid)), f"\n{files_written} are in {out}", sep="\n")
 
@@ -152,6 +156,7 @@ def compare_methods(
     if out is not None:
         require_new(out, overwrite, sources(answers, given).values())
     data = read_answers(answers, given)
+    _say_order(data, given)
     found = compare(model, data, folds=folds, inference=inference, settings=settings, **options)
     print(found)
     if out is not None:
@@ -268,6 +273,24 @@ def list_datasets(name: Annotated[str | None, typer.Argument(help="A data set; b
     from crowdppl.datasets.public import described
 
     print(described(name))
+
+
+def _default_method(inference: str, settings: Mapping[str, Any], kind: str | None) -> str:
+    """The method where none is named: auto, or the usual one of the kind, where engine or settings are given."""
+    if inference == "auto" and not settings:
+        return "auto"
+    return arguments.default_methods(kind)[-1]
+
+
+def _say_order(data: Annotations, given: Mapping[str, Any]) -> None:
+    """Tells of classes that may be grades, where nobody said what they are."""
+    from crowdppl.data.kinds.grades import order_of
+
+    order = order_of(data.classes) if given["kind"] is None and data.kind == "nominal" else None
+    if order is not None:
+        names = ",".join(f'"{x}"' if "," in str(x) else str(x) for x in order)
+        text = f"the classes seem to be grades; if their order matters, say --kind ordinal --classes '{names}'"
+        print(printable(f"note: {text}"))
 
 
 def read_answers(answers: Path, given: Mapping[str, Any]) -> Annotations:

@@ -37,7 +37,7 @@ from crowdppl.data.covariates import covariate_table, feature_table, history_tab
 from crowdppl.data.features import StoredFeatures, placed_features
 from crowdppl.data.gold import given_truths, known_truths
 from crowdppl.data.ids import Codebook, by_item, native, require_list
-from crowdppl.data.kinds import KINDS
+from crowdppl.data.kinds import KINDS, kind_named
 from crowdppl.data.kinds.classes import NOMINAL, require_categories
 from crowdppl.data.kinds.kind import Kind, LabelSet
 from crowdppl.data.kinds.numbers import NUMBER
@@ -124,10 +124,10 @@ def check_options(options: AnnotationOptions) -> None:
     for name in ("grow", "informative_abstentions"):
         switch(name, options.get(name, False), error=DataError)
     one_of("repeats", options.get("repeats", "keep"), ("keep", "one", "first", "last", "error"), DataError)
-    units = sorted({unit for kind in KINDS.values() for unit in kind.units})
-    for name, known in (("kind", [*KINDS]), ("unit", units)):
-        if options.get(name) is not None:
-            one_of(name, options.get(name), known, DataError)
+    if options.get("kind") is not None:
+        kind_named(options.get("kind"))
+    if options.get("unit") is not None:
+        one_of("unit", options.get("unit"), sorted({x for kind in KINDS.values() for x in kind.units}), DataError)
 
 
 def code_rows(rows: Rows, options: AnnotationOptions) -> Coded:

@@ -6,10 +6,9 @@ import warnings
 
 import numpy as np
 
-from crowdppl.core.validation import one_of
 from crowdppl.data.annotations import Annotations
-from crowdppl.data.kinds import KINDS
-from crowdppl.errors import CrowdpplWarning, DataError, RepeatsWarning
+from crowdppl.data.kinds import kind_named
+from crowdppl.errors import CrowdpplWarning, RepeatsWarning
 
 READINGS = """
 1111111 3334334 1122122 2223121 2223222 2223322 1122111 3333433 2222223
@@ -59,8 +58,7 @@ def example(kind: str = "nominal") -> Annotations:
         0  apple | fig       ann  left
         1  apple | fig       bob  left
     """
-    one_of("kind", kind, [*KINDS], DataError)
-    given = KINDS[kind].example
+    given = kind_named(kind).example
     if given is None:
         return anaesthetists(kind)
     items, labels = given

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import Any
 
 from crowdppl.core.validation import shown, warn
@@ -57,6 +58,10 @@ HYPER_SECONDS, HYPER_NUMBER_SECONDS = 1.2e-2, 1e-6
 """Seconds of a sweep that parameters of priors add: for their search, and for each number below them."""
 
 
+LONGER = 3
+"""How many times as long chains run that disagree."""
+
+
 def choose_engine(problem: Problem, fits: int = 1) -> str:
     """gibbs where it is exact and cheap by ``gibbs_seconds`` times the number of fits, else vb, else em."""
     fitting = [name for name in ENGINES if refusal(problem.model, name, problem.options) is None]
@@ -64,6 +69,32 @@ def choose_engine(problem: Problem, fits: int = 1) -> str:
     if exact and fits * gibbs_seconds(problem) <= AUTO_SECONDS:
         return "gibbs"
     return next((engine for engine in ("vb", "em") if engine in fitting), "svi")
+
+
+def runs_longer(problem: Problem, engine: str, told: Mapping[str, Any], fits: int = 1) -> Problem | None:
+    """The problem with more warm-up and draws, where chains disagree and as many fits are cheap; None elsewhere."""
+    options = problem.options
+    if not _disagree(engine, told):
+        return None
+    longer = replace(options, warmup=LONGER * options.warmup, draws=LONGER * options.draws)
+    found = replace(problem, options=longer)
+    return found if fits * gibbs_seconds(found) <= AUTO_SECONDS else None
+
+
+def gives_way(engine: str, told: Mapping[str, Any]) -> str | None:
+    """Why vb takes the place of chains that "auto" chose; None where they agree."""
+    if not _disagree(engine, told):
+        return None
+    return (
+        f"{engine}'s chains disagree (R-hat {max(told['rhat'].values()):.2f}), so that vb took their place; "
+        f"inference={engine!r} keeps them"
+    )
+
+
+def _disagree(engine: str, told: Mapping[str, Any]) -> bool:
+    """Whether several chains ran to their end and disagree."""
+    several = ENGINES[engine].sample is not None and told["chains"] > 1 and bool(told["rhat"])
+    return several and not told["converged"] and not told["interrupted"]
 
 
 def gibbs_seconds(problem: Problem) -> float:

@@ -18,8 +18,8 @@ from crowdppl.data.covariates import no_covariates
 from crowdppl.errors import ConvergenceWarning, DataError, MethodError
 from crowdppl.inference.checkpoint import TrialCache, check_path, trial_cache
 from crowdppl.inference.confusions import JOINED
-from crowdppl.inference.engine import Engine
-from crowdppl.inference.engines import ENGINES, choose_engine, refuse_engine
+from crowdppl.inference.engine import SAMPLING, Engine
+from crowdppl.inference.engines import ENGINES, choose_engine, gives_way, refuse_engine, runs_longer
 from crowdppl.inference.neural.learner import with_early_stopping
 from crowdppl.inference.options import FitOptions, Options, options_from
 from crowdppl.inference.problem import Earlier, Problem, build_problem, model_runs
@@ -52,7 +52,8 @@ def fit_one(
 
     Args:
         model, data: with its settings; the annotations, with labels.
-        engine: by name, or "auto".
+        engine: by name, or "auto", whose chains run longer where they disagree, and then give way to vb, unless
+            options say how long they run.
         options: of the engine; as keywords of ``fit``, they are checked, and gibbs takes more chains on small data.
         start: values of sites (or truth shares) to start from.
         name: of the method, for the result and for messages; by default that of its class.
@@ -69,6 +70,7 @@ def fit_one(
     """
     began = time.perf_counter()
     check_fit(model, data, engine)
+    free = engine == "auto" and not (isinstance(options, Mapping) and {*SAMPLING} & {*options})
     if not isinstance(options, Options):
         many = engine == "auto" or ENGINES[engine].many_chains
         options = options_from(options, data.n_labels * data.n_classes if many else None)
@@ -96,6 +98,11 @@ def fit_one(
                 )
             _require_memory_for_draws(problem, ENGINES[engine])
             result = ENGINES[engine].run(problem, data.order)
+            if free and (longer := runs_longer(problem, engine, result.diagnostics, fits)) is not None:
+                options, result = longer.options, ENGINES[engine].run(longer, data.order)
+            if free and (note := gives_way(engine, result.diagnostics)) is not None:
+                engine, result = "vb", ENGINES["vb"].run(problem, data.order)
+                result.diagnostics["warnings"].append(note)
     if volumes:
         result.diagnostics["volumes"] = volumes
     result.diagnostics["seconds"] = time.perf_counter() - began

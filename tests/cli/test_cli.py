@@ -491,3 +491,21 @@ def test_remedies_name_options_of_the_command_line(tmp_path: Path, capsys: pytes
     assert "truth 'z'" in line and "abst" not in line
     assert run(*fit, "--kind", "pair", "--gold", gold, "--gold-label", "best") == 0
     assert load(tmp_path / "out").data.gold.to_dict() == {"a | b": "left"}
+
+
+@pytest.mark.slow
+def test_the_default_is_auto_in_a_folder_of_the_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [[str(item), who, str(1 + item % 3)] for item in range(12) for who in ("ann", "bob", "cy")]
+    path = write(tmp_path / "stars.csv", [["item", "annotator", "label"], *rows])
+    monkeypatch.chdir(tmp_path)
+    assert run("fit", path) == 0
+    assert load("crowdppl-stars").correction is not None
+    assert "--kind ordinal --classes '1,2,3'" in capsys.readouterr().out
+    assert "crowdppl-stars" in refused(capsys, "fit", path)
+    assert run("fit", path, "--kind", "ordinal", "--inference", "vb", "--overwrite") == 0
+    printed = capsys.readouterr().out
+    assert load("crowdppl-stars").method == "ordinal"
+    assert "are for ordinal" in printed
+    assert "--kind ordinal" not in printed

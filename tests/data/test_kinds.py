@@ -10,6 +10,7 @@ import pytest
 
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.files import read_annotations
+from crowdppl.data.kinds.grades import order_of
 from crowdppl.errors import DataError
 
 
@@ -224,3 +225,38 @@ def test_nested_exports(tmp_path: Path) -> None:
         read_annotations(saved([flat[0], flat[1] | {"label": None}], False))
     with pytest.raises(DataError, match="entry 2 of export.json is 7"):
         read_annotations(saved([flat[0], 7], False))
+
+
+@pytest.mark.parametrize(
+    ("classes", "order"),
+    [
+        ([3, 1, 2], [1, 2, 3]),
+        (["10", "9", "11"], ["9", "10", "11"]),
+        (["Good", "poor", "fair"], ["poor", "fair", "Good"]),
+        (["neutral", "strongly agree", "disagree"], ["disagree", "neutral", "strongly agree"]),
+        ([0, 1], None),
+        ([1, 2, 4], None),
+        (["cat", "dog", "good"], None),
+    ],
+)
+def test_classes_that_may_be_grades_have_an_order(classes: list[Any], order: list[Any] | None) -> None:
+    assert order_of(pd.Index(classes)) == order
+
+
+def test_labels_that_are_all_different_are_no_classes() -> None:
+    rows = pd.DataFrame(
+        {"item": range(60), "annotator": ["a", "b"] * 30, "label": [f"text {n}" for n in range(60)]}
+    )
+    with pytest.raises(DataError, match="60 labels have 60 different values.*kind=.nominal"):
+        Annotations.from_frame(rows)
+    assert Annotations.from_frame(rows, kind="nominal").n_classes == 60
+    twice = pd.concat([rows, rows.assign(annotator="c")])
+    assert Annotations.from_frame(twice).n_classes == 60
+
+
+@pytest.mark.parametrize(
+    ("word", "kind"), [("numeric", "real"), ("NER", "sequence"), ("multi-label", "set"), ("ordnal", "ordinal")]
+)
+def test_another_word_for_a_kind_is_answered_with_its_name(word: str, kind: str) -> None:
+    with pytest.raises(DataError, match=f"kind='{word}' is none of .*; say kind='{kind}'"):
+        Annotations.from_arrays([1], ["a"], [1], kind=word)

@@ -331,3 +331,20 @@ def test_fits_in_several_threads_wait_for_each_other() -> None:
     for one, other in zip(found, wanted, strict=True):
         assert all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
     assert torch.get_default_dtype() == torch.float32
+
+
+def test_chains_that_auto_chose_run_longer_and_then_give_way() -> None:
+    def noise(n_classes: int, n_items: int, n_annotators: int) -> Annotations:
+        item, annotator = np.divmod(np.arange(n_items * n_annotators), n_annotators)
+        labels = np.random.default_rng(1).integers(0, n_classes, len(item))
+        return Annotations.from_arrays(item, annotator, labels, classes=list(range(n_classes)))
+
+    longer = fit("one_coin", noise(2, 50, 4), seed=0)
+    assert (longer.inference, longer.options["draws"]) == ("gibbs", 1500)
+    assert longer.diagnostics()["converged"]
+    with pytest.warns(ConvergenceWarning, match="vb took their place; inference='gibbs' keeps them"):
+        other = fit("one_coin", noise(3, 60, 3), seed=0)
+    assert other.inference == "vb"
+    assert other.diagnostics()["converged"]
+    with pytest.warns(ConvergenceWarning, match="chains disagree"):
+        assert fit("one_coin", noise(3, 60, 3), seed=0, draws=500).inference == "gibbs"

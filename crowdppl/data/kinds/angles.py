@@ -162,6 +162,7 @@ ANGLE = Angles(
     "angle",
     "angles",
     "angles: directions, poses, hues, times of day",
+    aliases=("degrees", "direction", "directions", "circular", "orientation"),
     units=tuple(UNITS),
     example=(("one", "two", "three", "four", "five", "six"), (355.0, 5.0, 95.0, 180.0)),
     methods=("von_mises_annotators",),

@@ -45,6 +45,8 @@ STANDARD_ERRORS = 3
 """By how many those who differ must be nearer to each other than by chance, where numbers are whole."""
 SPREAD = 7 / 5
 """Variance of the squared distance of two uniform ranks, over its squared mean."""
+UNEQUAL = 0.95
+"""Share of labels beyond which values that are all different are no classes."""
 SAY = 'or say kind="nominal"'
 UNREADABLE = (ValueError, SyntaxError, TypeError, MemoryError, RecursionError)
 """What ``ast.literal_eval`` raises."""
@@ -88,7 +90,12 @@ class Classes(Kind):
         return classes[sorting(classes, "label")]
 
 
-NOMINAL = Classes("nominal", "classes", "classes, such as spam or ham")
+NOMINAL = Classes(
+    "nominal",
+    "classes",
+    "classes, such as spam or ham",
+    aliases=("categorical", "class", "classes", "category", "classification", "binary", "multiclass"),
+)
 
 
 def _extended(alphabet: LabelSet, labels: Encoding, place: Place, text: bool) -> LabelSet:
@@ -179,9 +186,17 @@ def _among(values: pd.Index[Any], away: list[Any]) -> np.ndarray:
 
 
 def require_categories(classes: pd.Index, item: np.ndarray, answer: np.ndarray, place: Place) -> None:
-    """Refuses labels, codes (S,) of items and answers, that seem to be JSON, sets ("a;b") or measurements."""
+    """Refuses labels, codes (S,) of items and answers, that seem to be free text, JSON, sets ("a;b") or
+    measurements."""
     if len(classes) > MANY:
         _refuse_measurements(classes, item, answer)
+        if len(classes) > UNEQUAL * len(answer) and len(answer) > 2 * MANY:
+            one, other = native(classes[0]), native(classes[1])
+            raise DataError(
+                f"{len(answer)} labels have {len(classes)} different values, such as {one!r:.40} and "
+                f"{other!r:.40}, so that hardly two are equal: free text and numbers are no classes; code texts "
+                f'into classes that annotators share, read numbers by kind="real", {SAY} if each is a class'
+            )
     texts = texts_of(classes)
     for found, what, remedy in (
         (_list_of_classes(texts), "is a list", AS_SETS),

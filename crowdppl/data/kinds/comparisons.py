@@ -124,6 +124,7 @@ PAIR = Comparisons(
     "comparisons",
     "comparisons: left, right, winner",
     parts=Parts("pair", SIDES, shared=True),
+    aliases=("pairwise", "preference", "preferences", "comparison", "battle", "battles"),
     methods=("bradley_terry", "crowd_bt"),
     candidates={
         "bradley_terry": ("bradley_terry", {}),

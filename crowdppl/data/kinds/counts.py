@@ -38,6 +38,7 @@ COUNT = Numbers(
     "counts",
     "counts: cells, objects in a picture",
     NonNegative(),
+    aliases=("integer", "int", "poisson"),
     own=Whole(),
     methods=("poisson_annotators",),
     example=(("one", "two", "three", "four", "five", "six"), (7, 12, 0, 31)),

@@ -16,8 +16,37 @@ from crowdppl.errors import DataError
 
 CRITERION = "criterion"
 """The column of labels that grade items on several criteria."""
+FEWEST = 3
+"""Classes in a row that may be grades."""
+SCALES = (
+    ("terrible", "bad", "poor", "fair", "average", "okay", "good", "very good", "great", "excellent"),
+    ("very negative", "negative", "neutral", "positive", "very positive"),
+    ("none", "very low", "low", "moderate", "medium", "high", "very high"),
+    ("none", "slight", "mild", "moderate", "severe", "extreme"),
+    ("never", "rarely", "seldom", "sometimes", "often", "usually", "always"),
+    ("strongly disagree", "disagree", "neutral", "agree", "strongly agree"),
+    ("irrelevant", "not relevant", "partially relevant", "relevant", "highly relevant"),
+    ("easy", "medium", "hard"),
+    ("small", "medium", "large"),
+)
+"""Words of common scales, from lowest to highest."""
 ALIKE = {"severity": 0.0, "slopes": 0.0, "centrality": 0.0, "consistency": 0.0}
 """Settings that take all raters to be alike, so that the mean of grades tells an item's place."""
+
+
+def order_of(classes: pd.Index[Any]) -> list[Any] | None:
+    """Classes from lowest to highest, where three or more are whole numbers in a row, or words of one scale."""
+    names = [native(value) for value in classes]
+    if len(names) < FEWEST:
+        return None
+    numbers = np.array([as_number(value) for value in names])
+    if np.isfinite(numbers).all():
+        return sorted(names, key=as_number) if (np.diff(np.sort(numbers)) == 1).all() else None
+    words = {str(name).strip().lower().replace("_", " "): name for name in names}
+    for scale in SCALES:
+        if len(words) == len(names) and {*words} <= {*scale}:
+            return [words[word] for word in scale if word in words]
+    return None
 
 
 @dataclass(frozen=True)
@@ -50,6 +79,7 @@ ORDINAL = Ordinal(
     "grades",
     "grades, whose order matters",
     GRADES,
+    aliases=("grade", "rating", "ratings", "likert", "ordered", "stars"),
     methods=(*PLAIN, "ordinal"),
     table="fair_averages",
     members={"ordinal": {}},

@@ -59,6 +59,7 @@ class Kind:
         methods: names of methods to compare where none is named; the last is fitted by default.
         candidates: of the method "auto", which takes the one that predicts best: method and settings by name, the
             plainest first; of numbers by default ``methods``. Classes without any are averaged instead.
+        aliases: other words for it, which its refusal answers with the name.
         table: the method of a posterior that gives the table of such labels, written beside others; "" for none.
         example: ids of the items of a built-in example and the labels that three annotators give in turn; None
             where the grades of ``anaesthetists`` are one, as far as they are labels.
@@ -76,6 +77,7 @@ class Kind:
     units: tuple[str, ...] = field(default=(), compare=False)
     methods: tuple[str, ...] = field(default=(), compare=False)
     candidates: Mapping[str, tuple[str, Mapping[str, Any]]] = field(default_factory=dict, compare=False)
+    aliases: tuple[str, ...] = field(default=(), compare=False)
     table: str = field(default="", compare=False)
     example: tuple[Sequence[Any], Sequence[Any]] | None = field(default=None, compare=False)
     small: Small = field(default=Small(), compare=False)

@@ -142,6 +142,7 @@ REAL = Numbers(
     "real",
     "numbers",
     "numbers: ratings, measurements",
+    aliases=("numeric", "numerical", "number", "float", "continuous", "regression", "measurement"),
     methods=("label_mean", "gain_annotators", "gaussian_annotators"),
     candidates={name: (name, {}) for name in ("label_mean", "gaussian_annotators", "gain_annotators")},
 )

@@ -281,6 +281,7 @@ RANKINGS = WholeRankings(
     'rankings, such as "a > b = c", or ranks of objects',
     NonNegative(),
     Parts("ranking", OF_RANKS, only=ONLY),
+    aliases=("rank", "ranks", "ranked"),
     own=Ranks(),
     methods=("plackett_luce",),
     table="ranking",

@@ -176,6 +176,7 @@ SEQUENCES = Classes(
     "sequences",
     "tags of tokens: sequence, position",
     parts=Parts("sequence", (SEQUENCE, POSITION), ordered=True),
+    aliases=("spans", "span", "ner", "tags", "tagging", "token", "tokens", "bio"),
     methods=("bayesian_dawid_skene", "hmm_crowd", "sequence_crowd"),
     table="spans",
     members={"hmm_crowd": {}, "sequence_crowd": {}},

@@ -263,6 +263,7 @@ SETS = Sets(
     "sets",
     'sets of classes, such as "a;b"',
     parts=Parts("set", OF_SETS, columns=False),
+    aliases=("multilabel", "multi_label", "multiple", "choices", "multiple_choice"),
     table="sets",
     members={"set_clusters": {"clusters": 1}},
     example=(("one", "two", "three", "four", "five", "six"), ("red;round", "red", "", "long")),

@@ -49,6 +49,7 @@ SIMILARITY = Similarity(
     "answers about similarity",
     "two items, same or different",
     parts=Parts("similarity", SIDES, shared=True, unordered=True),
+    aliases=("same", "record_linkage", "entity_resolution", "clustering", "triplet"),
     methods=("crowd_clustering", "record_linkage"),
     members={"record_linkage": {}},
     table="clusters",
