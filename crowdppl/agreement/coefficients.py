@@ -577,4 +577,4 @@ def agreement_items(data: Annotations) -> pd.DataFrame:
         "votes": by_item[most].to_numpy() / counts.size,
         "agreement": np.where(counts.size > 1, counts.same / counts.size, np.nan),
     }
-    return pd.DataFrame(table, data.items[votes.items])
+    return pd.DataFrame(table, data.item_index[votes.items])

@@ -41,6 +41,7 @@ from crowdppl.data.kinds import KINDS, kind_named
 from crowdppl.data.kinds.classes import NOMINAL, require_categories
 from crowdppl.data.kinds.kind import Kind, LabelSet
 from crowdppl.data.kinds.numbers import NUMBER
+from crowdppl.data.kinds.parts import ordered
 from crowdppl.data.kinds.sequences import units_of
 from crowdppl.data.kinds.space import REAL_LINE, number_space
 from crowdppl.data.tables import Rows, coded_table, label_roles, rows_of_dicts, rows_of_frame
@@ -385,6 +386,20 @@ class Annotations:
         return self.item_book.ids.rename("item")
 
     @property
+    def item_index(self) -> pd.Index[Any]:
+        """What names items in results: ids or, where two columns name an item, those columns (a MultiIndex)."""
+        return self._item_index.copy()
+
+    def item_columns(self, codes: np.ndarray) -> dict[str, pd.Index[Any]]:
+        """The columns that name some items, by their codes, in a table of results."""
+        return {name: self._item_index.get_level_values(name)[codes] for name in map(str, self._item_index.names)}
+
+    @cached_property
+    def _item_index(self) -> pd.Index[Any]:
+        parts, table = self.alphabet.kind.parts, self.item_covariates
+        return self.items if parts is None or table is None else parts.index(table)
+
+    @property
     def annotators(self) -> pd.Index[Any]:
         """Annotator ids in codebook order."""
         return self.annotator_book.ids.rename("annotator")
@@ -527,7 +542,9 @@ class Annotations:
         """Known truths by item id, as answers where labels are sets or comparisons, of items named as in labels."""
         if gold is None or self.item_covariates is None:
             return gold
-        return self.alphabet.kind.truths(by_item(gold), self.items, self.item_covariates, self.roles)
+        known = by_item(gold)
+        known = known.set_axis(ordered(known.index, self._item_index.names))
+        return self.alphabet.kind.truths(known, self.items, self.item_covariates, self.roles)
 
     def summary(self) -> dict[str, Any]:
         """Columns that were read, counts of items, annotators, labels and classes, and warnings, ready for JSON."""

@@ -370,7 +370,8 @@ def by_item(gold: Any) -> pd.Series[Any]:
     if isinstance(gold, Mapping):
         gold = pd.Series(list(gold.values()), index=as_index(gold), dtype=object)
     if not isinstance(gold, pd.Series):
-        raise DataError(f"gold is {kind_of(gold)}; give a Series or a mapping from item id to class")
+        column = ": one of its columns, by item" if isinstance(gold, pd.DataFrame) else ""
+        raise DataError(f"gold is {kind_of(gold)}; give a Series or a mapping from item id to class{column}")
     known = gold[as_column(gold, "gold").notna().to_numpy()]
     if known.index.is_unique and known.index.inferred_type in ("integer", "string"):  # no two are written alike
         return known

@@ -219,8 +219,9 @@ def as_pandas(frame: pd.DataFrame | pa.Table, origin: str) -> pd.DataFrame:
 
 
 def arrow_table(frame: pd.DataFrame) -> pa.Table:
-    """A table for Arrow, its index the first column."""
-    return _side_by_side([_arrow(frame.index)], [frame.index.name], frame)
+    """A table for Arrow, its index the first columns."""
+    levels = [frame.index.get_level_values(n) for n in range(frame.index.nlevels)]
+    return _side_by_side(map(_arrow, levels), frame.index.names, frame)
 
 
 def coded_table(columns: Mapping[str, tuple[pd.Index[Any], np.ndarray]], rest: pd.DataFrame | None) -> pa.Table:
@@ -231,7 +232,7 @@ def coded_table(columns: Mapping[str, tuple[pd.Index[Any], np.ndarray]], rest: p
     return _side_by_side(coded, columns, pd.DataFrame() if rest is None else rest)
 
 
-def _side_by_side(arrays: list[Any], names: Iterable[Hashable], rest: pd.DataFrame) -> pa.Table:
+def _side_by_side(arrays: Iterable[Any], names: Iterable[Hashable], rest: pd.DataFrame) -> pa.Table:
     """Arrays, then the columns of a table."""
     import pyarrow as pa  # slow to import
 

@@ -13,6 +13,7 @@ import pandas as pd
 from crowdppl.core.files import new_file
 from crowdppl.core.validation import require_path, shown
 from crowdppl.data.annotations import Annotations, require_annotations
+from crowdppl.data.kinds.parts import in_one_column
 from crowdppl.data.kinds.sequences import SEQUENCE, SEQUENCES, Tags, units_of
 from crowdppl.data.tagged import END, NO_TAG, START, TOKEN
 from crowdppl.errors import DataError
@@ -128,13 +129,10 @@ def _tagged(
         )
     order = np.lexsort(units.T[::-1])
     if labels is not None:
-        if (
-            not isinstance(labels, pd.Series)
-            or not labels.index.is_unique
-            or not data.items.isin(labels.index).all()
-        ):
+        ids = in_one_column(labels.index, data.item_index.names) if isinstance(labels, pd.Series) else None
+        if ids is None or not ids.is_unique or not data.items.isin(ids).all():
             raise DataError(f"labels={shown(labels)} is no series with one tag of each item, by item id")
-        column = labels.reindex(data.items).astype(object)
+        column = labels.set_axis(ids).reindex(data.items).astype(object)
         tags = column.where(column.notna(), None).to_numpy()[order, None]
         return order, units[order, 1] == 1, [labels.name or "label"], tags
     item, annotator, answer = data.label_codes()

@@ -125,9 +125,9 @@ def _observed(scores: Mapping[str, Score], default: str) -> tuple[dict[str, np.n
 def _table(name: str, score: object) -> pd.DataFrame:
     """The labels or items left out, and their log-probabilities."""
     if isinstance(score, HeldoutScore) and not score.labels["log_p"].isna().all():
-        return score.labels[["row", "item", "annotator", "label", "fold", "unit", "log_p"]].reset_index(drop=True)
+        return score.labels.reset_index(drop=True)
     if isinstance(score, HeldoutScore | ClassifierScore):
-        return score.items.rename_axis("item").reset_index()[["item", "unit", "labels", "log_p"]]
+        return score.items[["unit", "labels", "log_p"]].reset_index()
     raise DataError(
         f"the score of {name!r} is {kind_of(score)}; give what heldout_score or classifier_score returned"
     )

@@ -14,6 +14,7 @@ from crowdppl.core.intervals import check_level, of_share
 from crowdppl.core.validation import kind_of, seed_number, warn, whole_number
 from crowdppl.data.gold import ITS_PROBABILITIES, class_codes, probability_array, rows_of_truths
 from crowdppl.data.ids import by_item, native
+from crowdppl.data.kinds.parts import in_one_column
 from crowdppl.errors import CrowdpplWarning, DataError
 from crowdppl.evaluation import metrics
 from crowdppl.evaluation.annotator_metrics import compared_with_gold
@@ -233,8 +234,9 @@ def evaluate(
 
     Args:
         posterior: a posterior, or its probabilities (items x classes).
-        gold: the true class of items by their ids; items that are not in the posterior are warned of, and
-            so are those whose truth the fit was given (``GoldLeakWarning``).
+        gold: the true class of items, a Series or a mapping by their ids or, where two columns name an item, by
+            these, as results are. Items that are not in the posterior are warned of, and so are those whose truth
+            the fit was given (``GoldLeakWarning``).
         bootstrap, seed: resamples from which ``Evaluation.intervals`` are computed, and their seed.
         level: probability of these intervals, and of the annotators' whose coverage is counted; where truths are
             numbers, of the items' intervals.
@@ -276,9 +278,11 @@ def matched(
     """Items of gold in a posterior: probabilities (n, K), codes and rows (n,), and how many are not there."""
     table = table_of(posterior)
     if isinstance(posterior, Fit):
-        gold = posterior.data.truths_by_id(gold)
-    truth = by_item(gold)
-    row = rows_of_truths(table.index, truth.index)
+        truth, ids = by_item(posterior.data.truths_by_id(gold)), posterior.data.items
+    else:
+        truth, ids = by_item(gold), in_one_column(table.index)
+        truth = truth.set_axis(in_one_column(truth.index, table.index.names))
+    row = rows_of_truths(ids, truth.index)
     code = class_codes(table.columns, truth[row >= 0], isinstance(posterior, pd.DataFrame))
     unscored = int((row < 0).sum())
     if unscored:

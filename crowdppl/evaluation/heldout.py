@@ -150,7 +150,7 @@ def classifier_score(
     warn_of_unused(options, [part.inference])
     labelled, first, count = np.unique(item, return_index=True, return_counts=True)
     table = {"labels": count, "fold": fold[first], "log_p": judged[labelled], "unit": whole_units(data)[labelled]}
-    items = pd.DataFrame(table, index=data.items[labelled])
+    items = pd.DataFrame(table, index=data.item_index[labelled])
     probabilities = pd.DataFrame(shares[labelled], index=items.index, columns=data.classes)
     return ClassifierScore(part.method, part.inference, items, probabilities, time.perf_counter() - began)
 
@@ -209,10 +209,10 @@ class HeldoutScore(ItemScores):
 
     Attributes:
         method, inference: what was scored.
-        labels: DataFrame with a row for each label that was left out: row (its place in ``data.frame()``), item,
-            annotator, label, fold, log_p, its log-probability given the labels that were kept, and unit, a code of
-            the item or, of sequences and sets, of that whole. With whole items left out, log_p is NaN: an item's
-            labels are then scored together.
+        labels: DataFrame with a row for each label that was left out: row (its place in ``data.frame()``), item, or
+            the two columns that name it, annotator, label, fold, log_p, its log-probability given the labels that
+            were kept, and unit, a code of the item or, of sequences and sets, of that whole. With whole items left
+            out, log_p is NaN: an item's labels are then scored together.
         items: DataFrame by item: labels, how many were left out; log_p, the log-probability of all that were left
             out together, added up over folds; unit.
         left_in: labels that could not be left out, because their item has no other.
@@ -318,11 +318,12 @@ def score_one_of(
                 rows.loc[out, "log_p"] = alone
             counts = rows.loc[out, "item"].groupby(rows.loc[out, "item"], observed=True).size()
             parts.append(pd.DataFrame({"labels": counts.reindex(full.items[items]), "log_p": together}))
-    scored = rows[fold >= 0]
-    columns = ["item", "annotator", "label", "fold", "log_p", "unit"]
-    labels = scored.loc[:, columns].rename_axis("row").reset_index()
+    row = np.flatnonzero(fold >= 0)
+    labels = pd.DataFrame({"row": row, **full.item_columns(full.label_codes()[0][row])})
+    labels = labels.join(rows.loc[row, ["annotator", "label", "fold", "log_p", "unit"]].reset_index(drop=True))
     items_table = pd.concat(parts).groupby(level="item", sort=False).sum()
-    items_table["unit"] = whole_units(full)[full.item_book.codes(items_table.index)]
+    code = full.item_book.codes(items_table.index)
+    items_table = items_table.set_axis(full.item_index[code]).assign(unit=whole_units(full)[code])
     seconds = time.perf_counter() - began
     return HeldoutScore(whole.method, whole.inference, labels, items_table, int((fold < 0).sum()), seconds)
 

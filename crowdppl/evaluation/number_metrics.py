@@ -124,7 +124,7 @@ def evaluate_numbers(posterior: Fit, gold: Any, bootstrap: int, level: float, se
     data = posterior.data
     known = by_item(data.truths_by_id(gold))
     table = truth_table(posterior, level)
-    row = rows_of_truths(table.index, known.index)
+    row = rows_of_truths(data.items, known.index)
     there = known[row >= 0]
     unscored = len(known) - len(there)
     if unscored:

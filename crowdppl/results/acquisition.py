@@ -163,7 +163,7 @@ def suggest_labels(
         text = f"n={n}, but only {len(best)} pairs of an item and an annotator are left under the limits"
         warn(text, CrowdpplWarning)
     item, place = best[:, :2].astype(np.int64).T
-    columns = {"item": data.items.take(item), "annotator": data.annotators.take(who[place])}
+    columns = data.item_columns(item) | {"annotator": data.annotators.take(who[place])}
     known = {name: x[item] for name, x in now.items()}
     return pd.DataFrame(columns | {"information": best[:, 2]} | known)
 

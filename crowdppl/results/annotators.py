@@ -45,7 +45,7 @@ def annotators(posterior: Fit, level: float = 0.95) -> pd.DataFrame:
         - ``agreement``: of comparisons where a method lets nobody err, as ``bradley_terry`` does, in place of an
           accuracy, which is then NaN: the mean probability that one more answer to a pair is the annotator's
         - ``sensitivity``, ``specificity``: with two classes, probability of the right one among classes given where
-          the truth is the second class, and where it is the first
+          the truth is the second class, and where it is the first; not of comparisons, whose sides are no classes
         - of numbers, what the method knows of annotators, by the names of its sites
 
         Each but ``labels`` has its ``_sd``, ``_low`` and ``_high``, NaN where the engine gives points.
@@ -71,7 +71,7 @@ def annotators(posterior: Fit, level: float = 0.95) -> pd.DataFrame:
     columns |= accuracy.columns("accuracy") | ({"agreement": _agreement(posterior)} if own else {})
     if data.n_answers > data.n_classes:
         columns |= intervals.abstention(posterior, level).columns("abstention")
-    if data.n_classes == 2 and not own:
+    if data.n_classes == 2 and not compares(data):
         table = intervals.among_classes(posterior, level)
         columns |= table.at(slice(None), 1, 1).columns("sensitivity")
         columns |= table.at(slice(None), 0, 0).columns("specificity")

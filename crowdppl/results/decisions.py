@@ -96,7 +96,7 @@ def label_sets(
         tuple(names[k] for k in row if mine[k]) for row, mine in zip(ranked.tolist(), held.tolist(), strict=True)
     ]
     columns = {"set": sets, "size": held.sum(1), "probability": (p * held).sum(1)}
-    return pd.DataFrame(columns, index=data.items)
+    return pd.DataFrame(columns, index=data.item_index)
 
 
 def _credible(p: np.ndarray, coverage: float) -> np.ndarray:
@@ -128,7 +128,7 @@ def _conformal(
 
 def _truths(gold: Any, data: Annotations, coverage: float) -> np.ndarray:
     """Class codes (N,), -1 without gold; DataError when the fit had it, or it is too little for the coverage."""
-    codes = known_truths(gold, data.item_book, data.alphabet)
+    codes = known_truths(data.truths_by_id(gold), data.item_book, data.alphabet)
     assert codes is not None
     if data.gold_codes is not None and (both := (codes >= 0) & (data.gold_codes >= 0)).any():
         names = ", ".join(repr(native(item)) for item in data.items[both][:3])
@@ -245,7 +245,7 @@ def decide(
         best, next_best, tied = np.where(pays, asked, best), np.where(pays, best, next_best), tied & ~pays
     margin = np.where(np.isfinite(next_best), next_best, np.nan) - best
     columns = {"decision": decision, "expected_cost": best, "runner_up": runner_up, "margin": margin, "tied": tied}
-    return pd.DataFrame(columns, index=data.items)
+    return pd.DataFrame(columns, index=data.item_index)
 
 
 def _whole_sets(posterior: Fit, measure: str) -> pd.DataFrame:

@@ -168,9 +168,10 @@ def _index(posterior: Fit, unit: str) -> pd.DataFrame:
     """The labels, or the items that have labels, as a table to add scores to."""
     data, item = posterior.data, posterior.data.label_codes()[0]
     if unit == "label":
-        return data.frame().loc[:, ["item", "annotator", "label"]].assign(unit=whole_units(data)[item])
+        rest = data.frame().loc[:, ["annotator", "label"]]
+        return pd.DataFrame(data.item_columns(item)).join(rest).assign(unit=whole_units(data)[item])
     labelled = np.unique(item)
-    return pd.DataFrame({"unit": whole_units(data)[labelled]}, index=data.items[labelled])
+    return pd.DataFrame({"unit": whole_units(data)[labelled]}, index=data.item_index[labelled])
 
 
 def standard_error(values: np.ndarray, owner: np.ndarray) -> float:

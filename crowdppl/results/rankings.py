@@ -97,7 +97,7 @@ def comparisons(posterior: Fit) -> pd.DataFrame:
     Returns:
         DataFrame, a row a label, as in ``data.frame()``:
 
-        - ``item``, ``annotator``, ``label``: as in the data
+        - ``left``, ``right``, ``annotator``, ``label``: as in the data
         - ``p_left``, ``p_right``: probability that this one is preferred
         - ``p_wrong``: probability that the label is wrong; NaN of an abstention
 
@@ -107,21 +107,21 @@ def comparisons(posterior: Fit) -> pd.DataFrame:
     Examples:
         >>> posterior = crowdppl.fit("crowd_bt", crowdppl.datasets.example("pair"), inference="vb", seed=0)
         >>> posterior.comparisons().round(2).head(3)
-                  item annotator label  p_left  p_right  p_wrong
-        0  apple | fig       ann  left    0.62     0.38     0.18
-        1  apple | fig       bob  left    0.62     0.38     0.19
-        2  apple | fig       cid  left    0.62     0.38     0.19
+            left right annotator label  p_left  p_right  p_wrong
+        0  apple   fig       ann  left    0.62     0.38     0.18
+        1  apple   fig       bob  left    0.62     0.38     0.19
+        2  apple   fig       cid  left    0.62     0.38     0.19
     """
     _require_skills(posterior)
     data = posterior.data
-    table = data.frame()[["item", "annotator", "label"]]
-    books = (data.items, data.annotators, data.answers)
-    item, who, answer = (ids.get_indexer(pd.Index(table[role])) for role, ids in zip(table, books, strict=True))
+    item, who, answer = data.label_codes()
+    columns: dict[str, Any] = {"annotator": data.annotators[who], "label": data.answers[answer]}
     p = posterior.result.probabilities[item]
     joint = p * posterior.result.table[who, :, answer]  # (S, K): own preference, and what was said
     said = joint[np.arange(len(joint)), np.minimum(answer, data.n_classes - 1)]
     wrong = np.where(answer < data.n_classes, 1 - said / joint.sum(1), np.nan)
-    return table.assign(p_left=p[:, 0], p_right=p[:, 1], p_wrong=wrong)
+    columns |= {"p_left": p[:, 0], "p_right": p[:, 1], "p_wrong": wrong}
+    return pd.DataFrame(data.item_columns(item) | columns)
 
 
 def _joint_ranks(drawn: np.ndarray, level: float) -> tuple[np.ndarray, np.ndarray]:

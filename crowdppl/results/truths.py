@@ -45,7 +45,7 @@ def probabilities(posterior: Fit, sd: bool = False) -> pd.DataFrame:
     if switch("sd", sd):
         found = None if is_corrected(posterior) else posterior.result.probability_sd
         values = np.full_like(values, np.nan) if found is None else found
-    return pd.DataFrame(values, index=posterior.data.items, columns=posterior.data.classes)
+    return pd.DataFrame(values, index=posterior.data.item_index, columns=posterior.data.classes)
 
 
 def entropy(posterior: Fit) -> pd.DataFrame:
@@ -81,7 +81,7 @@ def entropy(posterior: Fit) -> pd.DataFrame:
         total, aleatoric = found.T
         epistemic = np.clip(total - aleatoric, 0, None)
     columns = {"total": total, "aleatoric": aleatoric, "epistemic": epistemic}
-    return pd.DataFrame(columns, index=posterior.data.items)
+    return pd.DataFrame(columns, index=posterior.data.item_index)
 
 
 def is_corrected(posterior: Fit) -> bool:
@@ -124,7 +124,7 @@ def labels(posterior: Fit) -> pd.DataFrame:
         "votes": votes.sum(1).astype(np.int64),
         "tied": tied,
     }
-    return pd.DataFrame(columns, index=posterior.data.items)
+    return pd.DataFrame(columns, index=posterior.data.item_index)
 
 
 def to_arrow(posterior: Fit) -> pa.Table:
@@ -146,7 +146,7 @@ def to_arrow(posterior: Fit) -> pa.Table:
     if isinstance(posterior.result.truth, NumberTruth):
         return arrow_table(truth(posterior))
     classes = [f"p({name})" for name in posterior.data.classes]
-    columns = pd.DataFrame(posterior.result.probabilities, index=posterior.data.items, columns=classes)
+    columns = pd.DataFrame(posterior.result.probabilities, index=posterior.data.item_index, columns=classes)
     return arrow_table(pd.concat([labels(posterior), columns], axis=1))
 
 
@@ -201,7 +201,7 @@ def truth(posterior: Fit, level: float = 0.95) -> pd.DataFrame:
         )
         interval = list(zip(low, high, strict=True))
         columns = {"estimate": median, "sd": choices.grade_sd(p), "interval": interval}
-    return pd.DataFrame(columns, index=posterior.data.items)
+    return pd.DataFrame(columns, index=posterior.data.item_index)
 
 
 def fair_averages(posterior: Fit, level: float = 0.95) -> pd.DataFrame:
@@ -237,7 +237,7 @@ def fair_averages(posterior: Fit, level: float = 0.95) -> pd.DataFrame:
     numbers = np.array([as_number(x) for x in classes])
     if np.isnan(numbers).any():
         numbers = np.arange(len(classes), dtype=np.float64)
-    table = pd.DataFrame(index=posterior.data.items)
+    table = pd.DataFrame(index=posterior.data.item_index)
     with default_dtype(torch.float64):
         for name in ("estimate", "low", "high"):
             place = torch.tensor(places[name].to_numpy(np.float64))
@@ -276,5 +276,5 @@ def number_table(numbers: NumberTruth, data: Annotations, level: float = 0.95) -
     """Estimate, sd, low, high and labels of items whose truths are numbers."""
     given = np.bincount(data.label_codes()[0], minlength=data.n_items)
     space = number_space(data.space)
-    found = pd.DataFrame(space.interval(numbers.mean, numbers.sd, level).columns(), index=data.items)
+    found = pd.DataFrame(space.interval(numbers.mean, numbers.sd, level).columns(), index=data.item_index)
     return found.rename(columns={"mean": "estimate"}).assign(labels=given)

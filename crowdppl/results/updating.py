@@ -168,7 +168,7 @@ def predict(posterior: Fit, new_data: Annotations | pd.DataFrame) -> pd.DataFram
     if isinstance(numbers := found[posterior.method], NumberTruth):
         return number_table(numbers, new)
     mixed = found[posterior.method] if correction is None else corrected(correction, found, new)
-    return pd.DataFrame(mixed, index=new.items, columns=new.classes)
+    return pd.DataFrame(mixed, index=new.item_index, columns=new.classes)
 
 
 def classify(posterior: Fit, features: Any) -> pd.DataFrame:
@@ -244,7 +244,7 @@ def draw_labels(posterior: Fit, n: int = 1, seed: int = 0, kind: str = "posterio
     label = drawn[:, place].ravel()
     columns = {
         "draw": np.repeat(np.arange(n), len(item)),
-        "item": data.items.take(np.tile(item, n)),
+        **data.item_columns(np.tile(item, n)),
         "annotator": data.annotators.take(np.tile(annotator, n)),
         "label": data.answers.take(label) if data.n_classes else label,
     }
@@ -293,11 +293,11 @@ def outlier_scores(posterior: Fit) -> pd.Series[Any]:
                 "rate of outliers can be far off; more labels an item help, and so do features"
             )
             warn(text, DoubtWarning)
-        return pd.Series(share[:, 1], posterior.data.items, name="outlier")
+        return pd.Series(share[:, 1], posterior.data.item_index, name="outlier")
     shift = site.mean - site.mean.mean(-1, keepdims=True)
     whole = posterior.data.as_block()
     square = np.bincount(whole.item.cpu().numpy(), (shift**2).sum(-1), minlength=whole.n_items)
-    return pd.Series(by_code(np.sqrt(square), posterior.data.order), posterior.data.items, name="outlier")
+    return pd.Series(by_code(np.sqrt(square), posterior.data.order), posterior.data.item_index, name="outlier")
 
 
 def expected_area(p: np.ndarray) -> float:

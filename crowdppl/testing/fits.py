@@ -67,11 +67,11 @@ def intervals_of_annotators(trial: Trial) -> None:
 def probabilities(trial: Trial) -> None:
     """Probabilities are in the rows of their items and the columns of their classes."""
     for engine in trial.accepted():
-        table = trial.fit(engine).probabilities()
+        table = trial.truths(trial.fit(engine))
         require(table.index.equals(trial.data.items), f"{engine}: the rows are {list(table.index)}")
         require(table.columns.equals(trial.data.classes), f"{engine}: the columns are {list(table.columns)}")
     for engine in trial.quickest:
-        found = trial.other_fit(engine, trial.read(trial.clear)).probabilities().idxmax(axis=1)
+        found = trial.truths(trial.other_fit(engine, trial.read(trial.clear))).idxmax(axis=1)
         said = trial.clear.groupby("item")["label"].first()
         wrong = [item for item in found.index if found[item] != said[item]]
         require(not wrong, f"{engine}: the posterior of {wrong} contradicts all annotators")
@@ -100,7 +100,7 @@ def numbers(trial: Trial) -> None:
 def gold(trial: Trial) -> None:
     """A known truth has probability one, with labels or without."""
     for engine in trial.accepted("em", "vb", "gibbs") or trial.accepted():
-        table = trial.fit_odd(engine).probabilities()
+        table = trial.truths(trial.fit_odd(engine))
         for item, name in trial.gold.items():
             p = float(table[name].loc[[item]].sum())
             require(abs(p - 1) < 1e-9, f"{engine}: {item} is known to be {name}, with probability {p}")

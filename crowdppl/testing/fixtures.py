@@ -17,7 +17,7 @@ from crowdppl.data.blocks import with_covariates
 from crowdppl.data.kinds import KINDS
 from crowdppl.data.kinds.kind import Kind, Small
 from crowdppl.data.kinds.numbers import Numbers
-from crowdppl.data.kinds.parts import SEPARATOR
+from crowdppl.data.kinds.parts import SEPARATOR, in_one_column
 from crowdppl.data.kinds.rankings import RANKINGS
 from crowdppl.errors import CrowdpplWarning
 from crowdppl.fitting import fit
@@ -185,8 +185,9 @@ class Trial:
         return {"classes": list(self.letters)}
 
     def truths(self, posterior: Posterior) -> pd.DataFrame:
-        """What a fit says of each item's truth."""
-        return posterior.probabilities()
+        """What a fit says of each item's truth, by its id."""
+        found = posterior.probabilities()
+        return found.set_axis(in_one_column(found.index))
 
     def read(self, rows: pd.DataFrame, old: Names | None = None, **options: Any) -> Annotations:
         """Annotations of a table, without warnings; ``old`` maps renamed ids to their old ones, by role."""

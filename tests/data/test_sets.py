@@ -74,7 +74,7 @@ def test_of_a_set_one_class_may_be_known() -> None:
     known = crowdppl.fit("set_clusters", read(), gold={("q", "b"): "no"}, inference="em", settings=settings)
     unknown = crowdppl.fit("set_clusters", read(), inference="em", settings=settings).probabilities()["yes"]
     p = known.probabilities()["yes"]
-    assert p["q | b"] == 0 < unknown["q | b"] and p["q | a"] > 0 and p["q | c"] > 0
+    assert p["q", "b"] == 0 < unknown["q", "b"] and p["q", "a"] > 0 and p["q", "c"] > 0
     for wrong in ({("q", "d"): "no"}, {("q", "b"): "maybe"}):
         with pytest.raises(DataError):
             read(gold=wrong)

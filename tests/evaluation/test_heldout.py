@@ -117,7 +117,9 @@ def test_copies_of_an_item_in_one_sequence_tell_no_more(copies: int) -> None:
     items = {"items": score.items.reset_index(), "whole": whole.items.reset_index(), "closed": closed.values}
     items |= {"labels": score.labels}
     for name, table in items.items():
-        by_item = standard_error(table["log_p"].to_numpy(), table["item"].to_numpy())
+        by_item = standard_error(
+            table["log_p"].to_numpy(), table.groupby(["sequence", "position"]).ngroup().to_numpy()
+        )
         ratio = np.sqrt((60 / 59) * (60 * copies - 1) / 60)  # 1 where an item is its own sequence
         assert found[name] == (by_item if copies == 1 else pytest.approx(by_item * ratio, rel=1e-6)), name
     assert found["calibration"] > 0

@@ -206,7 +206,7 @@ def test_ranks_are_scored_by_kendalls_tau_within_problems() -> None:
     posterior = crowdppl.fit("plackett_luce", data, inference="vb", seed=0)
     gold = pd.Series({"p | a": 1, "p | b": 3, "p | c": 2, "q | d": 5, "q | e": 4})
     found = crowdppl.evaluate(posterior, gold)
-    p = posterior.truth()["estimate"]
+    p = posterior.truth()["estimate"].set_axis(data.items)
     own = kendalltau(p[gold.index[:3]], gold.iloc[:3])[0]
     assert found.kendall == pytest.approx((own - 1) / 2) and dict(found)["kendall"] == found.kendall
     assert found.mae == pytest.approx((p[gold.index] - gold).abs().mean())

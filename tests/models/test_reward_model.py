@@ -112,15 +112,15 @@ def test_objects_of_few_comparisons_are_known_by_their_features_and_new_ones_too
     score = {}
     for method, settings in (("crowd_bt", {}), ("reward_model", linear(3))):
         found = crowdppl.fit(method, read(rows, looks), inference="vb", seed=0, settings=settings)
-        left = found.predict(fresh).loc[new["left"] + " | " + new["right"], "left"].to_numpy()
+        left = found.predict(fresh).loc[pd.MultiIndex.from_frame(new[["left", "right"]]), "left"].to_numpy()
         score[method] = float(np.mean(p_new * np.log(left) + (1 - p_new) * np.log(1 - left)))
     assert score["reward_model"] > score["crowd_bt"] + 0.05
     names = {name: f"new {name}" for name in others.index}
     unseen = new.assign(left=new["left"].map(names), right=new["right"].map(names))
     told = found.predict(read(unseen, others.rename(names)))["left"]
     reward = found.ranking(features=others.rename(names))["score"]
-    sides = told.index.str.split(" | ", regex=False)
-    difference = reward[[x[0] for x in sides]].to_numpy() - reward[[x[1] for x in sides]].to_numpy()
+    left, right = (reward[told.index.get_level_values(side)].to_numpy() for side in ("left", "right"))
+    difference = left - right
     np.testing.assert_allclose(told, 1 / (1 + np.exp(-difference)), atol=1e-5)
     assert np.corrcoef(reward[[*names.values()]], truth)[0, 1] > 0.9
     assert (found.ranking()["score"] - found.ranking(features=looks)["score"]).std() < 1e-5

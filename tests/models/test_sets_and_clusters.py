@@ -36,7 +36,7 @@ def test_a_set_has_classes_above_a_half_or_is_best_by_expectation() -> None:
     p = posterior.probabilities()["yes"]
     found = posterior.sets()
     for item, members in found["set"].items():
-        assert {*members} == {name for name in ("long", "red", "round") if p[f"{item} | {name}"] > 0.5}
+        assert {*members} == {name for name in ("long", "red", "round") if p[item, name] > 0.5}
     assert (posterior.sets("jaccard")["jaccard"] >= found["jaccard"]).all()
     with pytest.raises(DataError, match="kind='set'"):
         crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="em").sets()
@@ -52,7 +52,7 @@ def test_the_decision_about_a_set_costs_least_of_all_sets(measure: Any) -> None:
     found, yes = posterior.decide(measure=measure), posterior.probabilities()["yes"]
     names = ("long", "red", "round")
     for item, row in found.iterrows():
-        p = np.array([yes[f"{item} | {name}"] for name in names])
+        p = np.array([yes[item, name] for name in names])
         costs = {}
         for mine, truth in product(product([0, 1], repeat=3), repeat=2):
             both, either = (sum(op(pair) for pair in zip(mine, truth, strict=True)) for op in (all, any))

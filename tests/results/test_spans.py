@@ -106,10 +106,10 @@ def test_without_a_chain_items_are_independent() -> None:
     posterior = crowdppl.fit("dawid_skene", DATA, inference="em", max_iterations=2, seed=0)
     p = posterior.probabilities()
     row = posterior.spans(minimum=0).query("sequence == 's0' and first == 0").iloc[0]
-    wanted = p.at["s0 | 0", "B-X"]
+    wanted = p.at[("s0", 0), "B-X"]
     for n in range(1, row["last"] + 1):
-        wanted *= p.at[f"s0 | {n}", "I-X"]
-    wanted *= 1 - p.at[f"s0 | {row['last'] + 1}", "I-X"]
+        wanted *= p.at[("s0", n), "I-X"]
+    wanted *= 1 - p.at[("s0", row["last"] + 1), "I-X"]
     assert row["probability"] == pytest.approx(wanted, abs=1e-9)
 
 
@@ -118,9 +118,9 @@ def test_items_of_a_corrected_span_are_one_decision_and_its_end_another() -> Non
     correction = Correction(np.empty((0, 0)), {"bayesian_dawid_skene": 1.0}, {"bayesian_dawid_skene": 0.2}, {})
     posterior = Posterior.of(averaged({"bayesian_dawid_skene": plain}, correction))
     p, row = posterior.probabilities(), posterior.spans(minimum=0).query("sequence == 's0' and first == 0").iloc[0]
-    each = [p.at["s0 | 0", "B-X"], *(p.at[f"s0 | {n}", "I-X"] for n in range(1, row["last"] + 1))]
+    each = [p.at[("s0", 0), "B-X"], *(p.at[("s0", n), "I-X"] for n in range(1, row["last"] + 1))]
     assert row["last"] > 0
-    assert row["probability"] == pytest.approx(min(each) * (1 - p.at[f"s0 | {row['last'] + 1}", "I-X"]), abs=1e-9)
+    assert row["probability"] == pytest.approx(min(each) * (1 - p.at[("s0", row["last"] + 1), "I-X"]), abs=1e-9)
 
 
 def test_spans_are_averaged_over_draws() -> None:
@@ -128,7 +128,7 @@ def test_spans_are_averaged_over_draws() -> None:
     found = posterior.spans(minimum=0)
     p = posterior.probabilities()
     alone = found.query("sequence == 's2'").iloc[0]  # of one item: the span is its tag
-    assert alone["probability"] == pytest.approx(p.loc["s2 | 0", f"B-{alone['type']}"], abs=0.02)
+    assert alone["probability"] == pytest.approx(p.loc[("s2", 0), f"B-{alone['type']}"], abs=0.02)
     assert found["probability"].between(0, 1).all()
 
 

@@ -103,7 +103,8 @@ class Kind:
 
     def truths(self, gold: pd.Series[Any], items: pd.Index[Any], covariates: pd.DataFrame, roles: Any) -> Any:
         """Known truths, by items as the labels name them, under the ids of ``items``."""
-        if self.parts is None or gold.index.isin(items).all():
+        several = isinstance(gold.index, pd.MultiIndex)
+        if self.parts is None or (not several and gold.index.isin(items).all()):
             return gold
         return gold.set_axis(ids_of_items(gold.index, self.parts))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
@@ -46,6 +46,17 @@ class Parts:
     def ranks(self) -> bool:
         """Whether labels say which objects are better."""
         return self.objects is not None and not self.unordered
+
+    def index(self, table: pd.DataFrame) -> pd.Index[Any]:
+        """Both parts of items as an index of their names, from item covariates; the second where all share one."""
+        columns = [table[name] for name in self.names]
+        if self.only is not None and (columns[0] == self.only).all():
+            columns = columns[1:]
+        found: list[Any] = [x.cat if x.dtype == "category" else pd.Categorical(x) for x in columns]
+        if len(found) == 1:
+            one: pd.Index[Any] = found[0].categories.take(found[0].codes).rename(self.names[1])
+            return one
+        return pd.MultiIndex([x.categories for x in found], [x.codes for x in found], names=self.names)
 
 
 def compares(data: Any) -> bool:
@@ -114,7 +125,7 @@ def _parts(
         one, other = (Encoding(part.values, part.codes[ids.codes]) for part in parts)
         return one, other
     if isinstance(ids, pd.MultiIndex):
-        ids = ids.to_frame(index=False)
+        ids = ordered(ids, pair.names).to_frame(index=False)
     if not isinstance(ids, pd.DataFrame):
         values = list(ids.ids if isinstance(ids, Codebook) else ids)
         cells = [tuple(x.split(SEPARATOR)) if isinstance(x, str) else x for x in values]
@@ -194,6 +205,20 @@ def ids_of_items(given: Any, pair: Parts) -> pd.Index[Any]:
 def _names(pairs: Iterable[tuple[Any, Any]], pair: Parts) -> pd.Index[Any]:
     """Ids of items of two parts, or of the second alone where there is only one first."""
     return pd.Index([f"{b}" if a == pair.only else f"{a}{SEPARATOR}{b}" for a, b in pairs])
+
+
+def in_one_column(index: pd.Index[Any], names: Sequence[Hashable] = ()) -> pd.Index[Any]:
+    """An index of several columns as text, "left | right"; its columns in the order of ``names``."""
+    if not isinstance(index, pd.MultiIndex):
+        return index
+    return pd.Index([SEPARATOR.join(map(str, row)) for row in ordered(index, names)], dtype=object)
+
+
+def ordered(index: pd.Index[Any], names: Sequence[Hashable]) -> pd.Index[Any]:
+    """An index whose columns have these names with them in this order; any other as it is."""
+    if not isinstance(index, pd.MultiIndex) or {*names} != {*index.names}:
+        return index
+    return index.reorder_levels([*map(str, names)])
 
 
 def _is_pair(given: Any) -> bool:
