@@ -145,6 +145,9 @@ READING: Mapping[str, tuple[Any, Any]] = {
         Annotated[str, Option(help="If an annotator labels an item again: keep, one, first, last or error.")],
         "keep",
     ),
+    "time": _text(
+        "Column of times by which --repeats first or last is meant; by default the order of rows.", "COLUMN"
+    ),
     "gold": _file("File of known truths, an item and its class a row; they inform the fit."),
     "gold_column": _text("Instead, a column of the file: blank where unknown, repeated where known.", "COLUMN"),
     "gold_item": _column("items in the file of known truths"),
@@ -168,7 +171,7 @@ SPELLED = {name: name.replace("_", "-") for name in (*READING, "inference", "cal
 """The option that is an argument of a function."""
 OF_LABELS = (
     *("format", "delimiter", "encoding", "wide", "annotators", "item", "annotator", "label"),
-    *("question", "predictions", "classes", "abstain", "kind", "unit", "repeats"),
+    *("question", "predictions", "classes", "abstain", "kind", "unit", "repeats", "time"),
 )
 """Those that are about the labels alone."""
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 COVARIATES = ("features", "item_covariates", "annotator_covariates")
 COLUMNS = ("item", "annotator", "label", "gold_column")
 ALIKE = (
-    *("format", "delimiter", "encoding", "wide", "question", "predictions", "kind", "unit", "repeats"),
+    *("format", "delimiter", "encoding", "wide", "question", "predictions", "kind", "unit", "repeats", "time"),
     "informative_abstentions",
 )
 """Options that are arguments of ``read_annotations`` as they are."""

@@ -90,6 +90,8 @@ class AnnotationOptions(TypedDict, total=False):
             annotators); "one" (the answer given most often counts, of numbers the one nearest to their mean),
             "first" or "last" (it counts), for annotators who repeat their errors; each with a warning that counts
             them, by "keep" those of equal label covariates; "error".
+        time: column of the table that says when each label was given, a date or a number, by which
+            ``repeats="first"`` or "last" is meant; by default the order of rows.
         like: annotations whose annotators, classes and answers have the same codes here; others are refused.
         grow: whether annotators and classes unknown to ``like`` are appended instead.
     """
@@ -108,6 +110,7 @@ class AnnotationOptions(TypedDict, total=False):
     label_covariates: Iterable[Hashable] | pd.DataFrame | None
     history: Any
     repeats: Literal["keep", "one", "first", "last", "error"]
+    time: Hashable | None
     like: Annotations | None
     grow: bool
 
@@ -125,6 +128,8 @@ def check_options(options: AnnotationOptions) -> None:
     for name in ("grow", "informative_abstentions"):
         switch(name, options.get(name, False), error=DataError)
     one_of("repeats", options.get("repeats", "keep"), ("keep", "one", "first", "last", "error"), DataError)
+    if options.get("time") is not None and options.get("repeats") not in ("first", "last"):
+        raise DataError(f"time={options.get('time')!r} is for repeats='first' or repeats='last'; say which counts")
     if options.get("kind") is not None:
         kind_named(options.get("kind"))
     if options.get("unit") is not None:
@@ -319,7 +324,8 @@ class Annotations:
         of_labels = some_columns(rows.columns, names) if names else None
         numbers = rows.columns[NUMBER].to_numpy() if rows.columns is not None and NUMBER in rows.columns else None
         how = options.get("repeats", "keep")
-        kept, repeats = without_repeats(coded, blocks, rows.place, how, of_labels, numbers)
+        when = (rows.columns, options.get("time"))
+        kept, repeats = without_repeats(coded, blocks, rows.place, how, of_labels, numbers, *when)
         left = coded if kept is None else coded.rows(kept)
         if kept is not None:
             order, blocks = left.blocks(units)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, pairwise
 from typing import Any, NamedTuple
@@ -17,6 +17,7 @@ from crowdppl.data.kinds.sequences import beginnings_warning, edges_between
 from crowdppl.data.kinds.space import RealLine
 from crowdppl.data.ragged import RaggedIndex, sorted_pairs
 from crowdppl.data.tables import Rows
+from crowdppl.data.times import column_of_times, one_of_each
 from crowdppl.errors import (
     CrowdpplWarning,
     DataError,
@@ -124,8 +125,12 @@ def without_repeats(
     repeats: str,
     covariates: pd.DataFrame | None,
     numbers: np.ndarray | None,
+    columns: pd.DataFrame | None = None,
+    time: Hashable | None = None,
 ) -> tuple[np.ndarray | None, list[CrowdpplWarning]]:
-    """Rows that stay (None: all) where an annotator labels an item again, and a warning."""
+    """Rows that stay (None: all) where an annotator labels an item again, by ``time``, and a warning."""
+    if time is not None:
+        column_of_times(columns, time)
     extra = count_repeats(blocks)
     if not extra:
         return None, []
@@ -137,9 +142,9 @@ def without_repeats(
     if repeats == "keep":
         return None, [*found]
     pair, turn = coded.item.astype(np.int64) * len(coded.annotators) + coded.annotator, np.arange(len(coded.item))
-    rank = {"first": turn, "last": -turn}.get(repeats)
-    if rank is None:
-        rank = turn if coded.answer is None and numbers is None else _unusual(coded, pair, numbers)
+    if repeats != "one":
+        return one_of_each(pair, repeats, columns, time, place), [*found]
+    rank = turn if coded.answer is None and numbers is None else _unusual(coded, pair, numbers)
     order = np.lexsort((turn, rank, pair))
     return np.sort(order[np.diff(pair[order], prepend=-1) > 0]), [*found]
 

@@ -14,13 +14,14 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from crowdppl.core.validation import kind_of
+from crowdppl.core.validation import kind_of, warn
 from crowdppl.data.ids import Encoding, Place, by_item, encode, native
 from crowdppl.data.kinds.numbers import Numbers
 from crowdppl.data.kinds.parts import Parts
 from crowdppl.data.kinds.space import NonNegative
 from crowdppl.data.tables import Rows
-from crowdppl.errors import DataError
+from crowdppl.data.times import one_of_each
+from crowdppl.errors import DataError, RepeatsWarning
 
 OF_RANKS = ("problem", "object")
 """What was ranked together, and what got a rank; item covariates of both names mark rankings."""
@@ -39,7 +40,7 @@ class WholeRankings(Numbers):
 
     def read(self, rows: Rows, options: Mapping[str, Any]) -> tuple[Rows, dict[str, Any]]:
         """Rows of ranks; DataError for an object that is ranked twice or alone, and for truths that are whole."""
-        rows, changed = super().read(with_ranks(rows), options)
+        rows, changed = super().read(with_ranks(rows, options), options)
         if options.get("gold") is not None:
             refuse_whole(by_item(options["gold"]))
         item: Any = rows.item
@@ -56,13 +57,13 @@ class WholeRankings(Numbers):
         return super().truths(gold, items, covariates, roles)
 
 
-def with_ranks(rows: Rows) -> Rows:
+def with_ranks(rows: Rows, options: Mapping[str, Any]) -> Rows:
     """Rows of whole rankings as rows of ranks, 1 the best, an object each; rows of ranks stay.
 
     A ranking is text such as "a > b = c", a list of objects, of which one that is a list holds ties, or such a
     list as JSON. Items of whole rankings are problems, or a table of no columns; those of ranks are objects, or
     pairs of problem and object. DataError, with the row, for a label that is no ranking, ranks an object twice or
-    fewer than two, and for a second ranking of a problem by an annotator.
+    fewer than two, and for a second ranking of a problem by an annotator, unless ``repeats`` says which counts.
     """
     objects = isinstance(rows.item, pd.DataFrame) and OF_RANKS[1] in rows.item
     given: Any = rows.label
@@ -72,25 +73,24 @@ def with_ranks(rows: Rows) -> Rows:
     if objects or rows.gold is not None:
         what = "a column of objects" if objects else "a column of truths"
         raise DataError(f"labels are whole rankings, beside {what}; leave it out, and give gold= by object")
-    codes = given.codes if isinstance(given, Encoding) else np.arange(len(cells))
+    annotator, place = encode(rows.annotator, "annotator", rows.place), rows.place
+    named = not isinstance(rows.item, pd.DataFrame) or rows.item.shape[1]
+    problem = (
+        annotator
+        if not named
+        else encode(rows.item.iloc[:, 0] if isinstance(rows.item, pd.DataFrame) else rows.item, "item", place)
+    )
+    kept = _once(annotator, problem, rows, options)
+    codes = (given.codes if isinstance(given, Encoding) else np.arange(len(cells)))[kept]
     read = []
     for n, cell in enumerate(cells):
         at = given.first_row(n) if isinstance(given, Encoding) else n
-        read.append(_ranks(_steps(cell, rows.place(at)), rows.place(at)))
-    row = np.repeat(np.arange(len(codes)), [len(read[n]) for n in codes])
-    names = [name for n in codes for name in read[n]]
-    item: Any = pd.Series(names, dtype=object)
-    annotator, place = encode(rows.annotator, "annotator", rows.place), rows.place
-    whole = pd.DataFrame({"annotator": annotator.codes})
-    if not isinstance(rows.item, pd.DataFrame) or rows.item.shape[1]:
-        problem = encode(rows.item.iloc[:, 0] if isinstance(rows.item, pd.DataFrame) else rows.item, "item")
+        read.append(_ranks(_steps(cell, place(at)), place(at)))
+    row = np.repeat(kept, [len(read[n]) for n in codes])
+    item: Any = pd.Series([name for n in codes for name in read[n]], dtype=object)
+    if named:
         of_problem = pd.Categorical.from_codes(problem.codes[row], categories=problem.values)
         item = pd.DataFrame(dict(zip(OF_RANKS, (of_problem, item), strict=True)))
-        whole["problem"] = problem.codes
-    again = np.flatnonzero(whole.duplicated())
-    if len(again):
-        who = native(annotator.values[annotator.codes[again[0]]])
-        raise DataError(f"annotator {who!r} ranks again at {place(int(again[0]))}; {A_PROBLEM_EACH}")
     columns = None if rows.columns is None else rows.columns.iloc[row].reset_index(drop=True)
     return replace(
         rows,
@@ -100,6 +100,24 @@ def with_ranks(rows: Rows) -> Rows:
         columns=columns,
         place=lambda n: place(int(row[n])),
     )
+
+
+def _once(annotator: Encoding, problem: Encoding, rows: Rows, options: Mapping[str, Any]) -> np.ndarray:
+    """The rows of rankings that count, where an annotator ranks a problem again; DataError unless one is named."""
+    both = problem.codes.astype(np.int64) * len(annotator.values) + annotator.codes
+    again, how = np.flatnonzero(pd.Series(both).duplicated()), options.get("repeats", "keep")
+    if not len(again):
+        return np.arange(len(both))
+    if how not in ("first", "last"):
+        who = native(annotator.values[annotator.codes[again[0]]])
+        raise DataError(
+            f"annotator {who!r} ranks again at {rows.place(int(again[0]))}; {A_PROBLEM_EACH}, or say repeats='last'"
+        )
+    warn(
+        f"{len(again)} of {len(both)} rankings are an annotator's of the same problem; the {how} counts",
+        RepeatsWarning,
+    )
+    return one_of_each(both, how, rows.columns, options.get("time"), rows.place)
 
 
 def _with_objects(rows: Rows) -> Rows:
