@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from crowdppl.data.annotations import Annotations
 
 MOST = 30
-"""Clusters from which on they are many: no more eigenvectors of the votes are looked at."""
+"""Clusters that are looked for by eigenvectors of the votes; more are found by linkage alone."""
 CLEAR = 0.9
 """Share of an object in its own cluster at the start."""
 
@@ -101,28 +101,28 @@ class CrowdClustering:
             return self.clusters
         if not data.has_labels:
             raise MethodError("there are no labels to count the clusters by; say how many there are in clusters=")
-        found = _start(data, None)
-        m = max(2, int(found.max()) + 1)
-        if m >= MOST:  # of eigenvectors, no more are looked at
-            raise MethodError(
-                f"votes put {len(found):,} objects into {m:,} clusters or more, too many for memberships in each; "
-                "use record_linkage, or say how many there are in clusters="
-            )
-        return m
+        return max(2, int(_start(data, None).max()) + 1)
 
 
 def _log_same(left: Tensor, right: Tensor) -> Tensor:
-    """Log-probabilities of different and of the same clusters (..., N, 2), from memberships (..., N, M)."""
-    m = left.shape[-1]
-    both = left.unsqueeze(-1) + right.unsqueeze(-2)  # (..., N, M, M)
-    apart = ~torch.eye(m, dtype=torch.bool, device=left.device)
-    return torch.stack([cp.logsumexp(both[..., apart]), cp.logsumexp(both.diagonal(dim1=-2, dim2=-1))], -1)
+    """Log-probabilities of different and of the same clusters (..., N, 2), from memberships (..., N, M).
+
+    Two clusters that differ part at one node of a binary tree of clusters, so that all sums are of 2 M terms.
+    """
+    same, apart = cp.logsumexp(left + right), []
+    while left.shape[-1] > 1:
+        even = left.shape[-1] // 2 * 2
+        (a, b), (c, d) = ((x[..., :even:2], x[..., 1:even:2]) for x in (left, right))
+        apart += [a + d, b + c]
+        left, right = (
+            torch.cat([cp.logsumexp(torch.stack([x[..., :even:2], x[..., 1:even:2]], -1)), x[..., even:]], -1)
+            for x in (left, right)
+        )
+    return torch.stack([cp.logsumexp(torch.cat(apart, -1)), same], -1)
 
 
 def _start(data: cp.Block, wanted: int | None) -> np.ndarray:
     """The cluster of each object, (O,): by k-means on eigenvectors or by linkage, whichever is more probable."""
-    from scipy.special import betaln, gammaln  # slow to import
-
     left, right, n = cp.pairs_of(data)
     pair, same = (x[data.named].cpu().numpy() for x in (data.item, data.answer))
     number, yes = np.bincount(pair, minlength=data.n_items), np.bincount(pair, same, data.n_items)
@@ -133,15 +133,14 @@ def _start(data: cp.Block, wanted: int | None) -> np.ndarray:
     if wanted is not None and joined.max() >= wanted:
         return near
 
-    def evidence(cluster: np.ndarray) -> float:
-        """Log-probability of the votes, all right alike, under a flat prior, and of the sizes (best of Ewens')."""
-        hits = np.where(cluster[left] == cluster[right], yes, number - yes).sum()
-        sizes = np.unique(cluster, return_counts=True)[1]
-        theta = np.geomspace(0.01, 100 * n, 100)
-        of_sizes = gammaln(sizes).sum() + len(sizes) * np.log(theta) + gammaln(theta) - gammaln(theta + n)
-        return float(betaln(1 + hits, 1 + number.sum() - hits) + of_sizes.max())
-
-    return max(near, joined, key=evidence)
+    if cp.log_evidence(data, joined) > cp.log_evidence(data, near):
+        return joined
+    if wanted is None and m == MOST:
+        raise MethodError(
+            f"votes put {n:,} objects into {m:,} clusters or more, of which no more are looked for; use "
+            "record_linkage, or say how many there are in clusters="
+        )
+    return near
 
 
 def _points(

@@ -23,7 +23,7 @@ from crowdppl.primitives.likelihood import (
     truth_and_labels,
     with_abstentions,
 )
-from crowdppl.primitives.linkage import linkage, log_odds_same, pairs_of, sizes_without
+from crowdppl.primitives.linkage import linkage, log_evidence, log_odds_same, pairs_of, sizes_without
 from crowdppl.primitives.mixtures import class_blends, cluster_start, group_codes, through_blends
 from crowdppl.primitives.model import Card, Model
 from crowdppl.primitives.priors import (
@@ -85,6 +85,7 @@ __all__ = [
     "learned_spread",
     "linkage",
     "log_circle",
+    "log_evidence",
     "log_gamma",
     "log_gaussian",
     "log_grid",

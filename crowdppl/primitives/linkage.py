@@ -78,6 +78,28 @@ def _first_objects(code: np.ndarray, n: int) -> np.ndarray:
     return first
 
 
+def log_evidence(data: Block, cluster: np.ndarray) -> float:
+    """Log-probability of votes on pairs and of clusters, a number.
+
+    All annotators are right alike, with a flat prior on how often, and the sizes of clusters come from the most
+    suitable of Ewens' distributions (1972, The sampling theory of selectively neutral alleles, Theoretical
+    Population Biology 3).
+
+    Args:
+        data: labels of pairs.
+        cluster: the cluster of each object, (O,).
+    """
+    from scipy.special import betaln, gammaln  # slow to import
+
+    left, right, n = pairs_of(data)
+    pair, same = (x[data.named].cpu().numpy() for x in (data.item, data.answer))
+    hits = (same == (cluster[left] == cluster[right])[pair]).sum()
+    sizes = np.unique(cluster, return_counts=True)[1]
+    theta = np.geomspace(0.01, 100 * n, 100)
+    of_sizes = gammaln(sizes).sum() + len(sizes) * np.log(theta) + gammaln(theta) - gammaln(theta + n)
+    return float(betaln(1 + hits, 1 + len(pair) - hits) + of_sizes.max())
+
+
 def sizes_without(left: np.ndarray, right: np.ndarray, weight: np.ndarray, cluster: np.ndarray) -> np.ndarray:
     """The sizes of the clusters of both objects if a pair had not been asked, (N, 2); 0 where others link them.
 

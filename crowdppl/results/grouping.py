@@ -19,7 +19,7 @@ from crowdppl.errors import DataError, MethodError
 from crowdppl.inference.predict.answers import chain_steps
 from crowdppl.inference.problem import model_sites
 from crowdppl.inference.result import Fit
-from crowdppl.primitives.linkage import linkage
+from crowdppl.primitives.linkage import linkage, log_evidence
 from crowdppl.primitives.model import Model, card_of
 from crowdppl.results.choices import choose
 from crowdppl.results.truths import is_corrected
@@ -107,7 +107,9 @@ def clusters(posterior: Fit) -> pd.DataFrame:
     """The cluster of each object, item or annotator.
 
     Of pairs that are the same or different, any method finds clusters of objects: where it has none of its own,
-    those whose pairs' log-odds add up to most are joined, while these are above 0 (greedy linkage).
+    those whose pairs' log-odds add up to most are joined, while these are above 0 (greedy linkage). So they
+    are for a method that draws, where votes are more probable by them than by the means of its draws, in which
+    clusters may have exchanged their numbers.
 
     Returns:
         DataFrame by object, item or annotator:
@@ -128,28 +130,36 @@ def clusters(posterior: Fit) -> pd.DataFrame:
     card = card_of(posterior.model)
     name = card.clusters if card is not None else ""
     parts = posterior.data.alphabet.kind.parts
-    if name not in posterior.result.sites and parts is not None and parts.unordered:
-        return _linked(posterior)
-    if name not in posterior.result.sites:
+    pairs, found = parts is not None and parts.unordered, name in posterior.result.sites
+    if not found and not pairs:
         raise MethodError(
             f"{posterior.method} finds no clusters; crowd_clustering, set_clusters, community, preference_groups do"
         )
+    own = _of_shares(posterior, name) if found else None
+    if own is None or (pairs and posterior.result.sites[name].family == "draws"):
+        return _of_pairs(posterior, own)
+    return own
+
+
+def _of_shares(posterior: Fit, name: str) -> pd.DataFrame:
+    """The cluster in which each object, item or annotator has most."""
     shares, plate = posterior.result.sites[name].mean, model_sites(posterior.model, posterior.data)[name].plates[-1]
     ids = (
         posterior.data.annotators if plate == "annotators" else _groups(posterior, plate.removeprefix("groups of "))
     )
-    columns = {"cluster": shares.argmax(-1), "probability": shares.max(-1)}
-    return pd.DataFrame(columns, index=ids)
+    return pd.DataFrame({"cluster": shares.argmax(-1), "probability": shares.max(-1)}, index=ids)
 
 
-def _linked(posterior: Fit) -> pd.DataFrame:
-    """Clusters of objects by the probabilities of their pairs."""
+def _of_pairs(posterior: Fit, own: pd.DataFrame | None) -> pd.DataFrame:
+    """Clusters of objects by linkage of their pairs, unless a method's own make the votes more probable."""
     covariates, p = posterior.data.item_covariates, posterior.result.probabilities
     assert covariates is not None
     left, right = (covariates[side].cat.codes.to_numpy() for side in SIDES)
-    ids = _groups(posterior, SIDES[0])
+    ids, block = _groups(posterior, SIDES[0]), posterior.data.as_block()
     log_p = np.log(np.clip(p, 1e-300, None))
     code = linkage(left, right, log_p[:, 1] - log_p[:, 0], len(ids))
+    if own is not None and log_evidence(block, own["cluster"].to_numpy()) >= log_evidence(block, code):
+        return own
     said = p[np.arange(len(p)), (code[left] == code[right]).astype(int)]
     both = np.append(left, right)
     mean = np.bincount(both, np.tile(said, 2), len(ids)) / np.bincount(both, minlength=len(ids))

@@ -1,5 +1,6 @@
 """Sets of classes below clusters of items, and clusters of objects by the similarity of pairs."""
 
+import sys
 from itertools import product
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 import torch
 
 import crowdppl
+import crowdppl.primitives as cp
 from crowdppl import Annotations
 from crowdppl.errors import DataError, MethodError
 from crowdppl.inference.density import Density
@@ -149,13 +151,14 @@ def test_objects_and_the_number_of_clusters_are_found(inference: str) -> None:
     assert adjusted_rand_score(cluster, found["cluster"]) == 1
 
 
-def test_two_clusters_by_hand() -> None:
+@pytest.mark.parametrize("m", [2, 5])
+def test_clusters_by_hand(m: int) -> None:
     """Objects of one cluster with probability sum f g; a label is right or wrong by the annotator's rows."""
     data, _ = pairs(6, 2, 12, 3, 1)
-    model: Any = crowdppl.method("crowd_clustering", clusters=2)
+    model: Any = crowdppl.method("crowd_clustering", clusters=m)
     covariates = data.item_covariates
     left, right = (covariates[side].cat.codes.to_numpy() for side in ("left", "right"))
-    f, confusion = RNG.dirichlet([1, 1], 6), RNG.dirichlet([3, 1], (3, 2))
+    f, confusion = RNG.dirichlet(np.ones(m), 6), RNG.dirichlet([3, 1], (3, 2))
     at = {"membership": torch.from_numpy(f), "confusion": torch.from_numpy(confusion)}
     found = Density(model.model)(data.as_block(), at, marginals=["truth"])
     item, annotator, answer = data.label_codes()
@@ -202,12 +205,35 @@ def records(n: int) -> Annotations:
     return Annotations.from_arrays(items * 3, who, label * 3, kind="similarity")
 
 
-def test_records_are_linked_in_any_number_of_clusters() -> None:
-    posterior = crowdppl.fit("record_linkage", records(40), inference="vb", seed=0)
+@pytest.mark.parametrize("method", ["record_linkage", "crowd_clustering"])
+@pytest.mark.parametrize("n", [30, 40])
+def test_records_are_linked_in_any_number_of_clusters(method: str, n: int) -> None:
+    posterior = crowdppl.fit(method, records(n), inference="vb", seed=0)
     found = posterior.clusters()["cluster"]
-    assert found.nunique() == 40 and all(found[f"a{i}"] == found[f"b{i}"] for i in range(40))
+    assert found.nunique() == n and all(found[f"a{i}"] == found[f"b{i}"] for i in range(n))
+
+
+@pytest.mark.slow
+def test_clusters_are_those_of_pairs_where_draws_exchange_their_numbers() -> None:
+    posterior = crowdppl.fit("crowd_clustering", records(20), draws=100, warmup=100, seed=0)
+    found = posterior.clusters()["cluster"]
+    assert found.nunique() == 20 and all(found[f"a{i}"] == found[f"b{i}"] for i in range(20))
+    assert len({*posterior.result.sites["membership"].mean.argmax(-1)}) < 20
+
+
+def test_more_clusters_than_are_looked_for_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules[crowdppl.method("crowd_clustering").__module__], "MOST", 4)
     with pytest.raises(MethodError, match="record_linkage"):
-        crowdppl.fit("crowd_clustering", records(40), inference="vb", seed=0)
+        crowdppl.fit("crowd_clustering", pairs(120, 4, 3000, 15, 0)[0], inference="vb", seed=0)
+
+
+def test_evidence_of_clusters_by_hand() -> None:
+    """Two votes of two right: 1 / 3 under a flat prior; sizes two and one by Ewens' formula."""
+    data = Annotations.from_arrays([("a", "b"), ("b", "c")], ["x", "x"], ["same", "different"], kind="similarity")
+    one = cp.log_evidence(data.as_block(), np.array([0, 0, 1]))
+    theta = np.geomspace(0.01, 300, 100)
+    sizes = theta**2 / (theta * (theta + 1) * (theta + 2))
+    assert one == pytest.approx(np.log(1 / 3) + np.log(sizes.max()))
 
 
 def test_bridges_leave_the_sizes_of_both_sides() -> None:
