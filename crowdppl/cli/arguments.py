@@ -141,6 +141,12 @@ READING: Mapping[str, tuple[Any, Any]] = {
     ),
     "kind": _text("nominal, the default; ordinal if classes have an order; real, count, angle, pair ...", "NAME"),
     "unit": _text("Of angles: degrees, the default, or radians.", "NAME"),
+    "objects": (
+        Annotated[
+            str, Option(help="Of rankings: shared, or own where one name is another object in each problem.")
+        ],
+        "shared",
+    ),
     "repeats": (
         Annotated[str, Option(help="If an annotator labels an item again: keep, one, first, last or error.")],
         "keep",
@@ -171,7 +177,7 @@ SPELLED = {name: name.replace("_", "-") for name in (*READING, "inference", "cal
 """The option that is an argument of a function."""
 OF_LABELS = (
     *("format", "delimiter", "encoding", "wide", "annotators", "item", "annotator", "label"),
-    *("question", "predictions", "classes", "abstain", "kind", "unit", "repeats", "time"),
+    *("question", "predictions", "classes", "abstain", "kind", "unit", "objects", "repeats", "time"),
 )
 """Those that are about the labels alone."""
 

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 COVARIATES = ("features", "item_covariates", "annotator_covariates")
 COLUMNS = ("item", "annotator", "label", "gold_column")
 ALIKE = (
-    *("format", "delimiter", "encoding", "wide", "question", "predictions", "kind", "unit", "repeats", "time"),
+    *("format", "delimiter", "encoding", "wide", "question", "predictions", "kind", "unit", "objects", "repeats"),
+    "time",
     "informative_abstentions",
 )
 """Options that are arguments of ``read_annotations`` as they are."""

@@ -92,6 +92,8 @@ class AnnotationOptions(TypedDict, total=False):
             them, by "keep" those of equal label covariates; "error".
         time: column of the table that says when each label was given, a date or a number, by which
             ``repeats="first"`` or "last" is meant; by default the order of rows.
+        objects: whether objects of one name in several problems of rankings are the same ("shared", the default) or
+            each problem's "own".
         like: annotations whose annotators, classes and answers have the same codes here; others are refused.
         grow: whether annotators and classes unknown to ``like`` are appended instead.
     """
@@ -111,6 +113,7 @@ class AnnotationOptions(TypedDict, total=False):
     history: Any
     repeats: Literal["keep", "one", "first", "last", "error"]
     time: Hashable | None
+    objects: Literal["shared", "own"]
     like: Annotations | None
     grow: bool
 
@@ -132,6 +135,10 @@ def check_options(options: AnnotationOptions) -> None:
         raise DataError(f"time={options.get('time')!r} is for repeats='first' or repeats='last'; say which counts")
     if options.get("kind") is not None:
         kind_named(options.get("kind"))
+    if one_of("objects", options.get("objects", "shared"), ("shared", "own"), DataError) == "own":
+        kind = _kind(options)
+        if kind.parts is None or kind.parts.only is None:
+            raise DataError(f"objects='own' is for rankings, and labels are of kind={kind.name!r}; leave it out")
     if options.get("unit") is not None:
         one_of("unit", options.get("unit"), sorted({x for kind in KINDS.values() for x in kind.units}), DataError)
 

@@ -268,7 +268,7 @@ class Block:
     def rankings(self) -> Rankings:
         """The rankings that the labels are of; DataError where no item covariate names their problem."""
         problem = self._groups(OF_RANKS[0])[self.item]
-        return Rankings.of(problem, self.annotator, self.numbers if self.has_labels else None)
+        return Rankings.of(problem, self.annotator, self.item, self.numbers if self.has_labels else None)
 
     @cached_property
     def known_rankings(self) -> Rankings:
@@ -276,7 +276,7 @@ class Block:
         assert self.gold is not None, "no ranks are known"
         known = self.gold.isfinite()
         problem = self._groups(OF_RANKS[0])[known]
-        return Rankings.of(problem, torch.zeros_like(problem), self.gold[known])
+        return Rankings.of(problem, torch.zeros_like(problem), known.nonzero().squeeze(-1), self.gold[known])
 
     def _groups(self, name: str, asked: bool = True) -> Tensor:
         """The group of each item that a column names, int64 (n_items,); not counted as read where not asked."""

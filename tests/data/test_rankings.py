@@ -4,12 +4,15 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
+import torch
 
 import crowdppl
+import crowdppl.primitives as cp
 from crowdppl import Annotations
-from crowdppl.errors import DataError
+from crowdppl.errors import DataError, RepeatsWarning
 
 WHOLE = pd.DataFrame(
     {
@@ -120,8 +123,8 @@ def test_truths_are_ranks_of_objects_and_no_whole_rankings(tmp_path: Path) -> No
 
 
 def test_objects_that_are_ranked_alone_or_again_are_refused() -> None:
-    twice = pd.DataFrame({"annotator": ["x", "x"], "ranking": ["a > b", "b > a"]})
-    for second in ("b > a", "c > d"):
+    twice = pd.DataFrame({"annotator": ["x", "x"], "ranking": ["a > b", "c > d"]})
+    for second in ("c > d", "b > c", "a > b > c"):
         for problem in ({}, {"problem": "p"}):
             again = twice.assign(ranking=["a > b", second], **problem)
             with pytest.raises(DataError, match="'x' ranks again at row 1"):
@@ -139,3 +142,54 @@ def test_objects_that_are_ranked_alone_or_again_are_refused() -> None:
         Annotations.from_frame(twice.assign(object="a"), kind="ranking")
     with pytest.raises(DataError, match="nan"):
         Annotations.from_dicts({"x": {"a": 1, "b": float("nan")}}, kind="ranking")
+
+
+@pytest.mark.parametrize("order", [[0, 1, 2, 3, 4, 5], [0, 3, 1, 4, 2, 5], [4, 3, 5, 1, 0, 2]])
+def test_rankings_of_one_problem_by_one_annotator_are_rankings_each(order: list[int]) -> None:
+    """Sums by hand: p(a > b > c) and p(c > b > a), of the same worths."""
+    rows = pd.DataFrame({"object": list("abc" * 2), "annotator": "x", "rank": [1, 2, 3, 3, 2, 1]})
+    with pytest.warns(RepeatsWarning):
+        data = Annotations.from_frame(rows.iloc[order], kind="ranking")
+    worth, sure = torch.tensor([1.0, 2.0, 4.0]), torch.tensor([[1.0 - 1e-9, 1e-9]])
+    found = cp.RankedLabels(data.blocks[0], worth.log(), worth, sure.log()).log_prob(data.blocks[0].numbers)
+    wanted = np.log([1 / 7 * 2 / 6, 4 / 7 * 2 / 3]).sum()
+    assert float(found.sum()) == pytest.approx(wanted, abs=1e-5)
+
+
+def test_rankings_sorted_by_rank_cannot_be_told_apart() -> None:
+    rows = pd.DataFrame({"object": list("accabb"), "annotator": "x", "rank": [1, 1, 3, 3, 2, 2]})
+    for kept in (rows.sort_values("rank", kind="stable"), rows.iloc[[0, 1, 3, 4, 5, 2]]):
+        with pytest.raises(DataError, match="which rows are one ranking is not clear"):
+            Annotations.from_frame(kept, kind="ranking")
+    with pytest.raises(DataError, match="repeats='one' would mix"):
+        Annotations.from_frame(rows, kind="ranking", repeats="one")
+
+
+def test_a_further_whole_ranking_counts_as_one_and_can_be_left_out() -> None:
+    rows = pd.DataFrame({"annotator": ["x", "y", "x"], "ranking": ["a > b > c", "a > c > b", "c > b > a"]})
+    for repeats, wanted in (("keep", 3), ("first", 2), ("last", 2)):
+        with pytest.warns(RepeatsWarning):
+            data = Annotations.from_frame(rows, kind="ranking", repeats=repeats)
+        assert len(data.blocks[0].rankings.sizes) == wanted
+    by_x = data.frame().query("annotator == 'x'").set_index("item")["label"]
+    assert by_x.to_dict() == {"a": 3, "b": 2, "c": 1}
+    again = Annotations.from_frame(data.frame(), kind="ranking", item="item")
+    assert again.frame().equals(data.frame())
+
+
+def test_objects_of_a_problem_are_its_own_where_told(tmp_path: Path) -> None:
+    rows = pd.DataFrame({"problem": ["p", "q"] * 6, "annotator": np.repeat(list("uvwxyz"), 2)})
+    rows["ranking"] = np.where(rows["problem"] == "p", "a > b > c", "c > b > a")
+    shared = crowdppl.fit("plackett_luce", Annotations.from_frame(rows, kind="ranking"), inference="vb", seed=0)
+    assert shared.ranking()["score"].abs().max() < 0.2
+    data = Annotations.from_frame(rows, kind="ranking", objects="own")
+    own = crowdppl.fit("plackett_luce", data, inference="vb", seed=0)
+    score = own.ranking()["score"]
+    assert {*score.nlargest(2).index} == {"p | a", "q | c"}
+    assert score.max() > 0.5
+    own.save(tmp_path / "own")
+    new = pd.DataFrame({"problem": ["p"], "annotator": ["u"], "ranking": ["a > b > c"]})
+    after = crowdppl.load(tmp_path / "own").update(Annotations.from_frame(new, like=data)).ranking()["score"]
+    assert after["p | a"] > after["p | c"]
+    with pytest.raises(DataError, match="objects='own' is for rankings"):
+        Annotations.from_arrays([1], ["a"], ["x"], objects="own")

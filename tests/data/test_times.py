@@ -61,8 +61,8 @@ def test_times_that_are_none_or_unclear_are_refused() -> None:
 def test_whole_rankings_that_are_given_again(tmp_path: Path) -> None:
     said = [("p", "a", "x > y", 2), ("p", "b", "y > x", 1), ("p", "a", "y > x", 1)]
     table = pd.DataFrame(said, columns=["problem", "annotator", "label", "at"])
-    with pytest.raises(DataError, match="annotator 'a' ranks again at row 2 .* or say repeats='last'"):
-        crowdppl.Annotations.from_frame(table, kind="ranking")
+    with pytest.raises(DataError, match="annotator 'a' ranks again at row 2 .* say repeats='keep'"):
+        crowdppl.Annotations.from_frame(table, kind="ranking", repeats="error")
     for options, first in (({}, "p | y"), ({"time": "at"}, "p | x")):
         with pytest.warns(RepeatsWarning, match="1 of 3 rankings .* the last counts"):
             data = crowdppl.Annotations.from_frame(table, kind="ranking", repeats="last", **options)

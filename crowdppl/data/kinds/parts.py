@@ -89,6 +89,8 @@ def with_parts(rows: Rows, options: Mapping[str, Any], pair: Parts) -> tuple[Row
     names = _names(zip(first.ids[one], second.ids[other], strict=True), pair)
     left: Any = pd.Categorical.from_codes(one, categories=first.ids)
     right: Any = second.ids[other] if pair.ordered else pd.Categorical.from_codes(other, categories=second.ids)
+    if _own_objects(options, pair):
+        right = pd.Categorical(names, categories=names)
     parts = pd.DataFrame(dict(zip(pair.names, (left, right), strict=True)), index=names)
     changed = {**options, "item_covariates": _joined(options.get("item_covariates"), parts, pair)}
     if table is not None:
@@ -102,6 +104,14 @@ def with_parts(rows: Rows, options: Mapping[str, Any], pair: Parts) -> tuple[Row
         changed["gold"] = truths.set_axis(ids_of_items(truths.index, pair))
     item = Encoding(names, np.searchsorted(distinct, place).astype(np.int32))
     return replace(rows, item=item, items=Codebook("item", names), gold=gold), changed
+
+
+def _own_objects(options: Mapping[str, Any], pair: Parts) -> bool:
+    """Whether objects of one name in several problems differ: as is said, or as in the labels of ``like``."""
+    like = options.get("like")
+    if like is None or pair.only is None or like.item_covariates is None:
+        return options.get("objects") == "own"
+    return any(SEPARATOR in str(x) for x in like.item_covariates[pair.names[1]].cat.categories)
 
 
 def _of_options(row: int) -> str:

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from crowdppl.core.validation import kind_of, warn
 from crowdppl.data.ids import Encoding, Place, by_item, encode, native
-from crowdppl.data.kinds.numbers import Numbers
+from crowdppl.data.kinds.numbers import NUMBER, Numbers
 from crowdppl.data.kinds.parts import Parts
 from crowdppl.data.kinds.space import NonNegative
 from crowdppl.data.tables import Rows
@@ -30,7 +30,11 @@ ONLY = "all"
 BETTER, EQUAL = ">", "="
 MOST_ORDERS = 120
 """Orders of ties over which is summed: those of five objects; of more orders, so many at random."""
-A_PROBLEM_EACH = "give each ranking of an annotator a problem of its own"
+ALONE = "alone, at {}; a ranking takes two objects, so leave the row out"
+AGAIN = (
+    "again at {}, and which rows are one ranking is not clear: write rankings of one problem by one annotator one "
+    "after the other, all of the same objects, or give each a problem of its own"
+)
 HOW = "write 'a > b = c', or a list of objects, the best first, with a list of those that are tied"
 
 
@@ -40,6 +44,10 @@ class WholeRankings(Numbers):
 
     def read(self, rows: Rows, options: Mapping[str, Any]) -> tuple[Rows, dict[str, Any]]:
         """Rows of ranks; DataError for an object that is ranked twice or alone, and for truths that are whole."""
+        if options.get("repeats") == "one":
+            raise DataError(
+                "repeats='one' would mix several rankings of one problem; say keep, first, last or error"
+            )
         rows, changed = super().read(with_ranks(rows, options), options)
         if options.get("gold") is not None:
             refuse_whole(by_item(options["gold"]))
@@ -48,7 +56,9 @@ class WholeRankings(Numbers):
         covariates = changed["item_covariates"]
         if isinstance(covariates, pd.DataFrame):
             problem = covariates[OF_RANKS[0]].cat.codes.to_numpy()[item.codes]
-            require_rankings(problem, item.codes, annotator, item.values, rows.place)
+            ranks = None if rows.columns is None or rows.label is None else rows.columns[NUMBER]
+            timed = options.get("time") is not None
+            require_rankings(problem, item.codes, annotator, ranks, item.values, rows.place, timed=timed)
         return rows, changed
 
     def truths(self, gold: pd.Series[Any], items: pd.Index[Any], covariates: pd.DataFrame, roles: Any) -> Any:
@@ -63,7 +73,8 @@ def with_ranks(rows: Rows, options: Mapping[str, Any]) -> Rows:
     A ranking is text such as "a > b = c", a list of objects, of which one that is a list holds ties, or such a
     list as JSON. Items of whole rankings are problems, or a table of no columns; those of ranks are objects, or
     pairs of problem and object. DataError, with the row, for a label that is no ranking, ranks an object twice or
-    fewer than two, and for a second ranking of a problem by an annotator, unless ``repeats`` says which counts.
+    fewer than two, and for rankings of different objects of a problem by one annotator, unless ``repeats`` says
+    which counts.
     """
     objects = isinstance(rows.item, pd.DataFrame) and OF_RANKS[1] in rows.item
     given: Any = rows.label
@@ -86,6 +97,9 @@ def with_ranks(rows: Rows, options: Mapping[str, Any]) -> Rows:
     for n, cell in enumerate(cells):
         at = given.first_row(n) if isinstance(given, Encoding) else n
         read.append(_ranks(_steps(cell, place(at)), place(at)))
+    again: Any = {"annotator": annotator.codes[kept], "problem": problem.codes[kept]}
+    again["objects"] = [frozenset(read[n]) for n in codes]
+    _require_same_objects(pd.DataFrame(again), annotator, lambda n: place(int(kept[n])))
     row = np.repeat(kept, [len(read[n]) for n in codes])
     item: Any = pd.Series([name for n in codes for name in read[n]], dtype=object)
     if named:
@@ -103,21 +117,30 @@ def with_ranks(rows: Rows, options: Mapping[str, Any]) -> Rows:
 
 
 def _once(annotator: Encoding, problem: Encoding, rows: Rows, options: Mapping[str, Any]) -> np.ndarray:
-    """The rows of rankings that count, where an annotator ranks a problem again; DataError unless one is named."""
+    """The rows of rankings that count, where an annotator ranks a problem again; DataError where none may."""
     both = problem.codes.astype(np.int64) * len(annotator.values) + annotator.codes
     again, how = np.flatnonzero(pd.Series(both).duplicated()), options.get("repeats", "keep")
-    if not len(again):
+    if not len(again) or how == "keep":
         return np.arange(len(both))
     if how not in ("first", "last"):
         who = native(annotator.values[annotator.codes[again[0]]])
         raise DataError(
-            f"annotator {who!r} ranks again at {rows.place(int(again[0]))}; {A_PROBLEM_EACH}, or say repeats='last'"
+            f"annotator {who!r} ranks again at {rows.place(int(again[0]))}; say repeats='keep', 'first' or 'last'"
         )
     warn(
         f"{len(again)} of {len(both)} rankings are an annotator's of the same problem; the {how} counts",
         RepeatsWarning,
     )
     return one_of_each(both, how, rows.columns, options.get("time"), rows.place)
+
+
+def _require_same_objects(rankings: pd.DataFrame, annotator: Encoding, place: Place) -> None:
+    """Refuses whole rankings, rows of codes, of one problem by one annotator that are not of the same objects."""
+    again = rankings[["annotator", "problem"]].duplicated() & ~rankings.duplicated()
+    if again.any():
+        row = int(np.argmax(again))
+        who = native(annotator.values[rankings["annotator"][row]])
+        raise DataError(f"annotator {who!r} ranks {AGAIN.format(place(row))}")
 
 
 def _with_objects(rows: Rows) -> Rows:
@@ -179,18 +202,42 @@ def _ranks(steps: Sequence[Sequence[Any]], where: str) -> dict[Hashable, int]:
     return out
 
 
-def require_rankings(problem: np.ndarray, item: np.ndarray, annotator: Encoding, names: Any, place: Place) -> None:
-    """Refuses an object that an annotator ranks twice in a problem, and a problem of which they rank one alone."""
-    who, n = annotator.codes.astype(np.int64), np.int64(len(annotator.values))
-    for of in (item, problem):
-        _, inverse, count = np.unique(of * n + who, return_inverse=True, return_counts=True)
-        bad = (count > 1 if of is item else count < 2)[inverse]
+def require_rankings(
+    problem: np.ndarray,
+    item: np.ndarray,
+    annotator: Encoding,
+    ranks: pd.Series[float] | None,
+    names: Any,
+    place: Place,
+    *,
+    timed: bool,
+) -> None:
+    """Refuses an object that an annotator ranks alone, and rankings of one problem that cannot be told apart.
+
+    Those of one annotator can, where all rank the same objects, and rows come ranking by ranking or object by
+    object, or times tell which is first; not where they are sorted by rank.
+    """
+
+    def refuse(bad: np.ndarray, why: str) -> None:
         if bad.any():
             row = int(np.flatnonzero(bad)[-1])
             by = f"annotator {native(annotator.values[who[row]])!r} ranks {native(names[item[row]])!r}"
-            if of is item:
-                raise DataError(f"{by} again at {place(row)}; {A_PROBLEM_EACH}")
-            raise DataError(f"{by} alone, at {place(row)}; a ranking takes two objects, so leave the row out")
+            raise DataError(f"{by} {why.format(place(row))}")
+
+    who, n = annotator.codes.astype(np.int64), np.int64(len(annotator.values))
+    cell, whole = pd.Series(item * n + who), pd.Series(np.unique(problem * n + who, return_inverse=True)[1])
+    times = cell.groupby(cell).transform("size")
+    refuse(times.eq(whole.groupby(whole).transform("size")).to_numpy(), ALONE)
+    turn = cell.groupby(cell).cumcount()
+    if timed or not turn.any():
+        return
+    objects = cell.groupby(whole).transform("nunique")
+    by_ranking = turn.groupby(whole).diff().lt(0).groupby(whole).transform("sum") == 0
+    if ranks is not None:
+        by_ranking &= ranks.groupby(whole).diff().lt(0).groupby(whole).transform("any")
+    by_object = cell.groupby(whole).diff().ne(0).groupby(whole).transform("sum") == objects
+    alike = times.groupby(whole).transform("nunique") == 1
+    refuse((~alike | ~(by_ranking | by_object)).to_numpy() & times.gt(1).to_numpy(), AGAIN)
 
 
 @dataclass(frozen=True)
@@ -228,9 +275,12 @@ class Rankings:
     _orders: dict[int, list[Orders]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @classmethod
-    def of(cls, problem: Tensor, annotator: Tensor, ranks: Tensor | None) -> Rankings:
-        """Those of labels whose problem, annotator and rank are given, (S,) each."""
-        both = torch.stack([problem, annotator], -1)
+    def of(cls, problem: Tensor, annotator: Tensor, item: Tensor, ranks: Tensor | None) -> Rankings:
+        """Those of labels whose problem, annotator, item and rank are given, (S,) each.
+
+        Where an annotator ranks an item again, it is in the next ranking.
+        """
+        both = torch.stack([problem, annotator, _turns(item, annotator)], -1)
         found, of_label, sizes = both.unique(dim=0, return_inverse=True, return_counts=True)
         return cls(of_label, sizes, found[:, 1], ranks)
 
@@ -265,6 +315,14 @@ class Rankings:
             ranking = torch.tensor(members, device=self.of_label.device)
             log_times = max(0.0, sum(lgamma(size + 1) for size in pattern[:-1]) - log(len(places)))
             yield Orders(ranking, labels, log_times, sum(pattern[:-1]))
+
+
+def _turns(item: Tensor, annotator: Tensor) -> Tensor:
+    """How many labels by the same annotator of the same item come before each label, int64 (S,)."""
+    cell = torch.stack([item, annotator], -1).unique(dim=0, return_inverse=True)[1]
+    order, sizes = cell.argsort(stable=True), cell.bincount()
+    turn = torch.arange(len(cell), device=cell.device) - (sizes.cumsum(0) - sizes).repeat_interleave(sizes)
+    return torch.empty_like(turn).scatter(0, order, turn)
 
 
 def _orders_of(pattern: tuple[int, ...]) -> np.ndarray:
