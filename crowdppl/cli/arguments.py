@@ -147,6 +147,7 @@ READING: Mapping[str, tuple[Any, Any]] = {
         ],
         "shared",
     ),
+    "decimal": _text("Mark in numbers such as 1,234, where both may be meant: ',' or '.'.", "MARK"),
     "repeats": (
         Annotated[str, Option(help="If an annotator labels an item again: keep, one, first, last or error.")],
         "keep",
@@ -177,7 +178,7 @@ SPELLED = {name: name.replace("_", "-") for name in (*READING, "inference", "cal
 """The option that is an argument of a function."""
 OF_LABELS = (
     *("format", "delimiter", "encoding", "wide", "annotators", "item", "annotator", "label"),
-    *("question", "predictions", "classes", "abstain", "kind", "unit", "objects", "repeats", "time"),
+    *("question", "predictions", "classes", "abstain", "kind", "unit", "objects", "decimal", "repeats", "time"),
 )
 """Those that are about the labels alone."""
 

@@ -44,6 +44,7 @@ from crowdppl.data.kinds.numbers import NUMBER
 from crowdppl.data.kinds.parts import ordered
 from crowdppl.data.kinds.sequences import units_of
 from crowdppl.data.kinds.space import REAL_LINE, number_space
+from crowdppl.data.notation import with_decimal_commas
 from crowdppl.data.tables import Rows, coded_table, label_roles, rows_of_dicts, rows_of_frame
 from crowdppl.data.wide import rows_of_matrix, rows_of_wide
 from crowdppl.errors import CrowdpplWarning, DataError
@@ -90,6 +91,8 @@ class AnnotationOptions(TypedDict, total=False):
             annotators); "one" (the answer given most often counts, of numbers the one nearest to their mean),
             "first" or "last" (it counts), for annotators who repeat their errors; each with a warning that counts
             them, by "keep" those of equal label covariates; "error".
+        decimal: "," or ".", the mark in numbers that are text, where both may be meant ("1,234"): in labels, known
+            truths and covariates.
         time: column of the table that says when each label was given, a date or a number, by which
             ``repeats="first"`` or "last" is meant; by default the order of rows.
         objects: whether objects of one name in several problems of rankings are the same ("shared", the default) or
@@ -112,6 +115,7 @@ class AnnotationOptions(TypedDict, total=False):
     label_covariates: Iterable[Hashable] | pd.DataFrame | None
     history: Any
     repeats: Literal["keep", "one", "first", "last", "error"]
+    decimal: Literal[",", "."] | None
     time: Hashable | None
     objects: Literal["shared", "own"]
     like: Annotations | None
@@ -131,6 +135,8 @@ def check_options(options: AnnotationOptions) -> None:
     for name in ("grow", "informative_abstentions"):
         switch(name, options.get(name, False), error=DataError)
     one_of("repeats", options.get("repeats", "keep"), ("keep", "one", "first", "last", "error"), DataError)
+    if options.get("decimal") is not None:
+        one_of("decimal", options.get("decimal"), (",", "."), DataError)
     if options.get("time") is not None and options.get("repeats") not in ("first", "last"):
         raise DataError(f"time={options.get('time')!r} is for repeats='first' or repeats='last'; say which counts")
     if options.get("kind") is not None:
@@ -178,13 +184,22 @@ def parts_of_items(options: AnnotationOptions) -> tuple[str, ...]:
     return parts.names if parts is not None and parts.columns else ()
 
 
+def _with_commas(rows: Rows, options: AnnotationOptions) -> tuple[Rows, AnnotationOptions]:
+    """Rows and options of which covariates are numbers that are written with a decimal comma."""
+    changed: Any = {**options}
+    for name in ("item_covariates", "annotator_covariates", "label_covariates", "features"):
+        if isinstance(changed.get(name), pd.DataFrame):
+            changed[name] = with_decimal_commas(changed[name])
+    return replace(rows, columns=with_decimal_commas(rows.columns)), changed
+
+
 def _known(rows: Rows, options: AnnotationOptions, coded: Coded) -> dict[str, Any]:
     """What is known besides labels, as attributes of annotations."""
     given: dict[str, Any] = {**options}
     found, gold = dict[str, Any](), None
     if given.get("gold") is not None or rows.gold is not None:
         truths = given_truths(given.get("gold"), rows.gold, rows.text, coded.alphabet)
-        gold = known_truths(truths, coded.items, coded.alphabet)
+        gold = known_truths(truths, coded.items, coded.alphabet, given.get("decimal"))
     for name, book in (("item_covariates", coded.items), ("annotator_covariates", coded.annotators)):
         found[name] = None if given.get(name) is None else covariate_table(given[name], book)
     if given.get("features") is not None:
@@ -321,6 +336,8 @@ class Annotations:
             TypeError: for an unknown option.
         """
         check_options(options)
+        if options.get("decimal") == ",":
+            rows, options = _with_commas(rows, options)
         rows, changed = _kind(options).read(rows, options)
         options = cast(AnnotationOptions, changed)
         coded, like = code_rows(rows, options), options.get("like")

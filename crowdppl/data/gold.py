@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from crowdppl.core.validation import warn
+from crowdppl.core.validation import shown, warn
 from crowdppl.data.ids import MISSING, Codebook, as_numbers, by_item, native
+from crowdppl.data.kinds.classes import SEPARATORS, parsed
 from crowdppl.data.kinds.kind import LabelSet
 from crowdppl.data.kinds.space import RealLine, number_space
+from crowdppl.data.notation import as_written
 from crowdppl.errors import CrowdpplWarning, DataError
 
 ITS_PROBABILITIES = "give the posterior, or posterior.probabilities(), a DataFrame of items x classes"
@@ -22,8 +24,9 @@ DIFFERENT = "gold (with different truths)"
 
 def without_blanks(truths: pd.Series[Any], text: bool, classes: Iterable[Any] = ()) -> pd.Series[Any]:
     """A column of truths without blanks and, in a file of ``text``, "NA" and the like unless it is a class."""
-    texts = truths.map(lambda value: value.strip() if isinstance(value, str) else None)
-    return truths[truths.notna() & ~(texts.isin(MISSING if text else {""}) & ~truths.isin([*classes]))]
+    missing, named = MISSING if text else {""}, {x for x in classes if isinstance(x, str)}
+    blank = truths.map(lambda x: isinstance(x, str) and x.strip() in missing and x not in named)
+    return truths[truths.notna() & ~blank.astype(bool)]
 
 
 def given_truths(option: Any, column: pd.Series[Any] | None, text: bool, alphabet: LabelSet) -> Any:
@@ -33,6 +36,40 @@ def given_truths(option: Any, column: pd.Series[Any] | None, text: bool, alphabe
     if option is not None:
         raise DataError("gold= and gold_column= both give truths; leave one out")
     return without_blanks(column, text, alphabet.classes.ids)
+
+
+def with_one_class(known: pd.Series[Any], classes: pd.Index[Any]) -> pd.Series[Any]:
+    """Known truths without those that accept any of several classes, "cat;dog" or a list, as is told."""
+    book, one, several = Codebook("class", classes), known.astype(object), list[int]()
+    is_name = np.array([isinstance(x, str) or not isinstance(x, Collection) for x in known], bool)
+    odd = ~is_name
+    odd[is_name] = book.codes(known[is_name]) < 0
+    for n in np.flatnonzero(odd).tolist():
+        names = _accepted(known.iloc[n])
+        found = {*book.codes(names).tolist()} if names else {-1}
+        if min(found) >= 0 and len(found) > 1:
+            several.append(n)
+        elif min(found) >= 0:
+            one.iloc[n] = names[0]
+    if several:
+        value, item = native(known.iloc[several[0]]), native(known.index[several[0]])
+        warn(
+            f"{len(several)} of {len(known)} known truths accept several classes, such as {shown(value)} of item "
+            f"{item!r}, and count as unknown",
+            CrowdpplWarning,
+        )
+    return one if not several else one[~np.isin(np.arange(len(one)), several)]
+
+
+def _accepted(value: Any) -> list[Any]:
+    """The classes that a truth may name: of a list, or of text that is one or has separators."""
+    if isinstance(value, str):
+        found = parsed(value)
+        mark = next((mark for mark in SEPARATORS if mark in value), None)
+        value = found if found is not None else [] if mark is None else [x.strip() for x in value.split(mark)]
+    if isinstance(value, Mapping) or not isinstance(value, Collection | np.ndarray):
+        return []
+    return [x for x in map(native, value) if isinstance(x, str | int) and x != ""]
 
 
 def probability_array(table: pd.DataFrame) -> np.ndarray:
@@ -68,7 +105,7 @@ def class_codes(classes: pd.Index, truth: pd.Series, of_table: bool = False) -> 
     return code
 
 
-def known_truths(gold: Any, items: Codebook, alphabet: LabelSet) -> np.ndarray | None:
+def known_truths(gold: Any, items: Codebook, alphabet: LabelSet, decimal: str | None = None) -> np.ndarray | None:
     """The known class of each item, integers (N,), -1 where gold has none; of numbers float64 (N,), NaN; or None.
 
     DataError when gold names an unknown item or class, or two truths of an item, however it is spelled.
@@ -80,17 +117,19 @@ def known_truths(gold: Any, items: Codebook, alphabet: LabelSet) -> np.ndarray |
     item = items.require(known.index, "gold", "correct it, or add it to items= if it is an item without labels")
     if alphabet.kind.numeric:
         numbers = np.full(len(items), np.nan)
-        numbers[item] = true_numbers(known, number_space(alphabet.kind.space))
+        numbers[item] = true_numbers(known, number_space(alphabet.kind.space), decimal)
         return numbers
+    known = with_one_class(known, alphabet.classes.ids)
+    item = items.codes(known.index)
     given = alphabet.classes.require(known, "gold", "correct it, or list all classes in classes=")
     codes = np.full(len(items), -1, np.int16 if alphabet.n_classes < 2**15 else np.int32)
     codes[item] = given
     return codes
 
 
-def true_numbers(known: pd.Series, space: RealLine) -> np.ndarray:
+def true_numbers(known: pd.Series, space: RealLine, decimal: str | None = None) -> np.ndarray:
     """Known truths that are numbers, (n,); a DataError for one that is not in their space."""
-    found = as_numbers(known)
+    found = as_numbers(as_written(known, space, decimal, "known truths"))
     wrong = np.flatnonzero(~np.isfinite(found) | ~space.contains(found))
     if len(wrong):
         item, value = native(known.index[wrong[0]]), native(known.iloc[wrong[0]])

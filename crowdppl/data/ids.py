@@ -347,6 +347,8 @@ def _remedy(value: Any, name: str) -> str:
         return (
             'cut measurements into classes (pandas.cut), or say kind="real"; if each is a class, use .astype(str)'
         )
+    if isinstance(value, float) and EXACT <= abs(value) < math.inf:
+        return "a float loses digits of long numbers; read the column as text, with dtype=str in pandas"
     return "use text or integers, as .astype(str) makes them"
 
 

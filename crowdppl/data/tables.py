@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
 from crowdppl.core.validation import kind_of, shown
-from crowdppl.data.ids import Encoding, Place, as_column, as_index, encode_text, native, place_in_rows
+from crowdppl.data.ids import Encoding, Place, as_column, as_index, encode, encode_text, native, place_in_rows
 from crowdppl.errors import DataError
 
 if TYPE_CHECKING:
@@ -71,6 +71,7 @@ class Rows:
         items, annotators: ids that are there whether or not they have labels.
         gold: truths in the table by item id, blank where unknown and repeated where known; None without.
         roles: the columns that were read, by what they hold, for the summary; empty where there was no table.
+        of_lists: whether cells of the table held lists of annotators and of their labels.
     """
 
     item: Any
@@ -83,6 +84,7 @@ class Rows:
     annotators: Any = None
     gold: pd.Series[Any] | None = None
     roles: Mapping[str, str] = field(default_factory=dict)
+    of_lists: bool = False
 
     @classmethod
     def of_arrays(
@@ -92,6 +94,29 @@ class Rows:
         labels = None if label is None else as_column(label, "label")
         items = item if parts else as_column(item, "item")
         return cls(items, as_column(annotator, "annotator"), labels, columns)
+
+    def chosen(self, kept: np.ndarray) -> Rows:
+        """Some of the rows, by a mask (S,); items and annotators that no row has any more stay."""
+        at = np.flatnonzero(kept)
+
+        def rows_of(column: Any) -> Any:
+            if isinstance(column, Encoding):
+                return replace(column, codes=column.codes[at])
+            return column.iloc[at].reset_index(drop=True) if hasattr(column, "iloc") else [column[n] for n in at]
+
+        items, annotators = self.items, self.annotators
+        if items is None and not isinstance(self.item, pd.DataFrame):
+            items = encode(self.item, "item", self.place).values
+        return replace(
+            self,
+            item=rows_of(self.item),
+            annotator=rows_of(self.annotator),
+            label=rows_of(self.label),
+            columns=None if self.columns is None else self.columns.iloc[at].reset_index(drop=True),
+            place=lambda row: self.place(int(at[row])),
+            items=items,
+            annotators=encode(self.annotator, "annotator", self.place).values if annotators is None else annotators,
+        )
 
     def __post_init__(self) -> None:
         columns = {"item": self.item, "annotator": self.annotator, "label": self.label}
@@ -120,6 +145,7 @@ def rows_of_frame(frame: Any, given: Roles, origin: str, place: Place = place_in
     except DataError:
         _refuse_nested(frame, origin)
         raise
+    whole = frame
     frame, place = _one_annotator_a_row(frame, roles, origin, place)
     rest = [name for name in names if name not in roles.values()]
     columns = _selected(frame, rest, origin).rename(columns=apart_from_roles(rest, roles)) if rest else None
@@ -145,7 +171,7 @@ def rows_of_frame(frame: Any, given: Roles, origin: str, place: Place = place_in
             ids = item.iloc[:, 0] if isinstance(item, pd.DataFrame) and item.shape[1] else item
             gold = known.set_axis(ids.values.take(ids.codes) if isinstance(ids, Encoding) else as_index(ids))
     said = {role: str(column) for role, column in roles.items()}
-    return Rows(item, annotator, label, columns, place, text, gold=gold, roles=said)
+    return Rows(item, annotator, label, columns, place, text, gold=gold, roles=said, of_lists=frame is not whole)
 
 
 def _one_annotator_a_row(

@@ -12,7 +12,7 @@ import pandas as pd
 
 from crowdppl.core.intervals import check_level, of_share
 from crowdppl.core.validation import kind_of, seed_number, warn, whole_number
-from crowdppl.data.gold import ITS_PROBABILITIES, class_codes, probability_array, rows_of_truths
+from crowdppl.data.gold import ITS_PROBABILITIES, class_codes, probability_array, rows_of_truths, with_one_class
 from crowdppl.data.ids import by_item, native
 from crowdppl.data.kinds.parts import in_one_column
 from crowdppl.errors import CrowdpplWarning, DataError
@@ -282,6 +282,7 @@ def matched(
     else:
         truth, ids = by_item(gold), in_one_column(table.index)
         truth = truth.set_axis(in_one_column(truth.index, table.index.names))
+    truth = with_one_class(truth, table.columns)
     row = rows_of_truths(ids, truth.index)
     code = class_codes(table.columns, truth[row >= 0], isinstance(posterior, pd.DataFrame))
     unscored = int((row < 0).sum())

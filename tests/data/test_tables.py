@@ -11,7 +11,7 @@ import torch
 
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.files import read_annotations
-from crowdppl.errors import CrowdpplWarning, DataError
+from crowdppl.errors import DataError
 
 ROWS = [("i", "ann", 1), ("i", "bob", 0), ("k", "ann", 0)]
 WIDE = pd.DataFrame({"ann": [1.0, np.nan, 0.0], "bob": [0.0, np.nan, np.nan]}, index=["i", "j", "k"])
@@ -217,7 +217,7 @@ def test_a_wide_table_with_gold_and_annotators_that_are_named() -> None:
 @pytest.mark.parametrize("kind", [None, "set"])
 @pytest.mark.parametrize("arrow", [False, True])
 def test_lists_of_annotators_and_their_labels_are_a_row_each(kind: str | None, arrow: bool) -> None:
-    labels: list[Any] = [["pos", "neg"], [], ["neg"]]
+    labels: list[Any] = [["pos", "neg"], [], ["neg"]] if kind is None else [[["pos"], ["neg"]], [], [["neg"]]]
     frame = pd.DataFrame(
         {"item": [*"abc"], "annotator": [["u", "v"], [], ["v"]], "label": labels, "seconds": [3, 4, 5]}
     )
@@ -228,35 +228,20 @@ def test_lists_of_annotators_and_their_labels_are_a_row_each(kind: str | None, a
     pd.testing.assert_frame_equal(data.frame(), Annotations.from_frame(long, kind=kind).frame())
 
 
+def test_labels_in_lists_are_sets_where_each_is_one() -> None:
+    who: list[Any] = [["u", "v"], ["u", "v"]]
+    frame = pd.DataFrame({"item": [*"ab"], "annotator": who, "label": [["pos", "neg"], ["neg", "neg"]]})
+    with pytest.raises(DataError, match=r"row 0 .* such as 'pos'.*a row for each \(DataFrame.explode\)"):
+        Annotations.from_frame(frame, kind="set")
+    wanted = Annotations.from_frame(frame.explode(["annotator", "label"]), kind="set").frame()
+    sets = frame.assign(label=[[["pos"], ["neg"]], [["neg"], ["neg"]]])
+    pd.testing.assert_frame_equal(Annotations.from_frame(sets, kind="set").frame(), wanted)
+    text = frame.assign(label=[["pos;neg", "neg"], ["neg", "neg"]])
+    assert Annotations.from_frame(text, kind="set").votes().tolist() == [[0, 2], [1, 1], [0, 2], [2, 0]]
+
+
 @pytest.mark.parametrize("label", [["pos"], "pos", None])
 def test_lists_that_do_not_match_are_refused(label: Any) -> None:
     frame = pd.DataFrame({"item": [*"ab"], "annotator": [["u"], ["u", "v"]], "label": [["pos"], label]})
     with pytest.raises(DataError, match=r"row 1 .* names the annotators \['u', 'v'\] .*a row for each"):
         Annotations.from_frame(frame)
-
-
-@pytest.mark.parametrize(
-    ("labels", "numbers", "how"),
-    [
-        (["3,5", "4,0", "12"], [3.5, 4, 12], "a decimal comma"),
-        (["1.234,5", " -2,25", "7"], [1234.5, -2.25, 7], "a decimal comma"),
-        (["1,234.5", "1,000,000", "7"], [1234.5, 1e6, 7], "commas between thousands"),
-    ],
-)
-def test_numbers_as_people_write_them(labels: list[str], numbers: list[float], how: str) -> None:
-    frame = pd.DataFrame({"item": [*"abc"], "annotator": "u", "label": labels})
-    with pytest.warns(CrowdpplWarning, match=f"labels with {how}"):
-        data = Annotations.from_frame(frame, kind="real")
-    assert data.frame().label.tolist() == numbers
-
-
-def test_counts_have_no_decimals() -> None:
-    frame = pd.DataFrame({"item": [*"ab"], "annotator": "u", "label": ["1,234", "7"]})
-    with pytest.warns(CrowdpplWarning, match="labels with commas between thousands"):
-        assert Annotations.from_frame(frame, kind="count").frame().label.tolist() == [1234, 7]
-
-
-def test_commas_that_may_mean_either_are_refused() -> None:
-    frame = pd.DataFrame({"item": [*"ab"], "annotator": "u", "label": ["1,234", "7"]})
-    with pytest.raises(DataError, match="'1,234' may mean 1.234 or 1234"):
-        Annotations.from_frame(frame, kind="real")

@@ -12,6 +12,7 @@ import pandas as pd
 from crowdppl.data.ids import as_number, native
 from crowdppl.data.kinds.classes import PLAIN, Classes
 from crowdppl.data.kinds.space import GRADES
+from crowdppl.data.notation import OUT_OF
 from crowdppl.errors import DataError
 
 CRITERION = "criterion"
@@ -62,7 +63,11 @@ class Ordinal(Classes):
 
     def in_order(self, classes: pd.Index[Any]) -> pd.Index[Any]:
         """Grades by their numeric value; DataError when one is no number, or two are the same number."""
-        grades = np.array([as_number(value) for value in classes])
+        shares = [OUT_OF.fullmatch(str(native(value)).strip()) for value in classes]
+        of_one = len({found and found[2] for found in shares}) == 1
+        grades = np.array(
+            [as_number(found[1] if found and of_one else x) for x, found in zip(classes, shares, strict=True)]
+        )
         if np.isnan(grades).any():
             wrong = native(classes[int(np.argmax(np.isnan(grades)))])
             raise DataError(f"the ordinal class {wrong!r} is no number; list the classes in order in classes=")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
@@ -25,14 +24,10 @@ from crowdppl.data.ids import (
 from crowdppl.data.kinds.kind import Kind, LabelSet
 from crowdppl.data.kinds.parts import with_parts
 from crowdppl.data.kinds.space import REAL_LINE, RealLine
+from crowdppl.data.notation import as_written
 from crowdppl.data.tables import Rows
 from crowdppl.errors import CrowdpplWarning, DataError
 
-WRITTEN: Mapping[str, tuple[re.Pattern[str], Mapping[int, int]]] = {
-    "a decimal comma": (re.compile(r"[+-]?(\d+|\d{1,3}(\.\d{3})+)(,\d+)?"), str.maketrans(",.", ".,")),
-    "commas between thousands": (re.compile(r"[+-]?(\d+|\d{1,3}(,\d{3})+)(\.\d+)?"), {}),
-}
-"""How people write numbers, and what makes of it what Python writes, but for commas."""
 NUMBER = "label"
 """The label covariate that holds labels which are numbers; each is the only answer of its annotator."""
 ONE_ANSWER = Codebook("answer", pd.Index(["a number"]))
@@ -62,10 +57,11 @@ class Numbers(Kind):
 
     def read(self, rows: Rows, options: Mapping[str, Any]) -> tuple[Rows, dict[str, Any]]:
         """Rows with numbers as a further column and the only answer in their place; DataError for others."""
+        rows = without_abstentions(rows, options)
         if rows.label is not None:
             if rows.columns is not None and NUMBER in rows.columns:
                 raise DataError(f"there is a further column {NUMBER!r} beside the labels; rename it")
-            numbers = self._numbers(rows)
+            numbers = self._numbers(rows, options.get("decimal"))
             first = pd.DataFrame({NUMBER: numbers})
             more = [] if rows.columns is None else [rows.columns.reset_index(drop=True)]
             answers = Encoding(ONE_ANSWER.ids, np.zeros(len(numbers), np.int32))
@@ -74,21 +70,19 @@ class Numbers(Kind):
 
     def answers(self, rows: Rows, options: Mapping[str, Any]) -> tuple[LabelSet, np.ndarray | None]:
         """No class, and one answer, that a number was given."""
-        away = listed_answers(options.get("abstentions", ()), "abstentions")
-        informative = options.get("informative_abstentions", False)
-        if options.get("like") is not None and (options.get("classes") is not None or away or informative):
-            raise DataError("like= settles them: leave out classes=, abstentions= and informative_abstentions=")
-        if options.get("classes") is not None or away:
-            raise DataError(f"labels of kind={self.name!r} are numbers: leave out classes= and abstentions=")
+        if options.get("classes") is not None or options.get("informative_abstentions", False):
+            raise DataError(
+                f"labels of kind={self.name!r} are numbers: leave out classes= and informative_abstentions="
+            )
         return LabelSet(ONE_ANSWER, 0, self), None if rows.label is None else rows.label.codes
 
-    def _numbers(self, rows: Rows) -> np.ndarray:
+    def _numbers(self, rows: Rows, decimal: str | None) -> np.ndarray:
         """The labels as numbers, float64 (S,)."""
         given: Any = rows.label
         distinct = given.values if isinstance(given, Encoding) else given
         values = as_column(distinct, "label")
         labels = self.labels
-        values = _as_written(values, labels)
+        values = as_written(values, labels, decimal)
         found = as_numbers(values)
         codes = given.codes if isinstance(given, Encoding) else np.arange(len(found))
         with np.errstate(invalid="ignore"):
@@ -110,32 +104,27 @@ class Numbers(Kind):
         number = number_and_unit(value)[0]
         if math.isnan(as_number(value)) and self.labels.contains(np.array(number)):
             return f"write each as a number alone, {number:.15g}"
+        if isinstance(value, str) and value.strip() and not any(letter.isdigit() for letter in value):
+            return f"correct it, name it in abstentions=[{value!r}] if it means that there is no answer"
         return self.labels.remedy(number)
 
 
-def _as_written(values: pd.Series[Any], labels: RealLine) -> pd.Series[Any]:
-    """Text with a decimal comma (3,5), or with commas between thousands (1,234.5), as Python writes numbers.
-
-    DataError where commas may be either.
-    """
-    texts = [x.strip() for x in values if isinstance(x, str)]
-    first = next((x for x in texts if "," in x), None)
-    if first is None:
-        return values
-    found = dict[str, list[str]]()
-    for how, (form, marks) in WRITTEN.items():
-        if all(form.fullmatch(x) for x in texts):
-            read = [x.translate(marks).replace(",", "") for x in (first, *texts)]
-            if labels.contains(np.array([float(x) for x in read])).all():
-                found[how] = read
-    if len(found) > 1:
-        either = " or ".join(read[0] for read in found.values())
-        raise DataError(f"labels such as {first!r} may mean {either}; write them without commas")
-    for how, (one, *read) in found.items():
-        warn(f"labels with {how} are read as numbers, such as {one}", CrowdpplWarning)
-        numbers = iter(read)
-        return pd.Series([next(numbers) if isinstance(x, str) else x for x in values], dtype=object)
-    return values
+def without_abstentions(rows: Rows, options: Mapping[str, Any]) -> Rows:
+    """Rows without those whose label is named as an abstention; their items and annotators stay."""
+    away = listed_answers(options.get("abstentions", ()), "abstentions")
+    if not away or rows.label is None:
+        return rows
+    given: Any = rows.label
+    values = given.values if isinstance(given, Encoding) else as_column(given, "label")
+    named = {*map(str, away)}
+    out = np.array([str(native(x)) in named for x in values], bool)
+    out = out[given.codes] if isinstance(given, Encoding) else out
+    if not out.any():
+        return rows
+    warn(
+        f"{out.sum()} of {len(out)} labels are abstentions and are left out, as numbers have none", CrowdpplWarning
+    )
+    return rows.chosen(~out)
 
 
 REAL = Numbers(

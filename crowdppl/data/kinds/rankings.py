@@ -16,7 +16,7 @@ from torch import Tensor
 
 from crowdppl.core.validation import kind_of, warn
 from crowdppl.data.ids import Encoding, Place, by_item, encode, native
-from crowdppl.data.kinds.numbers import NUMBER, Numbers
+from crowdppl.data.kinds.numbers import NUMBER, Numbers, without_abstentions
 from crowdppl.data.kinds.parts import Parts
 from crowdppl.data.kinds.space import NonNegative
 from crowdppl.data.tables import Rows
@@ -48,7 +48,7 @@ class WholeRankings(Numbers):
             raise DataError(
                 "repeats='one' would mix several rankings of one problem; say keep, first, last or error"
             )
-        rows, changed = super().read(with_ranks(rows, options), options)
+        rows, changed = super().read(with_ranks(without_abstentions(rows, options), options), options)
         if options.get("gold") is not None:
             refuse_whole(by_item(options["gold"]))
         item: Any = rows.item

@@ -15,7 +15,7 @@ from crowdppl.data.ids import Codebook, Encoding, Place, as_index, by_item, enco
 from crowdppl.data.kinds.classes import SEPARATORS, Classes, parsed
 from crowdppl.data.kinds.kind import Small
 from crowdppl.data.kinds.parts import SEPARATOR, Parts
-from crowdppl.data.tables import Rows
+from crowdppl.data.tables import LISTS, Rows
 from crowdppl.errors import DataError
 
 OF_SETS = ("item", "class")
@@ -62,6 +62,11 @@ def with_answers(rows: Rows, options: Mapping[str, Any]) -> tuple[Rows, dict[str
     known = _known_classes(options)
     label: Any = rows.label
     cells = np.array(label.values, object)[label.codes] if isinstance(label, Encoding) else label
+    if rows.of_lists and not any(isinstance(x, LISTS) or any(mark in str(x) for mark in SEPARATORS) for x in cells):
+        raise DataError(
+            f"{rows.place(0)} has lists of annotators and of labels such as {native(cells[0])!r}, each a class of "
+            "one or all a set; give a list of classes for each annotator, or a row for each (DataFrame.explode)"
+        )
     sets = None if label is None else _sets(list(cells), rows.place, known, away)
     classes = _classes(sets, known)
     n, item = len(classes), encode(rows.item, "item", rows.place)
