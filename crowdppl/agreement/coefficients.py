@@ -14,8 +14,10 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from crowdppl.agreement.number_agreement import alpha_of_numbers
+from crowdppl.agreement.number_agreement import alpha_of_numbers, items_of_numbers, pairs_of_numbers
+from crowdppl.agreement.ranking_agreement import agreement_of_rankings, pairs_of_rankings, problems_table
 from crowdppl.agreement.resampling import Coefficient, resampled
+from crowdppl.agreement.span_agreement import agreement_of_spans
 from crowdppl.agreement.votes import (
     DeduplicatedVotes,
     annotator_pairs,
@@ -31,6 +33,8 @@ from crowdppl.core.intervals import check_level, of_share
 from crowdppl.core.validation import seed_number, warn, whole_number
 from crowdppl.data.annotations import Annotations, require_annotations
 from crowdppl.data.ids import native, ranked
+from crowdppl.data.kinds.rankings import RANKINGS
+from crowdppl.data.kinds.sequences import SEQUENCES, Tags
 from crowdppl.data.kinds.sets import SETS
 from crowdppl.errors import CrowdpplWarning, MethodError, SparseDataWarning
 
@@ -281,7 +285,7 @@ def agreement_table(
     Abstentions count as missing. Of an annotator's m labels of one item, each has the weight 1/m. Items with one
     annotator are left out; in Fleiss' kappa, AC1 and AC2 they still count in the shares of classes, as in Gwet
     (2014). The intervals resample items, not annotators. Of labels that are numbers, there is krippendorff_interval
-    alone.
+    alone; of rankings there are kendall_tau and kendall_w.
 
     - percent_agreement: share of equal pairs of labels, averaged over items.
     - cohen_kappa: mean over pairs of annotators, weighted by the number of items they share. Pairs without a kappa
@@ -292,6 +296,15 @@ def agreement_table(
       order, interval only where they also are numbers.
     - krippendorff_masi, of sets: alpha of whole sets, which agree in part (MASI, Passonneau 2006); the others are
       those of answers about single classes. Its items are those of sets; sets with abstentions are left out.
+    - span_f1, span_overlap, of BIO tags: the share of an annotator's spans that another one marked alike, ends and
+      type, which is the F1 of one by the other (Hripcsak & Rothschild 2005, Journal of the American Medical
+      Informatics Association 12: 296-298); and the mean over spans of the largest intersection over union with a
+      span of the other's of this type. Items are sequences, of which two annotators tagged a part.
+    - kendall_tau, of rankings: tau-b of two annotators on the objects that both rank, averaged over pairs of
+      annotators, then over problems.
+    - kendall_w: Kendall's coefficient of concordance with ties (Kendall & Babington Smith 1939), averaged over the
+      problems in which all rank the same objects. Items of both are problems; samples draw problems, or annotators
+      where there are more of these.
     - gwet_ac1, gwet_ac2: Gwet's coefficients; AC2 only with weights. All K classes count, used or not.
 
     Args:
@@ -318,7 +331,7 @@ def agreement_table(
         - ``weights``: those used; empty where they play no part
 
     Raises:
-        DataError: when there are no labels, or no item was labelled by two annotators; of rankings.
+        DataError: when there are no labels, or no item was labelled by two annotators.
         MethodError: unknown weights, weights of classes without order, or of numbers; a level, bootstrap or seed
             out of range.
 
@@ -335,7 +348,8 @@ def agreement_table(
     check_level(level)
     samples, seed = whole_number("bootstrap", bootstrap, 0, "use 0 for no intervals"), seed_number(seed)
     if data.alphabet.kind.numeric:
-        found = alpha_of_numbers(data, samples, seed)
+        of_kind = agreement_of_rankings if data.alphabet.kind == RANKINGS else alpha_of_numbers
+        found = of_kind(data, samples, seed)
         _warn_of_undefined(found)
         return _rows(found, level).assign(weights="")
     votes = votes_to_compare(data)
@@ -346,6 +360,8 @@ def agreement_table(
         whole, members = set_votes(data)
         masi: Formulas = {"krippendorff_masi": partial(_krippendorff_masi, distance=masi_distances(members))}
         found |= resampled(ItemCounts.of(whole, True), masi, samples, seed)
+    if data.alphabet.kind == SEQUENCES and (tags := Tags.of(data.classes)) is not None:
+        found |= agreement_of_spans(data, tags, samples, seed)
     _warn_of_undefined(found)
     entered, left_out = (others["fleiss_kappa"].counts[name] for name in ("items", "items_left_out"))
     warn_below_limit({name: each.value for name, each in found.items()}, entered, left_out)
@@ -374,9 +390,11 @@ def agreement_pairs(data: Annotations, *, weights: Weights | None = None) -> pd.
     Returns:
         DataFrame by annotator and other, in codebook order:
 
-        - ``items``: items that both labelled
-        - ``agreement``: on these, weighted
+        - ``items``: items that both labelled; of rankings problems
+        - ``agreement``: on these, weighted; of rankings the mean of Kendall's tau, of numbers Krippendorff's alpha
         - ``kappa``: Cohen's; NaN for a single item, and where both gave all of them the same class
+        - ``difference``, ``rmsd``, ``correlation``: of numbers in place of kappa, the mean of the one's less the
+          other's, the root of their mean squared difference, and their correlation on three items or more
 
     Raises:
         DataError, MethodError: as ``agreement_table``.
@@ -390,6 +408,8 @@ def agreement_pairs(data: Annotations, *, weights: Weights | None = None) -> pd.
                   4         45       0.79   0.68
     """
     weights = _checked_weights(data, weights)
+    if data.alphabet.kind.numeric:
+        return pairs_of_rankings(data) if data.alphabet.kind == RANKINGS else pairs_of_numbers(data)
     near = nearness(data.n_classes, weights)
     votes = votes_to_compare(data)
     every = np.ones((votes.n_items, 1))
@@ -556,6 +576,10 @@ def agreement_items(data: Annotations) -> pd.DataFrame:
         - ``votes``: its share of the votes
         - ``agreement``: share of equal pairs of labels by different annotators; NaN where there is one annotator
 
+        Of numbers, ``mean`` and ``sd`` of an item's in place of ``label`` and ``votes``, and ``agreement`` is one
+        less their mean squared difference over that of any two: the mean of it, weighted by annotators, is
+        krippendorff_interval. Of rankings by problem, it is the mean of Kendall's tau, beside ``kendall_w``.
+
     Raises:
         DataError: as ``agreement_table``.
 
@@ -567,6 +591,8 @@ def agreement_items(data: Annotations) -> pd.DataFrame:
         12             5      3    0.6        0.3
     """
     require_annotations(data)
+    if data.alphabet.kind.numeric:
+        return problems_table(data) if data.alphabet.kind == RANKINGS else items_of_numbers(data)
     votes = votes_to_compare(data)
     counts = ItemCounts.of(votes, ordered=False)
     by_item = pd.Series(votes.share).groupby([votes.item, votes.answer]).sum()

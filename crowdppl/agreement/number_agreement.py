@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from crowdppl.agreement.resampling import Coefficient, resampled
-from crowdppl.agreement.votes import ratio, require_labels_to_compare, require_two_annotators
+from crowdppl.agreement.votes import ratio, require_labels_to_compare, require_two_annotators, row_pairs
 from crowdppl.core.intervals import check_level
 from crowdppl.core.validation import warn
 from crowdppl.data.annotations import Annotations, require_annotations
@@ -135,7 +135,8 @@ def _complete(data: Annotations) -> np.ndarray:
     """The numbers of items that all annotators labelled, (n, k)."""
     require_labels_to_compare(data)
     numeric, rows = data.alphabet.kind.numeric, data.frame()
-    if not (data.space.scale == REAL_LINE.scale if numeric else ranked(data.classes)):
+    on_a_line = numeric and data.space.scale == REAL_LINE.scale and data.alphabet.kind.parts is None
+    if not (on_a_line if numeric else ranked(data.classes)):
         raise DataError(
             f"intraclass correlations compare numbers on a line, and labels of kind {data.kind!r} are "
             f"{data.alphabet.kind.plural}; read numbers by kind='real'"
@@ -205,10 +206,76 @@ def _alpha(totals: Sums) -> np.ndarray:
 
 
 def alpha_of_numbers(data: Annotations, samples: int, seed: int) -> dict[str, Coefficient]:
-    """Alpha and its bootstrap samples of items; DataError for rankings, or where no item has two annotators."""
+    """Alpha and its bootstrap samples of items; DataError where no item has two annotators."""
     require_labels_to_compare(data)
     item, annotator, _ = data.label_codes()
     space = number_space(data.space)
     points = space.coordinates(data.frame()["label"].to_numpy(np.float64))
     sums = ItemSums.of(np.unique(item, return_inverse=True)[1], annotator, points)
     return resampled(sums, {f"krippendorff_{space.scale}": _alpha}, samples, seed)
+
+
+def _votes_of_numbers(data: Annotations) -> pd.DataFrame:
+    """The number of each item and annotator, the mean of repeats: item, annotator and value, by item."""
+    require_labels_to_compare(data)
+    item, annotator, _ = data.label_codes()
+    space = number_space(data.space)
+    moments = pd.DataFrame(dict(enumerate(space.moments(data.frame()["label"].to_numpy(np.float64)))))
+    means = moments.groupby([item, annotator]).mean()
+    if means.index.get_level_values(0).is_unique:
+        require_two_annotators(len(means), len(means))
+    value = space.estimate(means[0].to_numpy(), means[1].to_numpy())[0]
+    return pd.DataFrame({"value": value}, means.index).rename_axis(["item", "annotator"]).reset_index()
+
+
+def _alpha_of(apart: np.ndarray, expected: Any) -> np.ndarray:
+    """1 less the mean squared distance of two labels over that which is expected."""
+    return 1 - ratio(apart, np.asarray(expected))
+
+
+def items_of_numbers(data: Annotations) -> pd.DataFrame:
+    """How far annotators agree on each item, as of ``agreement_items``."""
+    votes, space = _votes_of_numbers(data), number_space(data.space)
+    points = space.coordinates(votes["value"].to_numpy())
+    by_item = votes.groupby("item")["value"]
+    size = by_item.size()
+    n = size.to_numpy()
+    at = np.searchsorted(size.index, votes["item"])
+    several = n[at] > 1
+    centred = points - points[several].mean(0)
+    first = np.stack([np.bincount(at, x) for x in centred.T], 1)
+    second = np.bincount(at, (centred**2).sum(1))
+    apart = ratio(2 * (n * second - (first**2).sum(1)), n * (n - 1))
+    total = several.sum()
+    expected = 2 * (centred[several] ** 2).sum() / (total - 1)
+    columns = {
+        "annotators": n,
+        "mean": by_item.agg(lambda x: float(space.mean(x.to_numpy()))).to_numpy(),
+        "sd": np.sqrt(apart / 2),
+        "agreement": np.where(n > 1, _alpha_of(apart, expected), np.nan),
+    }
+    return pd.DataFrame(columns, data.item_index[size.index.to_numpy()])
+
+
+def pairs_of_numbers(data: Annotations) -> pd.DataFrame:
+    """How far each two annotators agree, as of ``agreement_pairs``."""
+    votes, space = _votes_of_numbers(data), number_space(data.space)
+    one, other = row_pairs(votes.groupby("item").size().to_numpy())
+    who, value = votes["annotator"].to_numpy(), votes["value"].to_numpy()
+    rows = pd.DataFrame({"annotator": who[one], "other": who[other], "x": value[one], "y": value[other]})
+    found = {}
+    for pair, own in rows.groupby(["annotator", "other"]):
+        x, y = own["x"].to_numpy(), own["y"].to_numpy()
+        apart, (a, b) = space.error(x, y), (space.coordinates(v) for v in (x, y))
+        both = np.concatenate([a, b])
+        expected = 2 * ((both - both.mean(0)) ** 2).sum() / (len(both) - 1)
+        found[pair] = {
+            "items": len(own),
+            "difference": float(apart.mean()),
+            "rmsd": float(np.sqrt((apart**2).mean())),
+            "correlation": float(space.correlation(x, y)) if len(own) > 2 else np.nan,
+            "agreement": float(_alpha_of(((a - b) ** 2).sum(1).mean(), expected)),
+        }
+    codes = np.array([*found], dtype=np.int64).reshape(-1, 2).T
+    index = pd.MultiIndex.from_arrays([data.annotators[code] for code in codes], names=["annotator", "other"])
+    return pd.DataFrame([*found.values()], index)

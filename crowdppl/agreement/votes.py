@@ -11,7 +11,6 @@ import pandas as pd
 
 from crowdppl.core.devices import require_memory
 from crowdppl.data.annotations import Annotations
-from crowdppl.data.kinds.rankings import RANKINGS
 from crowdppl.data.kinds.sets import NO_YES, OF_SETS
 from crowdppl.data.ragged import runs
 from crowdppl.errors import DataError
@@ -80,8 +79,8 @@ def votes_to_compare(data: Annotations) -> DeduplicatedVotes:
     require_labels_to_compare(data)
     if data.alphabet.kind.numeric:
         raise DataError(
-            f"labels of kind {data.kind!r} have no classes, which this table compares; take agreement_table, or "
-            "read them as classes"
+            f"labels of kind {data.kind!r} have no classes, which this table compares; take agreement_table, "
+            "agreement_items or agreement_pairs"
         )
     votes = DeduplicatedVotes.of(data)
     require_two_annotators(votes.n_items, len(votes.first_rows))
@@ -89,12 +88,7 @@ def votes_to_compare(data: Annotations) -> DeduplicatedVotes:
 
 
 def require_labels_to_compare(data: Annotations) -> None:
-    """Refuses a design, and rankings."""
-    if data.alphabet.kind == RANKINGS:
-        raise DataError(
-            "rankings have no coefficient of agreement; predictive_check of a fit by 'plackett_luce' has "
-            "rank_agreement, Kendall's tau of two annotators"
-        )
+    """Refuses a design."""
     if not data.blocks[0].has_labels:
         raise DataError("a design has no labels to compare; simulate them, or read labels")
 

@@ -180,7 +180,7 @@ def show_agreement(
 
     Prints Krippendorff's alpha, Fleiss' and Cohen's kappa, Gwet's coefficients and the share of equal pairs of
     labels, with 95 % bootstrap intervals; or the agreement on each class, item or pair of annotators. Of numbers
-    (--kind real), alpha alone.
+    (--kind real), alpha alone; of rankings, Kendall's tau and W.
     """
     from crowdppl.agreement.coefficients import agreement_classes, agreement_items, agreement_pairs, agreement_table
     from crowdppl.cli.outputs import require_new, write_frame

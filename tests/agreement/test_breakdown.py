@@ -69,9 +69,9 @@ def test_classes_and_items_without_votes() -> None:
         and found["kappa"].isna().all()
     )
     assert agreement_items(data).index.tolist() == [1]
+    with pytest.raises(DataError, match="'real' have no classes"):
+        agreement_classes(Annotations.from_arrays([1, 1], ["a", "b"], [0.5, 1.5], kind="real"))
     for ask in (agreement_classes, agreement_items):
-        with pytest.raises(DataError, match="'real' have no classes"):
-            ask(Annotations.from_arrays([1, 1], ["a", "b"], [0.5, 1.5], kind="real"))
         with pytest.raises(DataError, match="labelled by two"):
             ask(Annotations.from_arrays([1, 2], ["a", "b"], ["x", "y"]))
 
