@@ -18,7 +18,7 @@ from crowdppl.inference.families import FAMILIES, Family
 from crowdppl.primitives.model import Model
 
 T = TypeVar("T")
-FORMAT = 15
+FORMAT = 16
 """Of files that hold these records: raised whenever a field changes, and other formats are refused."""
 
 
@@ -239,6 +239,7 @@ class Diagnostics(TypedDict, total=False):
         sweeps, change: of vb, after its objective converged, those in which an item's labels were weighed by
             parameters without the item's own counts, and the largest change of a probability in the last.
         mean_field: why vb weighs an item's labels by parameters with the item's own counts.
+        widths: why intervals by vb are those of its mean field, which are too narrow.
         pareto_k: shape of the tail of pathfinder's importance weights; NaN where draws are too few to tell.
     """
 
@@ -264,6 +265,7 @@ class Diagnostics(TypedDict, total=False):
     sweeps: int
     change: float
     mean_field: str
+    widths: str
     pareto_k: float
 
 

@@ -53,8 +53,8 @@ def summarise(posterior: Fit, doubts: Sequence[object] = ()) -> str:
         3              45     0.797        0.061         0.675          0.905
         2              45     0.698        0.068         0.556          0.817
     """
-    parts = [_fit_lines(posterior, doubts), _ranking_lines(posterior)]
-    parts += [_truth_lines(posterior), _annotator_lines(posterior)]
+    parts = [_ranking_lines(posterior), _truth_lines(posterior), _annotator_lines(posterior)]
+    parts = [_fit_lines(posterior, doubts), *parts]  # last, for intervals tell why they are narrow
     return printable("\n\n".join("\n".join(lines) for lines in parts if lines))
 
 
@@ -82,6 +82,8 @@ def _fit_lines(posterior: Fit, doubts: Sequence[object]) -> list[str]:
     parts += [f"{n} chains relabelled"] if (n := len(found.get("relabelled", ()))) else []
     parts += [f"{found['seconds']:.1f} s"] if found.get("seconds") is not None else []
     lines += [", ".join(parts), *(f"warning: {text}" for text in found.get("warnings", []))]
+    if why := found.get("widths"):
+        lines.append(f"intervals are those of mean field, which are too narrow: {why}")
     return [*lines, *(f"doubt: {text}" for text in doubts)]
 
 

@@ -141,11 +141,24 @@ def step(problem: Problem, state: GibbsState) -> tuple[GibbsState, float]:
 
 def conditionals(problem: Problem, state: GibbsState) -> Tensors:
     """Parameters (C, ..., event) of conjugate sites given all else, the enumerated sites drawn."""
+    priors, counts = _given_all_else(problem, state)
+    return {n: x + counts[n] for n, x in priors.items()}
+
+
+def copies(problem: Problem, state: GibbsState, n: int) -> Tensors:
+    """n draws by each chain, (C n, ..., event), of conjugate sites given all else, the enumerated sites drawn."""
+    priors, counts = ({k: x.repeat_interleave(n, 0) for k, x in y.items()} for y in _given_all_else(problem, state))
+    many = replace(problem, options=replace(problem.options, chains=n * problem.options.chains))
+    return _draw_statistics(many, priors, counts, problem.options.generator(17, int(state.sweeps)))
+
+
+def _given_all_else(problem: Problem, state: GibbsState) -> tuple[Tensors, Tensors]:
+    """Prior parameters of conjugate sites, and counts, the enumerated sites drawn."""
     given: dict[str, Any] = {f"site.{n}": x for n, x in values(problem, state).items()}
     for block in problem.blocks:
         given[f"stream.{block.offset}"] = problem.options.generator(10, int(state.sweeps), block.offset)
     total = _drawing_pass(problem, given, list(state.statistics))
-    return {n: x + total.gradient[n] for n, x in _priors(problem, total.trace_sites, state.statistics).items()}
+    return _priors(problem, total.trace_sites, state.statistics), dict(total.gradient)
 
 
 def _first_values(problem: Problem, stream: torch.Generator) -> tuple[Tensors, Tensors, Tensors]:
@@ -170,25 +183,21 @@ def _statistics_around(
         return {}
     full_pass = problem.full_pass(problem.options.chains)
     total = full_pass(values(problem, state), gradient=list(state.statistics), tilt=tilt)
-    return _draw_statistics(problem, total.trace_sites, state.statistics, total.gradient, stream)
+    priors = _priors(problem, total.trace_sites, state.statistics)
+    return _draw_statistics(problem, priors, total.gradient, stream)
 
 
 def _draw_statistics(
-    problem: Problem,
-    sites: TraceSites,
-    like: Mapping[str, Tensor],
-    counts: Mapping[str, Tensor],
-    stream: torch.Generator,
+    problem: Problem, priors: Tensors, counts: Mapping[str, Tensor], stream: torch.Generator
 ) -> Tensors:
-    """Conjugate sites given their counts; in the shapes of ``like``, which are statistics by site."""
+    """Conjugate sites given their priors and counts."""
     out = {}
-    for name, prior in _priors(problem, sites, like).items():
+    for name, prior in priors.items():
         site = problem.sites[name]
         out[name] = site.conjugate.draw((prior + counts[name]).contiguous(), stream)
         if site.ratios:
             out[name] = site.conjugate.draw_of_scale(out[name], prior.expand(out[name].shape), stream)
     if problem.shifts or problem.powers:
-        priors = _priors(problem, sites, like)
         out = _scaled(problem, _shifted(problem, out, priors, stream), priors, stream)
     return out
 
@@ -255,7 +264,8 @@ def _sweep(problem: Problem, given: Mapping[str, Any]) -> Tensors:
     out = {"objective": total.objective}
     if problem.of_kind("hyper"):
         return out | {f"count.{n}": x for n, x in whole.items()}
-    drawn = _draw_statistics(problem, total.trace_sites, with_prefix(given, "site"), whole, given["draws"])
+    priors = _priors(problem, total.trace_sites, with_prefix(given, "site"))
+    drawn = _draw_statistics(problem, priors, whole, given["draws"])
     return out | {f"statistic.{n}": x for n, x in drawn.items()}
 
 
@@ -263,7 +273,7 @@ def _statistics(problem: Problem, given: Mapping[str, Any]) -> Tensors:
     """Draws of conjugate sites given prior parameters and counts."""
     at = with_prefix(given, "site")
     sites = problem.density(problem.options.chains).sites(problem.blocks[0], at)
-    drawn = _draw_statistics(problem, sites, at, with_prefix(given, "count"), given["draws"])
+    drawn = _draw_statistics(problem, _priors(problem, sites, at), with_prefix(given, "count"), given["draws"])
     return {f"statistic.{n}": x for n, x in drawn.items()}
 
 

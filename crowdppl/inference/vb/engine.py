@@ -45,13 +45,13 @@ from crowdppl.inference.result import (
 from crowdppl.inference.state import State, gaussians_of
 from crowdppl.inference.vb.coordinate_ascent import EM, VB, CoordinateAscent
 from crowdppl.inference.vb.fit import AscentRun, epochs, run_starts
-from crowdppl.inference.vb.linear_response import Widths, widths
+from crowdppl.inference.vb.linear_response import Widths, why_mean_field, widths
 from crowdppl.networks.outputs import networks_of
 
 T = TypeVar("T")
 
-SPREAD_DRAWS, SPREAD_READ = 50, 250_000
-"""Draws over which the spread of vb's probabilities is found at least, and the labels that more may read."""
+SPREAD_DRAWS, SPREAD_READ, NUMBERS_READ = 50, 250_000, 5_000_000
+"""Draws at least for the spread of vb's truths, and labels that more may read: of classes, and of numbers."""
 
 
 def _run(ascent: CoordinateAscent, problem: Problem, order: np.ndarray) -> FitResult:
@@ -82,11 +82,13 @@ def result_of_state(problem: Problem, order: np.ndarray, run: AscentRun, diagnos
     found = run.ascent.at(problem, run.state)
     values, chains = found.values(), found.full_pass.density.chains
     sites = _state_sites(problem, order, run)
+    if run.ascent.rule.spreads and (why := why_mean_field(problem, run.state)) is not None:
+        diagnostics["widths"] = why
     if problem.truth is None:
         numbers = number_truth(problem, as_draws(values, chains), order)
         if run.ascent.rule.spreads:
             kept = replace(problem)
-            sites = _widened(kept, run, sites, run.state)
+            sites = _widened(kept, run, sites, run.state, diagnostics)
             numbers = replace(numbers, spread=_later(lambda: kept, partial(_number_spread, numbers, sites, order)))
         return FitResult(sites, numbers, None, diagnostics)
     shares, state = truth_at(problem, values, chains, order), run.state
@@ -116,7 +118,7 @@ def result_of_state(problem: Problem, order: np.ndarray, run: AscentRun, diagnos
         return FitResult(sites, truth, tables, diagnostics)
     # Files may lack features; and the same numbers come on no other device, nor in another precision.
     again = not has_networks and options.device == "cpu" and options.dtype is None
-    result = FitResult(_widened(problem, run, sites, state), truth, tables, diagnostics)
+    result = FitResult(_widened(problem, run, sites, state, diagnostics), truth, tables, diagnostics)
     return with_draws(lambda: problem, result, order, again)
 
 
@@ -160,7 +162,8 @@ def _number_spread(
     """Standard deviations of truths that are numbers: of mean field, unless draws of the sites tell more."""
     if all(site.drawn() is None for site in sites.values()):
         return numbers.sd
-    draws = draws_of(problem, sites, order, MOST_DRAWS, problem.options.generator(8))
+    few = max(SPREAD_DRAWS, min(MOST_DRAWS, NUMBERS_READ // max(problem.n_labels, 1)))
+    draws = draws_of(problem, sites, order, few, problem.options.generator(8))
     return number_truth(problem, draws, order).sd
 
 
@@ -191,13 +194,20 @@ def _sufficient_mean(problem: Problem, sites: Mapping[str, SiteResult]) -> dict[
 
 
 def _widened(
-    problem: Problem, run: AscentRun, sites: Mapping[str, SiteResult], state: State
+    problem: Problem,
+    run: AscentRun,
+    sites: Mapping[str, SiteResult],
+    state: State,
+    diagnostics: dict[str, Any],
 ) -> dict[str, SiteResult]:
-    """The sites of vb in a state, which linear response makes as wide as they should be."""
+    """The sites of vb in a state, made as wide as they should be; diagnostics say where they cannot be."""
     mean_field, settled = run.state, run.progress.converged
 
     def compute(of: Problem) -> Widths:
-        return widths(of, state, mean_field, of.options.generator(13), settled=settled)
+        found = widths(of, state, mean_field, of.options.generator(13), settled=settled)
+        if found.mean_field is not None:
+            diagnostics["widths"] = found.mean_field
+        return found
 
     found = _later(lambda: problem, compute)
 

@@ -29,7 +29,7 @@ from crowdppl.inference.target import Target
 from crowdppl.inference.vb.coordinate_ascent import VB
 from crowdppl.inference.vb.fit import Extrapolation
 from crowdppl.inference.vb.learned_priors import amounts
-from crowdppl.inference.vb.short_chains import of_chains
+from crowdppl.inference.vb.short_chains import of_chains, why_no_chains
 from crowdppl.networks.outputs import network_of
 
 Vectors = dict[str, Tensor]
@@ -49,6 +49,10 @@ DISTANCE = 1e-5
 """In the statistics, over which differences are taken in float64."""
 DRAWS = 1_000
 """Around the means of Gaussians: the ends of 90 % intervals are known to a twentieth of a standard deviation."""
+CURVED, AT_ONCE = 1_000_000_000, 5_000
+"""Log-factors that a curvature by so many numbers may look up, a second each 30 to 100 million, and the numbers."""
+LOOKS = 300
+"""At the density, on the way to its mode, where it curves upwards at the means."""
 
 
 class Widths(NamedTuple):
@@ -57,10 +61,12 @@ class Widths(NamedTuple):
     Attributes:
         weights: for each row of a site that responds, the part of its parameter that is information.
         draws: (n, *site) of all sites together, by short chains or by the curvature.
+        mean_field: why neither is there, where this was not known beforehand (``why_mean_field``).
     """
 
     weights: dict[str, Tensor]
     draws: dict[str, Tensor]
+    mean_field: str | None = None
 
 
 def widths(
@@ -82,7 +88,10 @@ def widths(
     if getattr(problem.model, "counting", None) is not None:
         return Widths({}, {})
     if moving and not ratios:
-        return Widths({}, _around(problem, state, generator))
+        if _why_not_around(problem, state) is not None:
+            return Widths({}, {})
+        draws = _around(problem, state, generator)
+        return Widths({}, draws, None if draws else "the posterior has no maximum near")
     most, draws = of_chains(problem, state, generator)
     found, upward = _weights(problem, state, most, generator)
     if upward and settled and not moving and network_of(problem.model) is None:
@@ -96,23 +105,49 @@ def widths(
     return Widths(found, draws)
 
 
+def why_mean_field(problem: Problem, state: State) -> str | None:
+    """Why the widths of sites that neither chains nor linear response reach stay those of mean field; else None."""
+    moving, ratios = VB.at(problem, state).gaussians_in_labels, any(site.ratios for site in problem.sites.values())
+    if getattr(problem.model, "counting", None) is not None:
+        return "labels are counted by another likelihood than the model's"
+    if moving and not ratios:
+        return _why_not_around(problem, state)
+    if problem.truth is not None or ratios:
+        return None
+    if hasattr(problem.model, "unsupported"):
+        return "the earlier fit, which is the prior, is as narrow as mean field left it"
+    return why_no_chains(problem, state)
+
+
+def _why_not_around(problem: Problem, state: State) -> str | None:
+    """Why no curvature is taken: an unknown number of items or one-hot, a network, or many looks at labels."""
+    size = sum(x.numel() for x in (state.loc | state.parameters).values())
+    if local := [name for name, site in problem.sites.items() if site.local]:
+        return f"each item has a number of its own ({', '.join(local)})"
+    if state.logits or state.fixed:
+        return f"{', '.join([*state.logits, *state.fixed])} is no number"
+    if network_of(problem.model) is not None:
+        return "a network learns"
+    if size > AT_ONCE or size * problem.n_labels * problem.states > CURVED:
+        return f"{size:,} unknown numbers and {problem.n_labels:,} labels would take too long"
+    return None
+
+
 def _around(problem: Problem, state: State, generator: torch.Generator) -> Tensors:
     """Draws of all sites around their means, by the curvature there of the density with truths summed out.
 
-    Nothing where sites are of items or one-hot, where a network learns, or this would take many looks at labels.
+    By that at the mode where the density curves upwards at the means; nothing where this is no maximum, either.
     """
-    sites = problem.sites
-    size = sum(x.numel() for x in (state.loc | state.parameters).values())
-    looked_up = size * problem.n_labels * problem.states
-    if any(site.local for site in sites.values()) or state.logits or state.fixed or looked_up > FACTORS:
-        return {}
-    if network_of(problem.model) is not None:
-        return {}
     target = Target(problem, "vb")
-    draws = target.draws_around(target.means(state), DRAWS, generator)
+    means = target.means(state)
+    draws = target.draws_around(means, DRAWS, generator)
+    if draws is None:
+        mode, *_ = target.climb(means, LOOKS, {})
+        draws = target.draws_around(mode, DRAWS, generator)
+        draws = None if draws is None else draws - mode + means
     found = {} if draws is None else target.sites(draws[None])
-    shapes = {name: site.shape(problem.n_items) for name, site in sites.items()}
-    return {n: sites[n].value(x).reshape(-1, *shapes[n]) for n, x in found.items()}
+    shapes = {name: site.shape(problem.n_items) for name, site in problem.sites.items()}
+    return {n: problem.sites[n].value(x).reshape(-1, *shapes[n]) for n, x in found.items()}
 
 
 def _weights(
