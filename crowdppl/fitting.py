@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Unpack
 
+import pandas as pd
 import torch
 
 from crowdppl import registry
@@ -197,8 +198,8 @@ def fit_best(data: Annotations, options: FitOptions) -> Fit:
 
 def _candidates(data: Annotations) -> Mapping[str, tuple[str, Mapping[str, Any]]]:
     """Of which one is taken; none where methods are averaged."""
-    columns = [] if data.label_columns is None else [*map(str, data.label_columns.columns)]
-    return data.alphabet.kind.candidates_of(columns)
+    columns = pd.DataFrame() if data.label_columns is None else data.label_columns
+    return data.alphabet.kind.candidates_of(columns, data.known)
 
 
 def members(data: Annotations, options: FitOptions) -> dict[str, Fit]:

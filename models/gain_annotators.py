@@ -8,6 +8,7 @@
     truth[i]        ~ Normal(centre + consensus[i], shared * v[i])    v: variance of the item's labels
 
 The consensus of an item is integrated out. Centre and scale are the mean and the standard deviation of all labels.
+With ``scale="log"``, labels and truths stand for their logarithms.
 With item covariates x, m is m[0] + x[i] m[1:] (Raykar's regression).
 """
 
@@ -34,6 +35,7 @@ class GainAnnotators:
         bias_strength: labels that the prior of a bias, around 0, is worth.
         strength: half the labels that the prior of a precision is worth.
         shared: correlation of the errors of an item's labels, as of ``gaussian_annotators``.
+        scale: on which errors are Gaussian, as of ``gaussian_annotators``.
         covariates: names of item covariates on which the truth depends linearly.
         units: mean and standard deviation of the labels, then of each covariate; by default found in the data.
     """
@@ -42,6 +44,7 @@ class GainAnnotators:
     bias_strength: cp.Positive = 1.0
     strength: cp.Positive = 2.0
     shared: cp.Share = 0.5
+    scale: cp.Scale = "linear"
     covariates: Sequence[str] = ()
     units: cp.Units | None = None
 
@@ -59,11 +62,11 @@ class GainAnnotators:
 
     def setup(self, data: Annotations) -> GainAnnotators:
         """A copy with the units of labels and covariates."""
-        return replace(self, units=self.units or cp.number_units(data, self.covariates))
+        return replace(self, units=self.units or cp.number_units(data, self.covariates, self.scale))
 
     def model(self, data: cp.Block) -> None:
         """Draws level, errors and labels; truths are integrated out."""
-        units = self.units or cp.number_units(data, self.covariates)
+        units = self.units or cp.number_units(data, self.covariates, self.scale)
         level, square = cp.number_level(data, units, self.covariates, gains=True), units[0][1] ** 2
         with cp.plates.annotators(data):
             strengths = torch.diag(torch.tensor([self.gain_strength * square, self.bias_strength]))
@@ -73,4 +76,6 @@ class GainAnnotators:
         (tg, tb), ((tgg, tgb), (_, tbb)) = once.unbind(-1), (row.unbind(-1) for row in twice.unbind(-2))
         errors = cp.Errors(log_t, t, tb, tbb, tg, tgb, tgg)
         with cp.plates.items(data):
-            cp.annotate_numbers(data, cp.GaussianLabels(cp.plates.block_of(data), errors, level, self.shared))
+            cp.annotate_numbers(
+                data, cp.GaussianLabels(cp.plates.block_of(data), errors, level, self.shared, self.scale)
+            )

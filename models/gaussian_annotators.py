@@ -7,6 +7,7 @@
     truth[i]        ~ Normal(consensus[i], shared * v[i])       v: variance of the item's labels
 
 The consensus of an item is integrated out. Centre and scale are the mean and the standard deviation of all labels.
+With ``scale="log"``, labels and truths stand for their logarithms.
 With item covariates x, m is m[0] + x[i] m[1:] (Raykar's regression).
 """
 
@@ -33,6 +34,8 @@ class GaussianAnnotators:
         strength: half the labels that the prior of a precision is worth.
         shared: correlation of the errors of an item's labels, which widens intervals. Labels cannot tell it: it is
             an assumption, to be checked by known truths.
+        scale: on which errors are Gaussian. "log" is for positive numbers whose errors are shares of the truth:
+            all above is then of logarithms, a bias of 0.1 being 10 %, and estimates are medians.
         covariates: names of item covariates on which the truth depends linearly.
         units: mean and standard deviation of the labels, then of each covariate; by default found in the data.
     """
@@ -40,6 +43,7 @@ class GaussianAnnotators:
     bias_strength: cp.Positive = 1.0
     strength: cp.Positive = 2.0
     shared: cp.Share = 0.5
+    scale: cp.Scale = "linear"
     covariates: Sequence[str] = ()
     units: cp.Units | None = None
 
@@ -57,11 +61,11 @@ class GaussianAnnotators:
 
     def setup(self, data: Annotations) -> GaussianAnnotators:
         """A copy with the units of labels and covariates."""
-        return replace(self, units=self.units or cp.number_units(data, self.covariates))
+        return replace(self, units=self.units or cp.number_units(data, self.covariates, self.scale))
 
     def model(self, data: cp.Block) -> None:
         """Draws level, errors and labels; truths are integrated out."""
-        units = self.units or cp.number_units(data, self.covariates)
+        units = self.units or cp.number_units(data, self.covariates, self.scale)
         level, rate = cp.number_level(data, units, self.covariates), self.strength * units[0][1] ** 2 / 4
         with cp.plates.annotators(data):
             prior = cp.NormalGamma(torch.zeros(1), self.bias_strength * torch.eye(1), self.strength, rate)
@@ -69,4 +73,6 @@ class GaussianAnnotators:
         tb, tbb = once[..., 0], twice[..., 0, 0]
         errors = cp.Errors(log_t, t, tb, tbb, t, tb, t)
         with cp.plates.items(data):
-            cp.annotate_numbers(data, cp.GaussianLabels(cp.plates.block_of(data), errors, level, self.shared))
+            cp.annotate_numbers(
+                data, cp.GaussianLabels(cp.plates.block_of(data), errors, level, self.shared, self.scale)
+            )

@@ -6,6 +6,7 @@
     truth[i]        ~ Normal(consensus[i], shared * v[i])       v: variance of the item's labels
 
 The consensus of an item is integrated out. Centre and scale are the mean and the standard deviation of all labels.
+With ``scale="log"``, labels and truths stand for their logarithms.
 """
 
 from __future__ import annotations
@@ -30,11 +31,13 @@ class LabelMean:
     Args:
         strength: half the labels that the prior of the precision is worth.
         shared: correlation of the errors of an item's labels, as of ``gaussian_annotators``.
+        scale: on which errors are Gaussian, as of ``gaussian_annotators``.
         units: mean and standard deviation of the labels; by default found in the data.
     """
 
     strength: cp.Positive = 2.0
     shared: cp.Share = 0.5
+    scale: cp.Scale = "linear"
     units: cp.Units | None = None
 
     card: ClassVar[cp.Card] = cp.Card(
@@ -49,15 +52,17 @@ class LabelMean:
 
     def setup(self, data: Annotations) -> LabelMean:
         """A copy with the units of the labels."""
-        return replace(self, units=self.units or cp.number_units(data))
+        return replace(self, units=self.units or cp.number_units(data, scale=self.scale))
 
     def model(self, data: cp.Block) -> None:
         """Draws the precision and labels; truths are integrated out."""
-        ((centre, scale),) = self.units or cp.number_units(data)
+        ((centre, scale),) = self.units or cp.number_units(data, scale=self.scale)
         log_t, t = cp.natural("precision", dist.Gamma(self.strength, self.strength * scale**2 / 4))
         zero, weak = torch.zeros(data.n_annotators), torch.tensor(0.01 / scale**2)
         log_t, t = log_t + zero, t + zero
         level = cp.Level(torch.tensor(math.log(weak)), weak, torch.zeros(1), torch.zeros(1), centre)
         with cp.plates.items(data):
             errors = cp.Errors(log_t, t, zero, zero, t, zero, t)
-            cp.annotate_numbers(data, cp.GaussianLabels(cp.plates.block_of(data), errors, level, self.shared))
+            cp.annotate_numbers(
+                data, cp.GaussianLabels(cp.plates.block_of(data), errors, level, self.shared, self.scale)
+            )

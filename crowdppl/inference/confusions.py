@@ -159,7 +159,7 @@ def number_truth(problem: Problem, draws: Draws, order: np.ndarray) -> NumberTru
         moments = fold(some, marginals=(problem.integral,)).marginals[problem.integral].double()
         total = total + (moments.sum(1) if moments.dim() == 3 else chains * moments)  # without a site, one for all
     mean, sd = number_space(problem.blocks[0].space).estimate(*(total / n_draws).cpu().numpy())
-    mean = mean + problem.origin
+    mean, sd = problem.space.of_modelled(mean + problem.origin, sd)
     known = [b.gold for b in problem.blocks if b.gold is not None and b.gold.is_floating_point()]
     if known:  # exactly, for a difference of squares is rounded
         gold = torch.cat(known).cpu().numpy()

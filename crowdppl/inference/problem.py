@@ -21,6 +21,7 @@ from crowdppl.data.annotations import Annotations
 from crowdppl.data.blocks import Block
 from crowdppl.data.covariates import CovariateColumns
 from crowdppl.data.features import feature_tensor, placed_features
+from crowdppl.data.kinds.space import RealLine
 from crowdppl.errors import MethodError, NumericalError
 from crowdppl.inference.density import Density
 from crowdppl.inference.gaussians import Signatures, signatures
@@ -42,7 +43,15 @@ from crowdppl.inference.starts import first_values, named_soft_truth, soft_truth
 from crowdppl.inference.typical_labels import TypicalLabels, typical_items
 from crowdppl.networks.outputs import cached_outputs, networks_of
 from crowdppl.primitives.distributions import SparseCategorical
-from crowdppl.primitives.model import Model, contents, plates_of, same_contents, with_missing
+from crowdppl.primitives.model import (
+    Model,
+    contents,
+    plates_of,
+    require_space,
+    same_contents,
+    truth_space,
+    with_missing,
+)
 
 LARGE = 1_000_000
 """Labels from which arrays with an entry an item or a label are kept in float32."""
@@ -141,6 +150,11 @@ class Problem:
         if self.n_items * self.states >= LARGE_NUMBERS and self.options.dtype is None:
             blocks = [replace(b, dtype=torch.float32) for b in blocks]
         return replace(self, blocks=blocks)
+
+    @property
+    def space(self) -> RealLine:
+        """Where truths that are numbers lie."""
+        return truth_space(self.model, self.blocks[0].space)
 
     @property
     def n_items(self) -> int:
@@ -357,7 +371,9 @@ def build_problem(
     Raises:
         MethodError: for a start that names no site, or has another shape than its site.
         NumericalError: for a start that is not finite; it names the site.
+        DataError: for numbers that lie where the model has none.
     """
+    require_space(model, data)
     given, data = data, with_missing(model, data)
     dtype = options.dtype or (torch.float64 if data.n_labels < LARGE else torch.float32)
     blocks = with_network_outputs(model, data, data.on(options.device, dtype))

@@ -33,7 +33,7 @@ from crowdppl.inference.families import Family, family_of
 from crowdppl.primitives.chains import ChainedCategorical
 from crowdppl.primitives.distributions import OneHot, Scaled
 from crowdppl.primitives.labels import CategoricalLabels, Labels, NumberLabels, OwnTruthLabels
-from crowdppl.primitives.model import Model, contents, plates_of, same_contents, truth_of
+from crowdppl.primitives.model import Model, contents, plates_of, same_contents, truth_of, truth_space
 from crowdppl.primitives.sums import Summing
 
 
@@ -155,7 +155,8 @@ def _refuse_unknowing(
         heeded = bool((low < high).all())
     else:
         wanted = np.stack(number_space(small.space).moments(np.ones(small.n_items)))
-        heeded = np.allclose(moments(origin + 1, torch.float64), wanted, rtol=0, atol=1e-6)
+        one, _ = truth_space(model, small.space).of_modelled(np.array(origin + 1), np.zeros(()))
+        heeded = np.allclose(moments(float(one), torch.float64), wanted, rtol=0, atol=1e-6)
     if not heeded:
         raise MethodError(
             f"known truths do not enter {type(model).__name__}; leave gold= out, and score by it (evaluate)"

@@ -7,7 +7,15 @@ from crowdppl.primitives import plates
 from crowdppl.primitives.chains import chain, succession, successions
 from crowdppl.primitives.comparisons import RankedLabels, annotate_each, preferences
 from crowdppl.primitives.distributions import Categorical, ChosenDirichlet, NormalGamma, OneHot, ScaledNormal
-from crowdppl.primitives.gaussian_labels import Errors, GaussianLabels, Level, Units, number_level, number_units
+from crowdppl.primitives.gaussian_labels import (
+    Errors,
+    GaussianLabels,
+    Level,
+    Scale,
+    Units,
+    number_level,
+    number_units,
+)
 from crowdppl.primitives.labels import Coin, Coins, NumberLabels, each_label
 from crowdppl.primitives.likelihood import (
     annotate,
@@ -58,6 +66,7 @@ __all__ = [
     "OneHot",
     "Positive",
     "RankedLabels",
+    "Scale",
     "ScaledNormal",
     "Share",
     "Units",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -26,9 +26,11 @@ WEAK = 0.01
 
 
 Units = Sequence[Sequence[float]]
+Scale = Literal["linear", "log"]
+"""On which errors of numbers are Gaussian: "log" where they are shares of the truth, and all numbers positive."""
 
 
-def number_units(data: Data, covariates: Sequence[Hashable] = ()) -> Units:
+def number_units(data: Data, covariates: Sequence[Hashable] = (), scale: Scale = "linear") -> Units:
     """Mean and standard deviation of all labels, then of item covariates; 0 and 1 without labels.
 
     Of numbers that are all equal, the size stands for the standard deviation, or 1 for that of zeros.
@@ -36,6 +38,7 @@ def number_units(data: Data, covariates: Sequence[Hashable] = ()) -> Units:
     Args:
         data: the argument of the model's ``model`` or ``setup``.
         covariates: names of columns of ``item_covariates``.
+        scale: of labels; "log" for mean and standard deviation of their logarithms.
 
     Raises:
         DataError: when a standard deviation is above 1e15 or below 1e-15, of which squares are out of range.
@@ -48,7 +51,8 @@ def number_units(data: Data, covariates: Sequence[Hashable] = ()) -> Units:
     """
     block = data.as_block()
     numbers = block.numbers if block.has_labels else None
-    columns, names = ([], []) if numbers is None else ([numbers], ["labels"])
+    on_scale = numbers.log() if numbers is not None and scale == "log" else numbers
+    columns, names = ([], []) if on_scale is None else ([on_scale], ["labels"])
     names += [f"covariates {name!r}" for name in covariates]
     columns += list(item_covariates(block, *covariates).double().unbind(-1)) if covariates else []
     found = (_unit(x, name) for x, name in zip(columns, names, strict=True))
@@ -134,27 +138,33 @@ class GaussianLabels(NumberLabels):
     Here v is one over the mean precision of an item's labels: ``shared`` is the correlation of their errors.
     Gains have no part in it: over a gain that may be 0, the variance would have no mean. Labels cannot tell
     ``shared``: it moves no estimate, and widens the intervals of truths. A known truth is
-    taken for the consensus.
+    taken for the consensus. On the scale "log", labels and truths stand for their logarithms.
 
     Args:
         block: who labelled what.
         errors: of annotators.
         level: of items.
         shared: the correlation of the errors of an item's labels, from 0 to below 1.
+        scale: of labels.
     """
 
-    def __init__(self, block: Block, errors: Errors, level: Level, shared: float) -> None:
+    def __init__(self, block: Block, errors: Errors, level: Level, shared: float, scale: Scale = "linear") -> None:
         super().__init__(block)
+        self.logs = scale == "log"
         self.level, self.shared, self.origin, self.errors = level, shared, level.centre, errors
         self.each = Errors(*(block.of_annotator(x) for x in errors))
 
     def log_prob(self, value: Tensor) -> Tensor:
         """Log-density of each item's labels, (..., n_items)."""
         own, (log_l, precision, lm, lmm, centre) = self.each, self.level
-        y, known = value - centre, None if self.block.gold is None else self.block.gold - centre
+        y = self._modelled(value) - centre
+        known = None if self.block.gold is None else self._modelled(self.block.gold) - centre
         each = (own.log_t - own.t * y**2 + 2 * own.tb * y - own.tbb - LOG_2_PI) / 2, own.tg * y - own.tgb, own.tgg
         c, h, p = (self.block.sum_by_item(x) for x in each)
         spread = self.spread()
+        if self.logs:  # densities of labels and known truths themselves
+            c = c - self.block.sum_by_item(y + centre)
+            c = c if known is None else c - (known + centre).nan_to_num()
         c, h, p = c + (log_l - lmm - LOG_2_PI) / 2, h + lm, p + precision
         return log_gaussian(c, h, p, name=self.truth, spread=spread, known=known)
 
@@ -170,8 +180,17 @@ class GaussianLabels(NumberLabels):
     def draw(self) -> tuple[Tensor, Tensor]:
         """Truths (n_items,), and labels (S,) given the consensus."""
         own, (_, precision, lm, _, centre) = self.each, self.level
-        x = self.where_known(centre + lm / precision + torch.randn(self.block.n_items) / precision.sqrt()) - centre
+        x = centre + lm / precision + torch.randn(self.block.n_items) / precision.sqrt()
+        x = self._modelled(self.where_known(self._number(x))) - centre
         labels = (own.tg * x[self.block.item] + own.tb) / own.t + torch.randn(self.block.n_labels) / own.t.sqrt()
         spread = self.spread()
         truths = centre + x + spread.sqrt() * torch.randn(self.block.n_items)
-        return self.where_known(truths), centre + labels
+        return self.where_known(self._number(truths)), self._number(centre + labels)
+
+    def _modelled(self, number: Tensor) -> Tensor:
+        """What is Gaussian of labels or truths."""
+        return number.log() if self.logs else number
+
+    def _number(self, modelled: Tensor) -> Tensor:
+        """The labels or truths of which that is."""
+        return modelled.exp() if self.logs else modelled

@@ -17,8 +17,11 @@ from crowdppl.core.devices import default_dtype
 from crowdppl.core.validation import is_number, is_whole, kind_of
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.blocks import Block, rows_by_item, with_covariates
+from crowdppl.data.ids import native
 from crowdppl.data.kinds import KINDS
-from crowdppl.errors import MethodError
+from crowdppl.data.kinds.numbers import NUMBER
+from crowdppl.data.kinds.space import POSITIVE, RealLine, Space, number_space
+from crowdppl.errors import DataError, MethodError
 
 Examples = Mapping[Hashable, Sequence[float]]
 """Numbers of columns, given in turn."""
@@ -145,7 +148,8 @@ class Model(Protocol):
     ``crowdppl.primitives.annotate``, the labels. It takes every size from ``data`` and keeps nothing between calls.
     Settings are constructor arguments, kept as attributes of the same names (a dataclass does that).
 
-    Optional are ``card`` (a ``Card``), ``plates`` (the depth of nested plates, 1 by default), the methods of
+    Optional are ``card`` (a ``Card``), ``plates`` (the depth of nested plates, 1 by default), ``scale``, which is
+    "log" where labels and truths are numbers above 0 whose logarithms it models, the methods of
     ``HasGuide``, ``HasInit``, ``HasSetup`` and ``HasDerivedCovariates``, ``counting``: where a network learns
     under em or vb, another program of the same sites, whose expected counts update the parameters
     (model-bootstrapped EM), and ``doubts(fit)``, which returns a list of ``crowdppl.Doubt`` about a fit; a fit
@@ -246,8 +250,35 @@ def kind_of_labels(model: object) -> str:
     return "nominal" if card is None else card.kind
 
 
+def truth_space(model: object, space: Space) -> RealLine:
+    """Where a model's truths that are numbers lie: above 0 where its ``scale`` is "log", else where a kind says."""
+    return POSITIVE if getattr(model, "scale", None) == "log" else number_space(space)
+
+
+def require_space(model: object, data: Annotations) -> None:
+    """Refuses numbers, or known truths, that lie where the model has none, by a DataError."""
+    space = truth_space(model, data.space)
+    if space == data.space or data.label_columns is None:
+        return
+    numbers, known = data.label_columns[NUMBER].to_numpy(), data.gold
+    item, annotator, _ = data.label_codes()
+    wrong = np.flatnonzero(~space.contains(numbers))
+    if len(wrong):
+        at, more = wrong[0], len(wrong) - 1
+        what = f"the label {numbers[at]:g} of item {native(data.items[item[at]])!r}"
+        what += f" by {native(data.annotators[annotator[at]])!r}"
+        rest = f", nor are {more} others" if more else ""
+    elif known is not None and not space.contains(known.to_numpy(np.float64)).all():
+        at = int(np.argmin(space.contains(known.to_numpy(np.float64))))
+        what, rest = f"the known truth {known.iloc[at]:g} of item {native(known.index[at])!r}", ""
+    else:
+        return
+    raise DataError(f"{what} is not {space.words}{rest}, which scale='log' asks for; leave scale= out, or the rows")
+
+
 def set_up(model: Any, data: Any) -> Any:
     """The model with what its ``setup`` found in the data, itself where nothing is new; networks are of float32."""
+    require_space(model, data)
     setup = getattr(model, "setup", None)
     if setup is None:
         return model

@@ -11,9 +11,10 @@ import pandas as pd
 
 from crowdppl.core.validation import printable
 from crowdppl.data.kinds.parts import compares
-from crowdppl.data.kinds.space import number_space
+from crowdppl.data.kinds.space import POSITIVE, number_space
 from crowdppl.errors import MethodError
 from crowdppl.inference.result import Fit, NumberTruth
+from crowdppl.primitives.model import truth_space
 from crowdppl.results.annotators import annotators, prevalence
 from crowdppl.results.rankings import ranking
 from crowdppl.results.truths import labels, truth
@@ -110,7 +111,9 @@ def _truth_lines(posterior: Fit) -> list[str]:
         if not space.ordered:  # no least, median or largest
             x = table["estimate"].to_numpy()
             found = found[:2].assign(estimate=[float(space.mean(x)), float(space.spread(x))])
-        return [f"truth: {posterior.data.n_items:,} numbers", _table(found)]
+        logs = truth_space(posterior.model, space) == POSITIVE
+        words = ", medians; annotators' numbers are of logarithms, so that a bias of 0.1 is 10 %" if logs else ""
+        return [f"truth: {posterior.data.n_items:,} numbers{words}", _table(found)]
     found, share = labels(posterior), prevalence(posterior)
     sure = int((found["probability"] >= 0.95).sum())
     tied = int(found["tied"].sum())

@@ -17,6 +17,7 @@ from crowdppl.data.kinds.space import number_space
 from crowdppl.data.tables import arrow_table
 from crowdppl.errors import MethodError
 from crowdppl.inference.result import Fit, NumberTruth
+from crowdppl.primitives.model import truth_space
 from crowdppl.results import choices
 
 if TYPE_CHECKING:
@@ -159,7 +160,7 @@ def truth(posterior: Fit, level: float = 0.95) -> pd.DataFrame:
     Returns:
         DataFrame by item. Of numbers:
 
-        - ``estimate``, ``sd``: posterior mean and standard deviation
+        - ``estimate``, ``sd``: posterior mean, of ``scale="log"`` median, and standard deviation
         - ``low``, ``high``: central interval
         - ``labels``: labels of the item
 
@@ -185,7 +186,7 @@ def truth(posterior: Fit, level: float = 0.95) -> pd.DataFrame:
     """
     check_level(level)
     if isinstance(numbers := posterior.result.truth, NumberTruth):
-        return number_table(numbers, posterior.data, level)
+        return number_table(posterior, numbers, posterior.data, level)
     p, classes = posterior.result.probabilities, posterior.data.classes
     if not posterior.data.space.ordered:
         found = labels(posterior)
@@ -272,9 +273,9 @@ def separation(posterior: Fit) -> float:
     return 1 - unsure / total
 
 
-def number_table(numbers: NumberTruth, data: Annotations, level: float = 0.95) -> pd.DataFrame:
-    """Estimate, sd, low, high and labels of items whose truths are numbers."""
+def number_table(posterior: Fit, numbers: NumberTruth, data: Annotations, level: float = 0.95) -> pd.DataFrame:
+    """Estimate, sd, low, high and labels of items whose truths are numbers, by a fit."""
     given = np.bincount(data.label_codes()[0], minlength=data.n_items)
-    space = number_space(data.space)
+    space = truth_space(posterior.model, data.space)
     found = pd.DataFrame(space.interval(numbers.mean, numbers.sd, level).columns(), index=data.item_index)
     return found.rename(columns={"mean": "estimate"}).assign(labels=given)

@@ -166,7 +166,7 @@ def predict(posterior: Fit, new_data: Annotations | pd.DataFrame) -> pd.DataFram
     as_fitted = correction is not None and not correction.leaves_all
     found: Any = {name: fits.predict(fit, new, as_fitted=as_fitted) for name, fit in members(posterior).items()}
     if isinstance(numbers := found[posterior.method], NumberTruth):
-        return number_table(numbers, new)
+        return number_table(posterior, numbers, new)
     mixed = found[posterior.method] if correction is None else corrected(correction, found, new)
     return pd.DataFrame(mixed, index=new.item_index, columns=new.classes)
 

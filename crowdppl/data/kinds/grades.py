@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,10 +54,12 @@ def order_of(classes: pd.Index[Any]) -> list[Any] | None:
 class Ordinal(Classes):
     """Classes in an order: as they are listed, or that of numbers."""
 
-    def candidates_of(self, columns: Collection[str]) -> Mapping[str, tuple[str, Mapping[str, Any]]]:
+    def candidates_of(
+        self, columns: pd.DataFrame, known: np.ndarray | None
+    ) -> Mapping[str, tuple[str, Mapping[str, Any]]]:
         """Of grades on several criteria, their mean or facets."""
         if CRITERION not in columns:
-            return super().candidates_of(columns)
+            return super().candidates_of(columns, known)
         of_criteria = {"criterion": CRITERION}
         return {"mean of grades": ("rater_facets", ALIKE), "rater_facets": ("rater_facets", of_criteria)}
 

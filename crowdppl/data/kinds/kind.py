@@ -19,7 +19,7 @@ the kind, and ``data.kind`` its name.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -82,8 +82,10 @@ class Kind:
     example: tuple[Sequence[Any], Sequence[Any]] | None = field(default=None, compare=False)
     small: Small = field(default=Small(), compare=False)
 
-    def candidates_of(self, columns: Collection[str]) -> Mapping[str, tuple[str, Mapping[str, Any]]]:
-        """Candidates of auto for labels with these columns; none where methods are averaged."""
+    def candidates_of(
+        self, columns: pd.DataFrame, known: np.ndarray | None
+    ) -> Mapping[str, tuple[str, Mapping[str, Any]]]:
+        """Candidates of auto, by columns of labels and known truths; none where methods are averaged."""
         return self.candidates or {name: (name, {}) for name in self.methods if self.numeric}
 
     def in_unit(self, unit: str | None) -> Kind:

@@ -23,7 +23,7 @@ from crowdppl.data.ids import (
 )
 from crowdppl.data.kinds.kind import Kind, LabelSet
 from crowdppl.data.kinds.parts import with_parts
-from crowdppl.data.kinds.space import REAL_LINE, RealLine
+from crowdppl.data.kinds.space import POSITIVE, REAL_LINE, RealLine
 from crowdppl.data.notation import as_written
 from crowdppl.data.tables import Rows
 from crowdppl.errors import CrowdpplWarning, DataError
@@ -54,6 +54,15 @@ class Numbers(Kind):
     def labels(self) -> RealLine:
         """Where labels lie."""
         return self.space if self.own is None else self.own
+
+    def candidates_of(
+        self, columns: pd.DataFrame, known: np.ndarray | None
+    ) -> Mapping[str, tuple[str, Mapping[str, Any]]]:
+        """Candidates of auto; on a log scale where all labels and known truths are above 0."""
+        numbers = np.append(columns[NUMBER], [] if known is None else known[~np.isnan(known)])
+        positive = POSITIVE.contains(numbers).all()
+        found = super().candidates_of(columns, known)
+        return {name: x for name, x in found.items() if positive or x[1].get("scale") != "log"}
 
     def read(self, rows: Rows, options: Mapping[str, Any]) -> tuple[Rows, dict[str, Any]]:
         """Rows with numbers as a further column and the only answer in their place; DataError for others."""
@@ -133,5 +142,9 @@ REAL = Numbers(
     "numbers: ratings, measurements",
     aliases=("numeric", "numerical", "number", "float", "continuous", "regression", "measurement"),
     methods=("label_mean", "gain_annotators", "gaussian_annotators"),
-    candidates={name: (name, {}) for name in ("label_mean", "gaussian_annotators", "gain_annotators")},
+    candidates={
+        f"{name}{words}": (name, settings)
+        for words, settings in (("", {}), (", log scale", {"scale": "log"}))
+        for name in ("label_mean", "gaussian_annotators", "gain_annotators")
+    },
 )

@@ -80,6 +80,10 @@ class RealLine(Space):
         """Why numbers that lie in the space may be meant otherwise; "" where nothing says so."""
         return ""
 
+    def of_modelled(self, mean: np.ndarray, sd: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Estimate and standard deviation of a truth, from those of the number that a model makes of it."""
+        return mean, sd
+
     def moments(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Two functions of numbers whose averages ``estimate`` reads: here the number and its square."""
         return x, x**2
@@ -148,6 +152,37 @@ class NonNegative(RealLine):
 
 
 @dataclass(frozen=True)
+class Positive(RealLine):
+    """Numbers above 0 whose logarithms are modelled, as Gaussians; the estimate is the median.
+
+    The mean would move with the width, of which ``shared`` is an assumption.
+    """
+
+    @property
+    def words(self) -> str:
+        """What a number of the space is, for messages."""
+        return "a number above 0"
+
+    def contains(self, x: np.ndarray) -> np.ndarray:
+        """Those above 0."""
+        return np.asarray(np.isfinite(x) & (x > 0))
+
+    def nearest(self, x: np.ndarray) -> np.ndarray:
+        """Numbers in the same order; 0 becomes 1."""
+        return np.asarray(np.exp(x / (1 + np.abs(x))))
+
+    def of_modelled(self, mean: np.ndarray, sd: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The median and the standard deviation of a log-normal distribution, from those of its logarithm."""
+        return np.exp(mean), np.exp(mean + sd**2 / 2) * np.sqrt(np.expm1(sd**2))
+
+    def interval(self, mean: np.ndarray, sd: np.ndarray, level: float) -> Estimate:
+        """The central interval of a log-normal distribution of this median, the ``mean``, and deviation."""
+        square = (1 + np.sqrt(1 + 4 * (sd / mean) ** 2)) / 2  # (sd / median)^2 = square (square - 1)
+        found = from_moments(np.log(mean), np.sqrt(np.log(square)), level)
+        return Estimate(mean, sd, np.exp(found.low), np.exp(found.high))
+
+
+@dataclass(frozen=True)
 class Between(RealLine):
     """Numbers above a low end and below a high one, such as shares.
 
@@ -188,7 +223,7 @@ class Between(RealLine):
         return Estimate(mean, sd, self.low + self.width * found.low, self.low + self.width * found.high)
 
 
-CATEGORIES, GRADES, REAL_LINE = Categories(), Grades(), RealLine()
+CATEGORIES, GRADES, REAL_LINE, POSITIVE = Categories(), Grades(), RealLine(), Positive()
 
 
 def number_space(space: Space) -> RealLine:

@@ -325,9 +325,9 @@ def _replicate(problem: Problem, data: Annotations, values: dict[str, Tensor], n
             how = Summing("draw", problem.options.generator(11, number, index))
             found = density(block, local, marginals=[*_enumerated_sites(problem, block), *integral], how=how)
             moments = [found.marginals.pop(n).double().numpy() for n in integral]
-            truths += [
-                torch.from_numpy(number_space(block.space).estimate(*x)[0]) + problem.origin for x in moments
-            ]
+            for x in moments:
+                mean, sd = number_space(block.space).estimate(*x)
+                truths.append(torch.from_numpy(problem.space.of_modelled(mean + problem.origin, 0 * sd)[0]))
             given |= {n: x.argmax(0) for n, x in found.marginals.items()}
         known.append(given)
 
