@@ -52,6 +52,11 @@ CODES = ("item", "annotator", "answer")
 AS_IT_IS: Mapping[str, Any] = {"compression": "none", "use_dictionary": False}
 """How tables are stored: in a file where each row takes a few bytes, a few bytes cannot claim many rows."""
 
+WIDTH = 8
+"""Bytes of a value in memory, unless its length is fixed."""
+SMALL, MOST_TIMES = 2**26, 32
+"""Bytes that any table may take in memory, and how many times those of its file: columns may be missing mostly."""
+
 
 def save(posterior: Fit, path: str | Path) -> None:
     """Writes a posterior to a folder, made where it does not exist, from which ``crowdppl.load`` reads it.
@@ -169,8 +174,17 @@ def _table(path: Path) -> pd.DataFrame:
     groups = [file.metadata.row_group(n) for n in range(file.num_row_groups)]
     columns = [group.column(n) for group in groups for n in range(group.num_columns)]
     stored = {word for column in columns for word in (column.compression, *column.encodings)}
-    least = 4 * file.metadata.num_rows  # bytes: a row holds one code, or the length of one text
-    if not stored <= {"UNCOMPRESSED", "PLAIN", "RLE"} or least > path.stat().st_size:
+    size, least = path.stat().st_size, 4 * file.metadata.num_rows  # bytes: a row holds one code, or a text's length
+    # Values that are missing take no bytes in the file, and those of a fixed length as much as others in memory.
+    widths = [max(WIDTH, file.schema.column(n).length) for n in range(len(file.schema))]
+    unpacked = sum(group.column(n).num_values * width for group in groups for n, width in enumerate(widths))
+    fixed = any("fixed_size_list" in str(field.type) for field in file.schema_arrow)
+    if (
+        not stored <= {"UNCOMPRESSED", "PLAIN", "RLE"}
+        or least > size
+        or unpacked > max(SMALL, MOST_TIMES * size)
+        or fixed
+    ):
         raise ResultError(f"{path} holds more rows or text than its bytes; fetch it anew, or fit again")
     found = file.read()
     found.validate(full=True)

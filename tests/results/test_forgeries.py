@@ -129,6 +129,35 @@ def test_text_that_stands_once_for_many_rows(packing: dict[str, Any], good: Path
         crowdppl.load(sealed(folder, json.loads((folder / TEXT).read_text())))
 
 
+@pytest.mark.parametrize(
+    "column",
+    [
+        lambda n: pa.nulls(n, pa.binary(70_000_000 // n)),
+        lambda n: pa.nulls(n, pa.list_(pa.int64(), 10)),
+        lambda n: pa.ListArray.from_arrays([0, *[9_000_000] * n], pa.nulls(9_000_000, pa.int64())),
+    ],
+    ids=["of a fixed length", "lists of a fixed length", "lists"],
+)
+def test_missing_values_that_take_no_bytes_in_the_file(column: Any, good: Path, tmp_path: Path) -> None:
+    folder, name = rewritten(good, tmp_path / "forged", "labels"), "column 0 note"
+    path = folder / "posterior.labels.parquet"
+    table = parquet.read_table(path)
+    table = table.set_column(table.column_names.index(name), name, column(len(table)))
+    parquet.write_table(table, path, compression="none", use_dictionary=False)
+    assert path.stat().st_size < 1_000_000
+    with pytest.raises(ResultError, match="than its bytes"):
+        crowdppl.load(sealed(folder, json.loads((folder / TEXT).read_text())))
+
+
+def test_columns_that_are_missing_in_most_rows_are_saved(tmp_path: Path) -> None:
+    n = 50_000
+    more = {f"note {k}": [None] * (n - 1) + ["x"] for k in range(40)}
+    table = pd.DataFrame({"item": np.arange(n) // 2, "annotator": np.arange(n) % 2, "label": np.arange(n) % 3 % 2})
+    posterior = crowdppl.fit("majority_vote", crowdppl.Annotations.from_frame(table.assign(**more)), inference="em")
+    posterior.save(tmp_path / "fit")
+    assert crowdppl.load(tmp_path / "fit").data.columns.shape == (n, 40)
+
+
 @pytest.mark.parametrize("column", ["item", "annotator", "answer"])
 @pytest.mark.parametrize("code", [-1, 3, 2**31 - 1])
 def test_codes_lie_in_their_codebooks(column: str, code: int, good: Path, tmp_path: Path) -> None:
