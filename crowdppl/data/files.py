@@ -255,7 +255,7 @@ def _parquet(source: Source) -> Table:
     try:
         table = parquet.read_table(path)
         table.validate(full=True)  # a reader does not look whether text is UTF-8
-    except (pyarrow.ArrowInvalid, OSError) as error:
+    except (pyarrow.ArrowException, OSError, UnicodeError, LookupError) as error:
         raise DataError(f"{path.name} is no Parquet file, or a truncated or damaged one: {error}") from error
     return Table(table, lambda row: f"{place_in_rows(row)} of {path.name}", False)
 

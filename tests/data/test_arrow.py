@@ -1,6 +1,7 @@
 """Frames that stream by Arrow say the same as frames of pandas, and annotations go back as tables of Arrow."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -12,6 +13,7 @@ import pytest
 
 import crowdppl
 from crowdppl.data.annotations import Annotations
+from crowdppl.errors import CrowdpplError
 from tests.data.test_annotations import everything
 
 
@@ -109,3 +111,20 @@ def test_annotations_go_to_arrow_and_come_back(frame: pd.DataFrame) -> None:
     assert mixed.to_arrow()["label"].to_pylist() == ["1", "a"], "text, where Arrow has no type for both"
     design = Annotations.design([1, 2], ["x", "y"], classes=[0, 1])
     assert design.to_arrow().column_names == ["item", "annotator"]
+
+
+def test_damaged_parquet_files_are_refused_by_name(tmp_path: Path) -> None:
+    path, stream = tmp_path / "a.parquet", np.random.default_rng(3)
+    frame = pd.DataFrame({"item": [*"aabb"] * 20, "annotator": [*"xyxy"] * 20, "label": [*"lmll"] * 20})
+    frame.assign(when=pd.Timestamp("2026-03-14"), seconds=1.5).to_parquet(path)
+    whole, refused = path.read_bytes(), 0
+    for n in range(300):
+        content = bytearray(whole[: stream.integers(len(whole))] if n % 5 == 0 else whole)
+        for at in stream.integers(len(content), size=3) if content else ():
+            content[at] = stream.integers(256)
+        path.write_bytes(bytes(content))
+        try:
+            crowdppl.read_annotations(path)
+        except CrowdpplError:
+            refused += 1
+    assert refused > 100
