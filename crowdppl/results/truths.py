@@ -193,7 +193,7 @@ def truth(posterior: Fit, level: float = 0.95) -> pd.DataFrame:
         chosen = found["probability"]
         columns = {
             "estimate": found["label"],
-            "sd": np.sqrt(chosen * (1 - chosen)),
+            "sd": np.sqrt(np.maximum(chosen * (1 - chosen), 0)),  # a sum may round to above one
             "interval": choices.credible_sets(p, classes, level),
         }
     else:

@@ -69,6 +69,11 @@ def test_ties_go_to_votes_then_to_all_votes_then_to_neither_end() -> None:
     assert other_order == wins, "the order of classes does not matter"
 
 
+def test_a_sum_of_probabilities_that_rounds_to_above_one_has_a_deviation() -> None:
+    certain = np.array([[1 + 1e-12, 0.0], [0.5, 0.5], [0.0, 1 + 2.3e-16]])
+    assert posterior(changed(result(), probabilities=certain)).truth()["sd"].tolist() == [0, 0.5, 0]
+
+
 def test_truth_of_nominal_classes() -> None:
     truth = posterior().truth(level=0.9)
     assert list(truth.columns) == ["estimate", "sd", "interval"]
