@@ -258,7 +258,7 @@ def truth_space(model: object, space: Space) -> RealLine:
 def require_space(model: object, data: Annotations) -> None:
     """Refuses numbers, or known truths, that lie where the model has none, by a DataError."""
     space = truth_space(model, data.space)
-    if space == data.space or data.label_columns is None:
+    if data.n_classes or space == data.space or data.label_columns is None:
         return
     numbers, known = data.label_columns[NUMBER].to_numpy(), data.gold
     item, annotator, _ = data.label_codes()
