@@ -22,8 +22,8 @@ from crowdppl.core.validation import kind_of, require_path, shown, switch
 from crowdppl.data.annotations import AnnotationOptions, Annotations, parts_of_items
 from crowdppl.data.gold import without_blanks
 from crowdppl.data.ids import Place, by_item, encode, place_in_rows, refuse_missing_text
-from crowdppl.data.kinds.sequences import SEQUENCES
-from crowdppl.data.label_studio import TASK, rows_of_tasks
+from crowdppl.data.kinds.sequences import SEQUENCE, SEQUENCES
+from crowdppl.data.label_studio import FLAT, TASK, rows_of_tasks, tasks_of_rows
 from crowdppl.data.tables import (
     Roles,
     as_pandas,
@@ -146,7 +146,8 @@ def _delimited(source: Source, usual: str) -> Table:
                 "stand; say delimiter= where something else separates them"
             )
         refuse_twins(header, path.name)
-        texts = header if roles is None else list(recognise(header, roles, path.name).values())
+        all_text = roles is None or ({*FLAT} <= {*header} and SEQUENCE in roles)  # spans of Label Studio
+        texts = header if all_text else list(recognise(header, roles or {}, path.name).values())
         table = arrow_csv.read_csv(
             path,
             read_options=arrow_csv.ReadOptions(
@@ -299,7 +300,8 @@ def read_annotations(
     Tasks that Label Studio exports as JSON are read as what their results are: choices ("nominal", or "set" where
     somebody chose several), ratings ("ordinal"), numbers ("real"), pairs, rankings or spans of text ("sequence"),
     unless ``kind`` says another that fits. Annotations that were skipped are left out, those marked as ground truth
-    are gold, and "created_at", "updated_at" and "lead_time" are further columns.
+    are gold, and "created_at", "updated_at" and "lead_time" are further columns. Spans are read from its CSV and
+    JSON-MIN, too.
 
     Args:
         path: the file; a CSV or TSV begins with a line of column names.
@@ -335,13 +337,15 @@ def read_annotations(
     parts = () if switch("wide", wide) else parts_of_items(options)
     roles = label_roles(item, annotator, label, gold_column, parts)
     table = read_table(path, None if wide else roles, format, delimiter, encoding)
-    if isinstance(table.frame, pd.DataFrame) and {*TASK} <= {*table.frame.columns}:
-        if wide or any(name is not None for name in (annotator, label, gold_column)):
+    found = _tasks(table, question if label is None else label, options.get("kind"))
+    if found is not None:
+        columns = (annotator, gold_column, *([label] if found is table.frame else []))
+        if wide or any(name is not None for name in columns):
             raise DataError(
                 f"{require_path(path).name} holds tasks of Label Studio, and no such columns; leave out wide=, "
                 "annotator=, label= and gold_column=, and say question= where there are several"
             )
-        return Annotations.of_rows(*rows_of_tasks(table.frame, table.place, options, item, question, predictions))
+        return Annotations.of_rows(*rows_of_tasks(found, table.place, options, item, question, predictions))
     if question is not None or predictions:
         raise DataError(
             f"question= and predictions= are for tasks of Label Studio, and {require_path(path).name} holds none; "
@@ -354,6 +358,14 @@ def read_annotations(
     rows = rows_of_frame(table.frame, roles, require_path(path).name, table.place, table.text)
     del table  # whose text is not kept
     return Annotations.of_rows(rows, changed)
+
+
+def _tasks(table: Table, named: Any, kind: str | None) -> pd.DataFrame | None:
+    """Tasks of Label Studio, also those whose spans are in a column of CSV or JSON-MIN; None for other tables."""
+    names = table.frame.columns if isinstance(table.frame, pd.DataFrame) else table.frame.column_names
+    if {*TASK} <= {*names} and isinstance(table.frame, pd.DataFrame):
+        return table.frame
+    return tasks_of_rows(as_pandas(table.frame, ""), named, kind) if {*FLAT} <= {*names} else None
 
 
 def _tags(table: Table, options: AnnotationOptions) -> tuple[Table, AnnotationOptions]:

@@ -336,6 +336,8 @@ def _text_or_integers(column: pd.Series[Any], name: str, place: Place, mixed: bo
 
 def _remedy(value: Any, name: str) -> str:
     """What to do with a value that is neither text nor an integer."""
+    if name == "label" and choices_of(value) is not value:
+        return AS_SETS
     plain = (
         isinstance(value, Collection) and is_iterable(value) and all(isinstance(part, str | int) for part in value)
     )
@@ -350,6 +352,11 @@ def _remedy(value: Any, name: str) -> str:
     if isinstance(value, float) and EXACT <= abs(value) < math.inf:
         return "a float loses digits of long numbers; read the column as text, with dtype=str in pandas"
     return "use text or integers, as .astype(str) makes them"
+
+
+def choices_of(value: Any) -> Any:
+    """The list in {"choices": list}, as Label Studio writes several choices; another value as it is."""
+    return value["choices"] if isinstance(value, Mapping) and value.keys() == {"choices"} else value
 
 
 def refuse_missing_text(

@@ -13,9 +13,9 @@ import pandas as pd
 
 from crowdppl.core.validation import listed, shown, warn
 from crowdppl.data.annotations import AnnotationOptions
-from crowdppl.data.ids import Place
+from crowdppl.data.ids import Place, native
 from crowdppl.data.kinds import KINDS
-from crowdppl.data.kinds.classes import Classes
+from crowdppl.data.kinds.classes import Classes, parsed
 from crowdppl.data.kinds.comparisons import PAIR
 from crowdppl.data.kinds.kind import Kind
 from crowdppl.data.kinds.parts import SIDES
@@ -30,6 +30,8 @@ from crowdppl.errors import CrowdpplWarning, DataError
 SHOWS, MADE = "data", "annotations"
 TASK = (SHOWS, MADE)
 """Columns of an export: of a task, what it shows, and what each annotator made of it."""
+FLAT = ("id", "annotator", "annotation_id")
+"""Columns of an export as CSV or JSON-MIN, of an annotation a row."""
 MORE = ("created_at", "updated_at", "lead_time")
 """What an annotation says of itself, which travels with its labels."""
 WRITTEN = re.compile(r"\s|\\[nrt]")
@@ -169,6 +171,52 @@ def _classes(kind: Kind, labels: Any, truths: Iterable[Any], away: Sequence[Any]
     if true <= said or not isinstance(kind, Classes) or (kind.parts is not None and kind.parts.shared):
         return None
     return kind.in_order(pd.Index([*(said | true)]))
+
+
+def tasks_of_rows(frame: pd.DataFrame, named: Any, kind: str | None) -> pd.DataFrame | None:
+    """An export as CSV or JSON-MIN, an annotation a row, as tasks with the spans of one column; None without.
+
+    The column is the one that is ``named``, or the only one of spans, if nothing else looks like labels.
+    """
+    marked = {name: cells for name in frame.columns if (cells := _span_lists(frame[name])) is not None}
+    others = {*looks_like([*frame.columns], "label")} - {*marked}
+    if named is not None:
+        marked = {name: cells for name, cells in marked.items() if name == named}
+    if len(marked) != 1 or (named is None and kind is None and others):
+        return None
+    ((column, cells),) = marked.items()
+    once = frame.astype(str).groupby("id").nunique() <= 1
+    shows = [
+        name
+        for name in frame.columns
+        if name not in (*FLAT, *MORE, column)
+        and once[name].all()
+        and frame[name].map(lambda x: isinstance(x, str)).all()
+    ]
+    made = [
+        {"completed_by": who, **more, "result": [{"type": "labels", "from_name": column, "value": x} for x in own]}
+        for who, own, more in zip(
+            frame["annotator"].map(native),
+            cells,
+            frame[[x for x in MORE if x in frame]].to_dict("records"),
+            strict=True,
+        )
+    ]
+    tasks = {"id": [*map(native, frame["id"])], SHOWS: frame[shows].to_dict("records"), MADE: [[x] for x in made]}
+    return pd.DataFrame(tasks)
+
+
+def _span_lists(column: pd.Series[Any]) -> list[list[Any]] | None:
+    """The spans in each cell of a column, lists of records or such lists as JSON; None where it holds others."""
+    found = [parsed(x) if isinstance(x, str) else x for x in column]
+    lists = [x if isinstance(x, list) else [] for x in found]
+    wrong = any(
+        not isinstance(x, list) and cell not in ("", None) and cell == cell
+        for x, cell in zip(found, column, strict=True)
+    )
+    records = [x for own in lists for x in own]
+    is_span = records and all(isinstance(x, dict) and {START, END, "labels"} <= x.keys() for x in records)
+    return lists if is_span and not wrong else None
 
 
 def _read(table: pd.DataFrame, place: Place, predictions: bool, named: bool) -> Tasks:

@@ -310,6 +310,34 @@ def test_wrong_tasks_are_refused(tmp_path: Path) -> None:
         read(tmp_path, task(1, by(1, choice("a"), choice("b"))))
 
 
+def test_spans_in_a_column_of_csv_or_json_min(tmp_path: Path) -> None:
+    marks = [{"start": 13, "end": 23, "text": "annotation", "labels": ["A"]}]
+    shared = {"id": 7, "text": EMOJI, "lead_time": 2.5}
+    rows = [
+        {**shared, "entity": marks, "annotator": "ann", "annotation_id": 1, "mood": "good"},
+        {**shared, "annotator": "bob", "annotation_id": 2, "mood": "bad"},
+    ]
+    small, table = tmp_path / "min.json", tmp_path / "spans.csv"
+    small.write_text(json.dumps(rows))
+    pd.DataFrame([{**row, "entity": json.dumps(row.get("entity", []))} for row in rows]).to_csv(table, index=False)
+    wanted = read(tmp_path, task(7, by("ann", span(13, 23, "A", text="annotation")), by("bob"), text=EMOJI)).frame()
+    for path, key in ((small, 7), (table, "7")):
+        for options in ({"kind": "sequence"}, {"label": "entity"}, {"label": "entity", "kind": "sequence"}):
+            found = crowdppl.read_annotations(path, **options).frame()
+            assert found["label"].tolist() == wanted["label"].tolist() and found["item"][0] == f"{key} | 0"
+    assert crowdppl.read_annotations(small, label="mood").kind == "nominal"
+
+
+@pytest.mark.parametrize("as_text", [False, True])
+def test_several_choices_in_a_column_ask_for_the_kind(tmp_path: Path, as_text: bool) -> None:
+    cells: list[Any] = [{"choices": ["a", "b"]}, "a"]
+    cells = [json.dumps(x) if as_text and isinstance(x, dict) else x for x in cells]
+    rows = pd.DataFrame({"item": [1, 1], "annotator": [*"uv"], "label": cells})
+    with pytest.raises(DataError, match='say kind="set"'):
+        crowdppl.Annotations.from_frame(rows)
+    assert crowdppl.Annotations.from_frame(rows, kind="set").votes().tolist() == [[0, 2], [1, 1]]
+
+
 def test_options_of_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model = {"model_version": "v2", "result": [choice("bad")]}
     path = tmp_path / "tasks.json"

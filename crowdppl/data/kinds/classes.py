@@ -18,6 +18,7 @@ from crowdppl.data.ids import (
     Place,
     as_index,
     as_number,
+    choices_of,
     encode,
     listed_answers,
     native,
@@ -230,7 +231,7 @@ def _refuse_measurements(classes: pd.Index, item: np.ndarray, answer: np.ndarray
 
 def _list_of_classes(texts: Iterable[str]) -> str | None:
     """The first text that is a list of names, and no record."""
-    parts = ((text, parsed(text)) for text in texts)
+    parts = ((text, choices_of(parsed(text))) for text in texts)
     return next(
         (text for text, found in parts if isinstance(found, list | tuple | set) and all(map(is_name, found))), None
     )

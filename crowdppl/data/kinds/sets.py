@@ -11,7 +11,17 @@ import numpy as np
 import pandas as pd
 
 from crowdppl.core.validation import kind_of
-from crowdppl.data.ids import Codebook, Encoding, Place, as_index, by_item, encode, listed_answers, native
+from crowdppl.data.ids import (
+    Codebook,
+    Encoding,
+    Place,
+    as_index,
+    by_item,
+    choices_of,
+    encode,
+    listed_answers,
+    native,
+)
 from crowdppl.data.kinds.classes import SEPARATORS, Classes, parsed
 from crowdppl.data.kinds.kind import Small
 from crowdppl.data.kinds.parts import SEPARATOR, Parts
@@ -192,8 +202,7 @@ def _refuse_other_separators(cells: Sequence[Any], sets: Sequence[Members], mark
 
 def _members(cell: Any, place: Place, row: int) -> list[Any]:
     """The classes that a list, a set or an array holds."""
-    if isinstance(cell, Mapping) and cell.keys() == {"choices"}:  # as Label Studio writes several choices
-        cell = cell["choices"]
+    cell = choices_of(cell)
     if isinstance(cell, Mapping) or not isinstance(cell, Collection | np.ndarray):
         raise DataError(
             f"the label at {place(row)} is {kind_of(cell)}, and no set of classes; give a list, or 'a;b'"
