@@ -199,7 +199,7 @@ def fit_best(data: Annotations, options: FitOptions) -> Fit:
 def _candidates(data: Annotations) -> Mapping[str, tuple[str, Mapping[str, Any]]]:
     """Of which one is taken; none where methods are averaged."""
     columns = pd.DataFrame() if data.label_columns is None else data.label_columns
-    return data.alphabet.kind.candidates_of(columns, data.known)
+    return data.alphabet.kind.candidates_of(columns, data.known, data.n_classes)
 
 
 def members(data: Annotations, options: FitOptions) -> dict[str, Fit]:

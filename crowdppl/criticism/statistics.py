@@ -9,7 +9,7 @@ import numpy as np
 from crowdppl.agreement.votes import row_pairs
 from crowdppl.criticism.design import MIN_SHARED, Design
 from crowdppl.data.annotations import Annotations
-from crowdppl.data.kinds.comparisons import PAIR
+from crowdppl.data.kinds.comparisons import PAIR, grades_of
 from crowdppl.data.kinds.parts import SIDES
 from crowdppl.data.kinds.rankings import OF_RANKS
 
@@ -54,9 +54,9 @@ def of_triads(data: Annotations, design: Design, answers: np.ndarray) -> dict[st
     assert covariates is not None
     left, right = (covariates[side].cat.codes.to_numpy()[data.order][design.item] for side in SIDES)
     size = len(covariates[SIDES[0]].cat.categories)
-    cycles = []
+    cycles, grade = [], grades_of(data.n_classes)
     for answer in answers:
-        won, named = answer == 0, answer < len(SIDES)
+        won, named = (np.isin(answer, np.flatnonzero(x)) for x in (grade > 0, grade != 0))
         ahead, behind = np.where(won, left, right)[named], np.where(won, right, left)[named]
         net = coo_array((np.ones(len(ahead)), (ahead, behind)), (size, size)).tocsr()
         beats = ((net - net.T) > 0).astype(np.float64)

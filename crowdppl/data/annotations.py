@@ -66,7 +66,8 @@ class AnnotationOptions(TypedDict, total=False):
         kind: "nominal", or "ordinal" where the order of classes means something: that of ``classes``, else that of
             labels as numbers; "real", "count" or "angle" where labels are numbers and no classes. Two columns name
             an item together, and are item covariates, where it is "pair" (left and right are compared; the label is
-            the id of the winner, "left", "right" or "tie"), "similarity" (left and right are the same or not), or
+            the id of the winner, "left", "right" or "tie", or its strength, from "A>>B" to "B>>A", or -3 to 3 of
+            which the negative numbers are for the left one), "similarity" (left and right are the same or not), or
             "sequence" (sequence and position). Of "set" each label is a set of classes: text such as "a;b", a list
             or a set of Python, empty for none; it is read as an answer, yes or no, about each class of the item.
             The classes of "similarity" are different, then same. Of "ranking" each label is a whole ranking of the

@@ -77,7 +77,7 @@ def preferences(
     if block.n_classes not in (len(SIDES), len((*SIDES, TIE))):
         raise DataError(
             f"the model compares two objects, and these labels are of {block.n_classes} classes; read comparisons "
-            'by kind="pair", whose labels are left, right or tie'
+            'by kind="pair", whose labels are left, right or tie, and of strengths take "ordinal_bradley_terry"'
         )
     if rewards is not None:
         return _with_ties(block, counted(rewards.log_softmax(-1), PREFERRED), None)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from crowdppl.data.kinds.comparisons import grades_of
 from crowdppl.data.kinds.parts import SIDES
 from crowdppl.primitives.likelihood import item_groups
 from crowdppl.primitives.plates import Data, block_of
@@ -49,7 +50,8 @@ def learned_spread(data: Data, coin: tuple[float, float] | None = None) -> float
     given = [(block.item, block.answer)] if block.has_labels else []
     given += [] if block.gold is None else [(torch.arange(block.n_items), block.gold)]
     for item, answer in ((x.cpu().numpy(), y.cpu().numpy()) for x, y in given):
-        for said, shares in enumerate(([1, 0], [0, 1], [0.5, 0.5])[: block.n_classes]):
+        for said, grade in enumerate(np.sign(grades_of(block.n_classes))):
+            shares = np.array([1 + grade, 1 - grade]) / 2
             answers += np.outer(np.bincount(item[answer == said], minlength=block.n_items), shares)
     asked = answers.sum(1) > 0
     half_cauchy = -np.log(SPREADS + 1 / SPREADS)

@@ -12,6 +12,7 @@ import pandas as pd
 from crowdppl.core.devices import device_or_cpu, moved_to
 from crowdppl.core.intervals import check_level, from_draws, from_point
 from crowdppl.data.features import Features, feature_tensor, plain_array
+from crowdppl.data.kinds.comparisons import grades_of
 from crowdppl.data.kinds.parts import SIDES, beside
 from crowdppl.errors import MethodError
 from crowdppl.inference.result import Fit
@@ -120,7 +121,8 @@ def comparisons(posterior: Fit) -> pd.DataFrame:
     joint = p * posterior.result.table[who, :, answer]  # (S, K): own preference, and what was said
     said = joint[np.arange(len(joint)), np.minimum(answer, data.n_classes - 1)]
     wrong = np.where(answer < data.n_classes, 1 - said / joint.sum(1), np.nan)
-    columns |= {"p_left": p[:, 0], "p_right": p[:, 1], "p_wrong": wrong}
+    grade = grades_of(data.n_classes)
+    columns |= {"p_left": p[:, grade > 0].sum(1), "p_right": p[:, grade < 0].sum(1), "p_wrong": wrong}
     return pd.DataFrame(data.item_columns(item) | columns)
 
 

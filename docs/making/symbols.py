@@ -52,6 +52,7 @@ SYMBOLS: Mapping[str, Symbol] = {
     "errors": Symbol("ζ", "probability of each wrong label, given an error of the crowd"),
     "features": Symbol("x", "features of an item"),
     "gate": Symbol("g", "an annotator's blend of experts"),
+    "gap": Symbol("κ", "how much further a lead must be for the next grade"),
     "guess": Symbol("ξ", "probability of each label when guessing"),
     "habit": Symbol("σ", "potentials of an annotator's labels, given the truth"),
     "hardness": Symbol("χ", "spread of difficulties"),
@@ -106,7 +107,7 @@ SYMBOLS: Mapping[str, Symbol] = {
 NUMBERS = ("gain_annotators", "gaussian_annotators", "label_mean", "robust_annotators")
 """Methods for labels that are numbers."""
 
-COMPARISONS = ("bradley_terry", "crowd_bt", "preference_groups", "reward_model")
+COMPARISONS = ("bradley_terry", "crowd_bt", "ordinal_bradley_terry", "preference_groups", "reward_model")
 """Methods for comparisons of objects."""
 
 OWN: Mapping[tuple[str, str], Symbol] = {
@@ -180,6 +181,7 @@ SIZES: Mapping[str, tuple[str, str]] = {
 
 OWN_SIZES: Mapping[tuple[str, str], tuple[str, str]] = {
     ("coin_net", "S"): ("s", "labels"),
+    ("ordinal_bradley_terry", "M"): ("m", "grades by which one object may be better"),
     ("set_clusters", "C"): ("c", "classes that a set can hold"),
     ("preference_groups", "G"): ("g", "groups of annotators who prefer alike"),
     ("set_clusters", "G"): ("g", "items that sets are given to"),

@@ -82,9 +82,40 @@ def test_truths_and_covariates_are_named_by_both_parts() -> None:
     assert with_column.gold is not None and with_column.gold.to_dict() == {"m1 | m2": "right"}
 
 
-@pytest.mark.parametrize("strength", ["-3", "+1.5", "2", "A>>B", "[[B>A]]", "m1 > m2", "A=B"])
+@pytest.mark.parametrize(
+    "winner, wanted",
+    [
+        ([-3, 1, 0, 2], ["left 3", "right", "tie", "right 2"]),
+        (["A>>B", "[[B>A]]", "A=B", "b << a"], ["left 2", "right", "tie", "left 2"]),
+        (["model_a>>model_b", "right", "left>right", "m3"], ["left 2", "right", "left", "left"]),
+        ([-1.0, 1.0, 1.0, -1.0], ["left", "right", "right", "left"]),
+    ],
+)
+def test_strengths_are_sides_with_a_grade(winner: list[Any], wanted: list[str], tmp_path: Path) -> None:
+    data = Annotations.from_frame(ARENA.assign(winner=winner), kind="pair")
+    assert data.frame()["label"].tolist() == wanted
+    most = max(int(word[-1]) if word[-1].isdigit() else 1 for word in wanted)
+    grades = [[*"lr"], ["left 2", "right 2"], ["left 3", "right 3"]][1:most]
+    ties = ["tie"] if "tie" in wanted else []
+    assert [*data.classes] == ["left", "right", *ties, *(word for both in grades for word in both)]
+    again = Annotations.from_frame(data.frame(), kind="pair")
+    pd.testing.assert_frame_equal(again.frame(), data.frame())
+    ARENA.assign(winner=winner).to_csv(tmp_path / "arena.csv", index=False)
+    read = crowdppl.read_annotations(tmp_path / "arena.csv", kind="pair")
+    pd.testing.assert_frame_equal(read.frame(), data.frame())
+
+
+def test_numbers_that_may_be_objects_are_no_strengths() -> None:
+    numbered = {"model_a": [1, 1, 2, 3], "model_b": [2, 3, 3, 1], "winner": [-1, 3, 2, 3]}
+    with pytest.raises(DataError, match=r"'-1' at row 0 .* objects have numbers, too"):
+        Annotations.from_frame(ARENA.assign(**numbered), kind="pair")
+    kept = Annotations.from_frame(ARENA.assign(winner=["m1", "m1", "m3", "-9"]), kind="pair", abstentions=["-9"])
+    assert [*kept.classes] == ["left", "right"]
+
+
+@pytest.mark.parametrize("strength", ["+1.5", "2", "m1 > m2"])
 def test_how_much_better_one_is_is_no_side(strength: str) -> None:
-    """Which side a number or a letter means is not known, and "2" is no tie."""
+    """Which side numbers without a negative one mean is not known, and "2" is no tie."""
     with pytest.raises(DataError, match=r"at row 0 .* how much better"):
         Annotations.from_frame(ARENA.assign(winner=strength), kind="pair")
     for wrong in ({"winner": "nobody"}, {"model_a": [7, 7, 2, 3], "model_b": [2, 3, 3, 7], "winner": 3}):

@@ -235,7 +235,7 @@ def test_of_several_criteria_it_takes_facets_or_the_mean(apart: float, taken: st
     assert (found.model.criterion is None) == (taken == "mean of grades")
     assert f"left out: {taken} {scores[taken]:.3f}" in found.summary()
     plain = Annotations.from_frame(table.drop(columns="criterion"), kind="ordinal", classes=range(4))
-    assert not plain.alphabet.kind.candidates_of([])  # classes are averaged as ever
+    assert not plain.alphabet.kind.candidates_of(pd.DataFrame(), None, 4)  # classes are averaged as ever
 
 
 @pytest.mark.slow

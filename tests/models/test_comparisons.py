@@ -79,6 +79,60 @@ def test_em_with_annotators_who_never_err_finds_the_mode_of_log_skills(model: st
     np.testing.assert_allclose(scores(found), luce(data, 1.5), atol=1e-5)
 
 
+def test_grades_of_two_answers_are_bradley_terry() -> None:
+    data, how = compared(60), {"settings": {"spread": 1.5}, **EXACTLY}
+    found = crowdppl.fit("ordinal_bradley_terry", data, **how)
+    np.testing.assert_allclose(scores(found), luce(data, 1.5), atol=1e-4)
+
+
+def strengths(n: int, seed: int, cuts: list[float], objects: int = 6) -> tuple[pd.DataFrame, np.ndarray]:
+    """Comparisons with strengths, negative for the left object, and the log-skills that they come from."""
+    rng = np.random.default_rng(seed)
+    skill = rng.normal(size=objects)
+    left = rng.integers(0, objects, n)
+    right = (left + rng.integers(1, objects, n)) % objects
+    lead = skill[left] - skill[right] + rng.logistic(size=n)
+    given = -np.sign(lead) * (np.abs(lead)[:, None] > np.array(cuts)).sum(1)
+    names = {"left": [f"o{x}" for x in left], "right": [f"o{x}" for x in right]}
+    return pd.DataFrame({**names, "annotator": [f"w{x % 4}" for x in range(n)], "label": given.astype(int)}), skill
+
+
+@pytest.mark.parametrize("ties", [True, False])
+def test_strengths_are_cut_from_a_logistic(ties: bool) -> None:
+    """Differences of the distribution function, and the mode (of gaps, not of their logarithms) by BFGS."""
+    rows, _ = strengths(150, 3, [0.4, 1.5, 2.5] if ties else [0.0, 1.5])
+    data = Annotations.from_frame(rows, kind="pair")
+    found = crowdppl.fit("ordinal_bradley_terry", data, settings={"spread": 1.2}, **EXACTLY)
+    left, right = (rows[side].str[1:].astype(int).to_numpy() for side in ("left", "right"))
+    grade = -rows["label"].to_numpy()
+
+    def loss(x: np.ndarray) -> float:
+        skill, gap = x[:6], np.exp(x[6:])
+        cut = np.cumsum(gap) if ties else np.append(0.0, np.cumsum(gap))
+        ends = np.concatenate([[-np.inf], -cut[::-1], cut if ties else cut[1:], [np.inf]])
+        lead = skill[left] - skill[right]
+        at = np.unique(grade, return_inverse=True)[1]
+        p = expit(ends[at + 1] - lead) - expit(ends[at] - lead)  # that the noisy lead is in between
+        return float(-np.log(p).sum() + skill @ skill / (2 * 1.2**2) + (x[6:] ** 2 / 2 + x[6:]).sum())
+
+    best = optimize.minimize(loss, np.zeros(6 + (3 if ties else 1)), tol=1e-10).x
+    np.testing.assert_allclose(scores(found), best[:6] - best[:6].mean(), atol=2e-3)
+    np.testing.assert_allclose(found.result.sites["gap"].mean, np.exp(best[6:]), atol=5e-3)
+
+
+def test_strengths_are_refused_by_methods_of_sides_and_auto_takes_the_one_that_reads_them() -> None:
+    rows, skill = strengths(300, 0, [0.3, 1.5])
+    data = Annotations.from_frame(rows, kind="pair")
+    with pytest.raises(DataError, match="ordinal_bradley_terry"):
+        crowdppl.fit("bradley_terry", data)
+    found = crowdppl.fit("auto", data, seed=0)
+    assert found.method == "ordinal_bradley_terry"
+    assert np.corrcoef(scores(found), skill)[0, 1] > 0.95
+    told, tie = found.comparisons(), found.probabilities()["tie"].to_numpy()
+    item = data.label_codes()[0]
+    np.testing.assert_allclose(told["p_left"] + told["p_right"] + tie[item], 1, atol=1e-6)
+
+
 def test_a_class_of_ties_that_nobody_uses_changes_nothing() -> None:
     rows = [row for row in FEW if row[3] != "tie"]
     data = pairs(rows), pairs(rows, classes=["left", "right", "tie"])

@@ -8,6 +8,7 @@ import numpy as np
 
 from crowdppl.core.doubt import Doubt
 from crowdppl.criticism.doubts.search import Search, doubt, quoted
+from crowdppl.data.kinds.comparisons import grades_of
 from crowdppl.data.kinds.parts import SIDES, compares
 from crowdppl.networks.outputs import networks_of
 from crowdppl.primitives.model import settings_of
@@ -35,12 +36,15 @@ def position(search: Search) -> Iterator[Doubt]:
     from scipy.stats import norm
 
     item, who, answer = data.label_codes()
-    named = answer < len(SIDES)
+    grade = grades_of(data.n_classes)
+    named = np.append(grade != 0, np.zeros(len(data.answers) - len(grade), bool))[answer]
     if not named.any():
         return
-    item, who, left = item[named], who[named], answer[named] == 0
+    item, who, left = item[named], who[named], grade[answer[named]] > 0
     own = posterior.result.probabilities[item]
-    said = np.stack([(own * posterior.result.table[who, :, side]).sum(1) for side in range(len(SIDES))], 1)
+    table = posterior.result.table[..., : len(grade)]
+    of_sides = np.stack([table[..., side * grade > 0].sum(-1) for side in (1, -1)], -1)  # (A, K, 2)
+    said = np.einsum("sk,skx->sx", own, of_sides[who])
     p = np.clip(said[:, 0] / said.sum(1), 1e-6, 1 - 1e-6)
     weight, n = p * (1 - p), data.n_annotators
     objects = [data.item_covariates[side].cat.codes.to_numpy()[item] for side in SIDES]

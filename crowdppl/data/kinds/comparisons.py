@@ -23,15 +23,27 @@ TIES = ("tie", "draw", "equal")
 """How labels that prefer neither begin."""
 BAD = "bad"
 """A word in answers that both are bad, such as "tie (bothbad)", which do not say that the two are near."""
+LETTERS = ("a", "b")
+"""What the two are called in answers such as "A>>B"."""
 STRENGTH = re.compile(r"\[*\s*([-+]?\d+([.,]\d+)?|[^<>=]+(<+|>+|=+)[^<>=]+?)\s*\]*")
 """Answers that say by how much one is better: numbers, such as -3 to 3, and text such as "A>>B"."""
+NUMBERED = re.compile(r"([-+]?\d+)(?:\.0+)?")
+NAMED = re.compile(r"\[*\s*(\w+)\s*(<+|>+|=+)\s*(\w+)\s*\]*")
+ORDINAL = "ordinal_bradley_terry"
+"""The method of strengths."""
+GRADED = re.compile(r"(left|right) ([2-9]|[1-9]\d+)")
+"""Forms of strengths that are read: whole numbers, two names with signs between them, and answers as kept here."""
 COUPLES = tuple(combinations(("apple", "fig", "kiwi", "pear", "plum"), 2))
 """Pairs of objects, for examples."""
 
 
 @dataclass(frozen=True)
 class Comparisons(Classes):
-    """Labels that say which of two objects is better: "left", "right" or "tie"."""
+    """Labels that say which of two objects is better, "left", "right" or "tie", or by how much: "left 2", say.
+
+    Strengths are read from numbers, -3 to 3 say, of which the negative ones are for the left object, as on a scale
+    from left to right, and from text such as "A>>B" or "right > left", whose signs are counted.
+    """
 
     def read(self, rows: Rows, options: Mapping[str, Any]) -> tuple[Rows, dict[str, Any]]:
         """Rows of which labels and truths are sides; DataError for a label that names neither object."""
@@ -51,13 +63,57 @@ class Comparisons(Classes):
                 encode(rows.label, "label", rows.place, mixed=True), objects, rows.roles, away, rows.place
             )
         if options.get("classes") is None and options.get("like") is None:
-            ties = label is not None and TIE in label.values
-            changed["classes"] = [*SIDES, *([TIE] if ties else [])]
+            given: list[str] = [] if label is None else [x for x in label.values if x not in map(str, away)]
+            most = max((int(found[2]) for word in given if (found := GRADED.fullmatch(word))), default=1)
+            changed["classes"] = answers_of(most, TIE in given)
         return replace(rows, label=label, gold=gold), changed
+
+    def candidates_of(
+        self, columns: pd.DataFrame, known: np.ndarray | None, n_classes: int
+    ) -> Mapping[str, tuple[str, Mapping[str, Any]]]:
+        """Of strengths, the method that reads them, else the candidates of sides."""
+        if n_classes <= len((*SIDES, TIE)):
+            return super().candidates_of(columns, known, n_classes)
+        name, setting = ORDINAL, "position_bias"
+        return {name: (name, {}), f"{name} with {setting}": (name, {setting: True})}
 
     def truths(self, gold: pd.Series[Any], items: pd.Index[Any], covariates: pd.DataFrame, roles: Any) -> Any:
         """Known winners as sides, by the ids of items."""
         return _sides_of_truths(super().truths(gold, items, covariates, roles), roles, covariates.loc[:, [*SIDES]])
+
+
+def answers_of(most: int, ties: bool) -> list[str]:
+    """The answers to a comparison: sides, perhaps ties, and sides that are better by up to so many grades."""
+    graded = [f"{side} {grade}" for grade in range(2, most + 1) for side in SIDES]
+    return [*SIDES, *([TIE] if ties else []), *graded]
+
+
+def grades_of(n_classes: int) -> np.ndarray:
+    """By how many grades the left object is better in each answer (K,): negative for the right one, 0 for a tie."""
+    grade = np.arange(n_classes // 2) + 1
+    both = np.stack([grade, -grade], 1).ravel()
+    return np.insert(both, len(SIDES), 0) if n_classes % 2 else both
+
+
+def _grade(text: str, roles: Mapping[str, str]) -> int | None:
+    """By how many grades a label says that the left object is better; None where it says no such thing."""
+    low, named = (
+        text.lower(),
+        {roles.get(side, side).lower(): side for side in SIDES} | {side: side for side in SIDES},
+    )
+    if low in named:
+        return 1 if named[low] == SIDES[0] else -1
+    if low.startswith(TIES) and BAD not in low:
+        return 0
+    if found := GRADED.fullmatch(low):
+        return int(found[2]) * (1 if found[1] == SIDES[0] else -1)
+    if found := NUMBERED.fullmatch(low):
+        return -int(found[1])
+    sides = dict(zip(LETTERS, SIDES, strict=True)) | named
+    if (found := NAMED.fullmatch(low)) and {sides.get(found[1]), sides.get(found[3])} == {*SIDES}:
+        ahead = {">": 1, "<": -1, "=": 0}[found[2][0]] * (1 if sides[found[1]] == SIDES[0] else -1)
+        return ahead * len(found[2])
+    return None
 
 
 def _sides_of_truths(gold: pd.Series[Any], roles: Mapping[str, str], parts: pd.DataFrame) -> pd.Series[Any]:
@@ -82,12 +138,16 @@ def _sides(
     place: Place,
     what: str = "label",
 ) -> Encoding:
-    """Which object each label names: "left", "right" or "tie"; abstentions stay as they are."""
-    texts = [str(native(value)) for value in given.values]
-    said = {TIE: TIE} | {word: side for side in SIDES for word in (side, roles.get(side, side))}
-    ties = {text: TIE for text in texts if text.lower().startswith(TIES) and BAD not in text.lower()}
-    answers = [*SIDES, TIE, *dict.fromkeys(map(str, away))]
-    words = ties | said | {word: word for word in answers[3:]}
+    """Which object each label names, and perhaps by how many grades; abstentions stay as they are."""
+    texts, names = [str(native(value)) for value in given.values], [*map(str, away)]
+    said = [text for text in texts if text not in names]
+    strengths = [text for text in said if STRENGTH.fullmatch(text)]
+    unclear = _unclear(strengths, objects) if strengths else {}
+    grades = {text: grade for text in said if (grade := _grade(text, roles)) is not None and text not in unclear}
+    answers = answers_of(max(map(abs, grades.values()), default=1), True)
+    words = {text: answers[int(np.argmax(grades_of(len(answers)) == grade))] for text, grade in grades.items()}
+    answers += [word for word in dict.fromkeys(names) if word not in answers]
+    words |= {word: word for word in names}
     by_word = np.array([answers.index(words[text]) if text in words else -1 for text in texts])
     code, spelled = by_word[given.codes], np.array(texts, object)[given.codes]
     for side, ids in enumerate(objects):
@@ -101,8 +161,9 @@ def _sides(
             )
         if STRENGTH.fullmatch(spelled[row]) and not any((ids == spelled[row]).any() for ids in objects):
             raise DataError(
-                f"the {what} {spelled[row]!r} at {place(row)} seems to say how much better one is than the other; "
-                "methods take which one alone, so write 'left', 'right' or 'tie' for each such answer"
+                f"the {what} {spelled[row]!r} at {place(row)} seems to say how much better one is than the other"
+                f"{unclear.get(spelled[row], '')}; write whole numbers, negative ones for the left object, or text "
+                "such as 'left>>right', 'left=right' and 'right>left'"
             )
         raise DataError(
             f"the {what} {spelled[row]!r} at {place(row)} names neither {objects[0][row]!r} nor "
@@ -111,6 +172,21 @@ def _sides(
         )
     used, codes = np.unique(code, return_inverse=True)
     return Encoding(pd.Index([answers[n] for n in used], dtype=object), codes.astype(np.int32))
+
+
+def _unclear(strengths: list[str], objects: list[np.ndarray]) -> dict[str, str]:
+    """Those of some labels that cannot be read as strengths, and why: ids of objects, and numbers from 0 on."""
+    ids = {str(x).lower() for side in objects for x in pd.unique(side)}
+    numbers = [text for text in strengths if NUMBERED.fullmatch(text)]
+    out = {}
+    if any(map(NUMBERED.fullmatch, ids)):
+        out = dict.fromkeys(numbers, ", and objects have numbers, too")
+    elif not any(text.startswith("-") for text in numbers):
+        out = dict.fromkeys(numbers, ", and no number is negative")
+    for text in strengths:
+        if (found := NAMED.fullmatch(text.lower())) and not ids.isdisjoint((found[1], found[3])):
+            out[text] = ", and names objects"
+    return out
 
 
 def _couple(n: int) -> str:

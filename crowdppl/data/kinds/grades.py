@@ -55,11 +55,11 @@ class Ordinal(Classes):
     """Classes in an order: as they are listed, or that of numbers."""
 
     def candidates_of(
-        self, columns: pd.DataFrame, known: np.ndarray | None
+        self, columns: pd.DataFrame, known: np.ndarray | None, n_classes: int
     ) -> Mapping[str, tuple[str, Mapping[str, Any]]]:
         """Of grades on several criteria, their mean or facets."""
         if CRITERION not in columns:
-            return super().candidates_of(columns, known)
+            return super().candidates_of(columns, known, n_classes)
         of_criteria = {"criterion": CRITERION}
         return {"mean of grades": ("rater_facets", ALIKE), "rater_facets": ("rater_facets", of_criteria)}
 

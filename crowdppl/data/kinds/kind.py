@@ -83,9 +83,9 @@ class Kind:
     small: Small = field(default=Small(), compare=False)
 
     def candidates_of(
-        self, columns: pd.DataFrame, known: np.ndarray | None
+        self, columns: pd.DataFrame, known: np.ndarray | None, n_classes: int
     ) -> Mapping[str, tuple[str, Mapping[str, Any]]]:
-        """Candidates of auto, by columns of labels and known truths; none where methods are averaged."""
+        """Candidates of auto, by columns of labels, known truths and classes; none where methods are averaged."""
         return self.candidates or {name: (name, {}) for name in self.methods if self.numeric}
 
     def in_unit(self, unit: str | None) -> Kind:

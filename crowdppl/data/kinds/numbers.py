@@ -56,12 +56,12 @@ class Numbers(Kind):
         return self.space if self.own is None else self.own
 
     def candidates_of(
-        self, columns: pd.DataFrame, known: np.ndarray | None
+        self, columns: pd.DataFrame, known: np.ndarray | None, n_classes: int
     ) -> Mapping[str, tuple[str, Mapping[str, Any]]]:
         """Candidates of auto; on a log scale where all labels and known truths are above 0."""
         numbers = np.append(columns[NUMBER], [] if known is None else known[~np.isnan(known)])
         positive = POSITIVE.contains(numbers).all()
-        found = super().candidates_of(columns, known)
+        found = super().candidates_of(columns, known, n_classes)
         return {name: x for name, x in found.items() if positive or x[1].get("scale") != "log"}
 
     def read(self, rows: Rows, options: Mapping[str, Any]) -> tuple[Rows, dict[str, Any]]:
