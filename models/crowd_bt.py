@@ -4,9 +4,11 @@
     looks           ~ Dirichlet(1, 1)                                       (2), with ties
     advantage       ~ Normal(0, 1)                                          of the left side, if wanted
     reliability[a]  ~ Dirichlet(right, wrong)                               (A, 2)
+    ability[a, k]   ~ Dirichlet(right, wrong)                               (A, K, 2), instead, by judge
     truth[i]        ~ Categorical(left: skill[left[i]] : skill[right[i]])   (N)
     own[i, a]       ~ the same, each anew, and is summed out
-    label[i, a]     = own[i, a] with probability reliability[a, 0], else any other class evenly
+    label[i, a]     = own[i, a] with probability reliability[a, 0], else any other class evenly;
+                      or with probability ability[a, own[i, a], 0]
 
 An item is a comparison of two objects, ``kind="pair"``, and its truth what one more reliable answer would be.
 """
@@ -14,7 +16,7 @@ An item is a comparison of two objects, ``kind="pair"``, and its truth what one 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import pyro
 import pyro.distributions as dist
@@ -31,13 +33,15 @@ class CrowdBt:
         spread: standard deviation of log-skills, by default what the answers tell of it.
         right, wrong: pseudo-counts of right and wrong answers. All skills and annotators the other way round are as
             likely, and the majority is on the right side where right exceeds wrong.
-        position_bias: whether the left side may have an advantage; gibbs refuses it.
+        position_bias: whether the left side may have an advantage, which gibbs refuses. "judge": also of each
+            annotator, whose reliability is then one where they prefer the left and another where they prefer the
+            right; one who says left whatever they see is reliable in the former alone.
     """
 
     spread: cp.Positive | None = None
     right: cp.Positive = 4.0
     wrong: cp.Positive = 2.0
-    position_bias: bool = False
+    position_bias: Literal[False, True, "judge"] = False
 
     card: ClassVar[cp.Card] = cp.Card(
         title="Crowd-BT",
@@ -48,6 +52,7 @@ class CrowdBt:
             "looks": "2",
             "advantage": "",
             "reliability": "A 2",
+            "ability": "A K 2",
             "abstention": "A D W",
             "truth": "N",
         },
@@ -64,11 +69,15 @@ class CrowdBt:
 
     def model(self, data: cp.Block) -> None:
         """Draws skills, reliabilities, preferences and labels."""
-        log_p = cp.preferences(data, self.spread, self.position_bias)
+        of_judge = self.position_bias == "judge"
+        log_p = cp.preferences(data, self.spread, bool(self.position_bias))
+        coin = dist.Dirichlet(cp.coin_prior(data, self.right, self.wrong, by_class=of_judge))
         with cp.plates.annotators(data):
-            coin = cp.coin_prior(data, self.right, self.wrong)
-            reliability = pyro.sample("reliability", dist.Dirichlet(coin)).log()
-        table = cp.coin_table(reliability.unsqueeze(-2), data.n_classes)
+            if of_judge:
+                reliability = pyro.sample("ability", coin.to_event(1)).log()
+            else:
+                reliability = pyro.sample("reliability", coin).log().unsqueeze(-2)
+        table = cp.coin_table(reliability, data.n_classes)
         cp.annotate_each(data, log_p, cp.with_abstentions(data, table))
 
     guide = mean_field

@@ -18,6 +18,7 @@ import crowdppl
 import crowdppl.primitives as cp
 from crowdppl import Annotations
 from crowdppl.errors import DataError, MethodError
+from crowdppl.inference.density import Density
 
 EXACTLY: dict[str, Any] = {"inference": "em", "tolerance": 1e-15, "max_iterations": 5000, "seed": 0}
 FEW = [
@@ -354,7 +355,7 @@ def test_auto_takes_the_method_of_comparisons_that_predicts_best() -> None:
     found = crowdppl.fit("auto", pairs(rows), seed=0)
     scores = found.diagnostics()["scores"]
     assert "with position_bias" in max(scores, key=scores.get) and found.model.position_bias
-    assert len(scores) == 5 and np.isfinite([*scores.values()]).all()
+    assert len(scores) == 6 and np.isfinite([*scores.values()]).all()
     assert found.ranking().index[0] == "o0" and found.order_probabilities().loc["o0", "o4"] > 0.9
 
 
@@ -384,8 +385,34 @@ def test_answers_that_follow_the_side_are_doubted_and_modelled(model: str) -> No
 
 
 def test_annotators_who_favour_opposite_sides_are_named() -> None:
-    (doubt,) = position_doubts(crowdppl.fit("bradley_terry", leaning([2.0, -2.0, 0.0]), inference="em", seed=0))
+    data = leaning([2.0, -2.0, 0.0])
+    (doubt,) = position_doubts(crowdppl.fit("bradley_terry", data, inference="em", seed=0))
     assert set(doubt.who["annotators"]) == {"w0", "w1"} and "'w0'" in doubt.text
+    (call,) = doubt.remedies
+    own = eval(call, {"crowdppl": crowdppl, "data": data})
+    assert not position_doubts(own)
+    for name, (left, right) in zip(data.annotators, own.result.sites["ability"].mean[..., 0], strict=True):
+        assert np.sign(left - right) == {"w0": 1, "w1": -1}.get(name, np.sign(left - right)), name
+    plain, judge = (
+        crowdppl.heldout_score("crowd_bt", data, settings={"position_bias": x}, inference="vb", seed=0, folds=2)
+        for x in (True, "judge")
+    )
+    assert judge.per_label > plain.per_label + 0.05
+
+
+def test_a_bias_of_each_judge_is_a_table_by_what_they_prefer() -> None:
+    """Sums by hand: the left one is preferred with odds 3 e, and either preference is said with its reliability."""
+    data = pairs([("a", "b", "w", "left"), ("a", "b", "w", "right")])
+    values = {
+        "skill": torch.tensor([3.0, 1.0]).double(),
+        "advantage": torch.tensor(1.0).double(),
+        "ability": torch.tensor([[[0.9, 0.1], [0.6, 0.4]]]).double(),
+    }
+    model = crowdppl.method("crowd_bt", position_bias="judge", spread=1.0)
+    found = Density(model.model)(data.as_block(), values).per_item.detach().double().sum()
+    p = 3 * np.e / (1 + 3 * np.e)
+    left = p * 0.9 + (1 - p) * 0.4
+    assert float(found) == pytest.approx(np.log(left) + np.log(1 - left), abs=1e-5)
 
 
 def test_an_accuracy_that_a_method_does_not_know_is_none() -> None:

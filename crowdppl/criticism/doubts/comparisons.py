@@ -61,15 +61,16 @@ def position(search: Search) -> Iterator[Doubt]:
     some = found[found < n] if n not in found else np.arange(n)
     share = 1 / (1 + np.exp(-np.clip(score[some].sum() / info[some].sum(), -20, 20)))
     whose = "" if n in found else f" by {quoted(search.annotators(some))}"
-    name, others = ("posterior.model", "") if "position_bias" in known else ("'crowd_bt'", ", which crowd_bt has")
-    setting = "settings={'position_bias': True}"
-    if "position_bias" in known:
-        name, setting = "dataclasses.replace(posterior.model, position_bias=True)", ""
+    bias = True if n in found else "judge"
+    name, setting = "'crowd_bt'", f"settings={{'position_bias': {bias!r}}}"
+    if "position_bias" in known and (n in found or "right" in known):
+        name, setting = f"dataclasses.replace(posterior.model, position_bias={bias!r})", ""
+    others = ", which crowd_bt has" if setting else ""
     call = f"crowdppl.fit({', '.join(x for x in (name, 'data', setting) if x)}, inference='vb')"
     yield Doubt(
         "position",
         f"of two equal objects, about {share:.0%} of answers{whose} name the left one, because of the side on "
-        f"which it stands: ask in both orders, and fit with position_bias=True{others}",
+        f"which it stands: ask in both orders, and fit with position_bias={bias!r}{others}",
         {"annotators": search.annotators(some)},
         {"share": float(share), "z": float(z[found[-1]])},
         (call,),

@@ -207,6 +207,7 @@ PAIR = Comparisons(
         "crowd_bt": ("crowd_bt", {}),
         "bradley_terry with position_bias": ("bradley_terry", {"position_bias": True}),
         "crowd_bt with position_bias": ("crowd_bt", {"position_bias": True}),
+        "crowd_bt with position_bias of each judge": ("crowd_bt", {"position_bias": "judge"}),
         "preference_groups": ("preference_groups", {}),
     },
     table="ranking",
