@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 
 from crowdppl.core import validation
 from crowdppl.core.intervals import Estimate, check_level, from_draws, from_point
@@ -12,8 +13,7 @@ from crowdppl.data.kinds.space import number_space
 from crowdppl.errors import MethodError
 from crowdppl.inference.result import Fit, NumberTruth
 from crowdppl.plots.axes import ACCENT, MAX_POINTS, MIDDLE, axes_or_new, name_rows, short_names
-from crowdppl.results import intervals
-from crowdppl.results.annotators import information, informative_part
+from crowdppl.results.annotators import annotators, information, informative_part
 from crowdppl.results.choices import entropy
 from crowdppl.results.rankings import ranking
 from crowdppl.results.truths import truth
@@ -23,49 +23,80 @@ if TYPE_CHECKING:
 
 
 def plot_annotators(
-    posterior: Fit, *, ax: Axes | None = None, level: float = 0.95, show: str = "information"
+    posterior: Fit, *, ax: Axes | None = None, level: float = 0.95, show: str | None = None
 ) -> Axes:
-    """Draws what each annotator's labels are worth, with intervals, the best on top.
+    """Draws what is known of each annotator, with intervals, the largest on top.
 
-    The information of a label is its mutual information with the truth, in bits: 0 for a spammer, and at most
-    the entropy of the prevalence (dotted line). An annotator who always names a frequent class is accurate and
-    informs of nothing. Where there are draws, the information is averaged over them.
+    Where truths are classes, that is by default what their labels are worth. The information of a label is its
+    mutual information with the truth, in bits: 0 for a spammer, and at most the entropy of the prevalence (dotted
+    line). An annotator who always names a frequent class is accurate and informs of nothing. Where there are draws,
+    the information is averaged over them.
 
     Args:
         posterior: what a fit returned; without intervals where the engine gives points.
         ax: axes to draw on; made if absent.
         level: probability of the intervals.
-        show: "information" or "accuracy", by which annotators are then ordered.
+        show: "information" where truths are classes, or a column of ``annotators()``: "accuracy", of numbers "bias"
+            or "precision", of rankings "reliable", of grades by rater_facets "severity". By default information,
+            else the first such column. Annotators are ordered by it.
 
     Raises:
-        MethodError: for another ``show``, or a level that is not between 0 and 1.
+        MethodError: for another ``show``, a method that knows nothing of annotators, or a level that is not between
+            0 and 1.
 
     Examples:
         >>> posterior = crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="vb", seed=0)
         >>> posterior.plot_annotators().get_xlabel()
         'information of a label (bits), line: 95% interval'
     """
-    validation.one_of("show", show, ("information", "accuracy"))
     check_level(level)
-    result, accurate = posterior.result, show == "accuracy"
-    found = intervals.accuracy(posterior, level) if accurate else _information(posterior, level)
+    table = annotators(posterior, level)
+    names = [str(name) for name in table.columns[table.notna().any()]]
+    known = [name for name in names if name != "labels" and not name.endswith(("_sd", "_low", "_high"))]
+    if posterior.result.tables is not None and "agreement" not in table:  # else nobody errs
+        known.insert(0, "information")
+    if not known:
+        raise MethodError(f"{posterior.method} knows nothing of annotators that could be drawn; fit another method")
+    chosen = known[0] if show is None else str(validation.one_of("show", show, known))
+    found = _information(posterior, level) if chosen == "information" else _column(table, chosen)
     order = np.argsort(found.mean, kind="stable")
-    shown, names = found.at(order), np.array(short_names(posterior.data.annotators))[order]
-    axes, drawn, every = _draw_intervals(shown, names.tolist(), ax)
-    mark, text = 1 / posterior.data.n_classes, "chance"
-    if not accurate:
-        mark, text = float(entropy(result.prevalence[None])[0]), "entropy of the truth"
-    end = 1.0 if accurate else 1.02 * max(mark, float(np.nanmax(shown.high if drawn else shown.mean)))
-    axes.axvline(mark, color=MIDDLE, linestyle=":", linewidth=1)
-    axes.set_xlim(0, end)
-    above: dict[str, Any] = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points", "color": "0.35"}
-    side = "right" if mark > end / 2 else "center"
-    axes.annotate(text, (mark, 1), (0, 3), ha=side, va="bottom", fontsize="small", **above)
-    title = "accuracy" if accurate else "information of a label (bits)"
+    shown, rows = found.at(order), np.array(short_names(posterior.data.annotators))[order]
+    axes, drawn, every = _draw_intervals(shown, rows.tolist(), ax)
+    low, high = (float(np.nanmin(shown.low)), float(np.nanmax(shown.high))) if drawn else (0.0, 1.0)
+    title, best = _words(posterior, chosen)
+    mark, text = (0.0, "") if low < 0 < high else (None, "")
+    if chosen == "information":
+        mark, text = float(entropy(posterior.result.prevalence[None])[0]), "entropy of the truth"
+        axes.set_xlim(0, 1.02 * max(mark, float(np.nanmax(shown.high if drawn else shown.mean))))
+    elif chosen == "accuracy":
+        mark, text = 1 / posterior.data.n_classes, "chance"
+        axes.set_xlim(0, 1)
+    if mark is not None:
+        axes.axvline(mark, color=MIDDLE, linestyle=":", linewidth=1)
+        above: dict[str, Any] = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points"}
+        side = "right" if mark > axes.get_xlim()[1] / 2 else "center"
+        axes.annotate(text, (mark, 1), (0, 3), ha=side, va="bottom", fontsize="small", color="0.35", **above)
     axes.set_xlabel(f"{title}, line: {level:.0%} interval" if drawn else title)
-    best = "most accurate" if accurate else "most informative"
     axes.set_ylabel(f"{'annotator' if every else f'{len(order):,} annotators'},\n{best} on top")
     return axes
+
+
+def _column(table: pd.DataFrame, name: str) -> Estimate:
+    """A column of a table with its interval; without, where it has none."""
+    none = pd.Series(np.nan, table.index)
+    parts = (table.get(f"{name}{end}", none).to_numpy(np.float64) for end in ("", "_sd", "_low", "_high"))
+    return Estimate(*parts)
+
+
+def _words(posterior: Fit, show: str) -> tuple[str, str]:
+    """The title of what is drawn of annotators, and who is on top."""
+    known = {
+        "information": ("information of a label (bits)", "most informative"),
+        "accuracy": (show, "most accurate"),
+    }
+    unit = posterior.data.alphabet.kind.unit
+    own = show.replace("_", " ") + (f" in {unit}" if unit and show == "bias" else "")
+    return known.get(show, (own, "the largest"))
 
 
 def _information(posterior: Fit, level: float) -> Estimate:
