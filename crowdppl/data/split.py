@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 from typing import Any
 
@@ -16,8 +17,10 @@ from crowdppl.data.coded import Coded, require_labels
 from crowdppl.data.covariates import label_columns, regrouped
 from crowdppl.data.features import StoredFeatures, in_columns
 from crowdppl.data.ids import native, place_in_rows
+from crowdppl.data.kinds.numbers import NUMBER
 from crowdppl.data.kinds.sequences import units_of
-from crowdppl.errors import DataError, RepeatsWarning, SparseDataWarning
+from crowdppl.data.tables import looks_like, recognise
+from crowdppl.errors import CrowdpplWarning, DataError, RepeatsWarning, SparseDataWarning
 
 
 def align_to(old: Annotations, new: Annotations | pd.DataFrame) -> Annotations:
@@ -34,8 +37,8 @@ def align_to(old: Annotations, new: Annotations | pd.DataFrame) -> Annotations:
         if old.n_classes != new.n_classes or not all(a.equals(b) for a, b in pairs):
             away = new.alphabet.book.ids[np.setdiff1d(new.label_codes()[2], np.arange(max(1, new.n_classes)))]
             old.alphabet.book.require(away, "abstentions=", "name it in abstentions= of the fit's annotations")
-            parts = ("items", "gold", "features", "item_covariates", "annotator_covariates")
-            known: Any = {name: getattr(new, name) for name in parts}
+            parts = ("gold", "features", "item_covariates", "annotator_covariates")
+            known: Any = {"items": _ids(new)} | {name: getattr(new, name) for name in parts}
             frame, item = _with_parts(new)
             new = Annotations.from_frame(frame, item, "annotator", "label", like=old, grow=True, **known)
         new = check_aligned(old, new)
@@ -49,6 +52,49 @@ def align_to(old: Annotations, new: Annotations | pd.DataFrame) -> Annotations:
             SparseDataWarning,
         )
     return _with_known(old, new)
+
+
+def unlabelled(old: Annotations, new: Annotations | pd.DataFrame) -> Annotations | pd.DataFrame:
+    """A design, or a table that names items alone, as annotations without labels, under the codes of old ones."""
+    who = old.annotators[0]
+    if isinstance(new, Annotations):
+        if new.blocks[0].has_labels:
+            return new
+        known: Any = {name: getattr(new, name) for name in ("features", "item_covariates")}
+        design = Annotations.design(_ids(new), [who] * new.n_items, like=old, **known)
+    else:
+        names = [*new.columns] if isinstance(new, pd.DataFrame) else []
+        if not names or looks_like(names, "annotator") or looks_like(names, "label"):
+            return new
+        parts = parts_of_items({"kind": old.kind})
+        found = recognise(names, dict.fromkeys(parts or ("item",)), "the table")
+        item = new[[*found.values()]].set_axis([*found], axis=1) if parts else new[found["item"]]
+        design = Annotations.design(item, [who] * len(new), like=old)
+    blocks = [replace(block, has_labels=True) for block in design.blocks]
+    columns = pd.DataFrame({NUMBER: np.zeros(design.n_labels)}) if old.alphabet.kind.numeric else design.columns
+    return keep(replace(design, blocks=blocks, columns=columns), np.zeros(design.n_labels, bool))
+
+
+def joined(old: Annotations, new: Annotations) -> Annotations:
+    """All labels of both, under the codes of new annotations that are aligned to old ones."""
+    frames = [_with_parts(data) for data in (old, new)]
+    known: dict[str, Any] = {"annotator_covariates": new.annotator_covariates}
+    known["items"] = _ids(old).append(_ids(new)).unique()
+    for name in ("gold", "item_covariates", "features"):
+        tables = [table for table in (getattr(new, name), getattr(old, name)) if table is not None]
+        if any(not isinstance(table, pd.DataFrame | pd.Series) for table in tables):
+            raise DataError(f"{name} of an array cannot be joined; fit anew to all labels, with one row an item")
+        whole = pd.concat(tables) if tables else None
+        known[name] = None if whole is None else whole[~whole.index.duplicated()]
+    whole = pd.concat([frame for frame, _ in frames], ignore_index=True)
+    with warnings.catch_warnings(action="ignore", category=CrowdpplWarning):  # both were warned of
+        return Annotations.from_frame(whole, frames[0][1], "annotator", "label", like=new, **known)
+
+
+def _ids(data: Annotations) -> pd.Index[Any]:
+    """Ids of items, as pairs where two columns name an item: text would not tell whole numbers."""
+    paired = parts_of_items({"kind": data.kind}) and data.item_covariates is not None
+    return pd.Index([*data.item_index], tupleize_cols=False) if paired else data.items
 
 
 def _with_parts(data: Annotations) -> tuple[pd.DataFrame, Any]:

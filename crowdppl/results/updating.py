@@ -18,7 +18,7 @@ from crowdppl.data.annotations import Annotations, require_annotations
 from crowdppl.data.blocks import row_codes, rows_by_item
 from crowdppl.data.ids import native, one_or_several
 from crowdppl.data.ragged import runs
-from crowdppl.data.split import align_to, check_aligned, keep, warn_of_repeats, with_rows
+from crowdppl.data.split import align_to, check_aligned, joined, keep, unlabelled, warn_of_repeats, with_rows
 from crowdppl.errors import DataError, DoubtWarning, MethodError
 from crowdppl.inference.confusions import by_code
 from crowdppl.inference.predict import update as fits
@@ -42,14 +42,18 @@ def update(posterior: Fit, new_labels: Annotations | pd.DataFrame, **options: An
     given what the fit learned of it. The result holds the items of the new labels. Networks do not learn. Of
     corrected probabilities, each method learns, and weights, discounts and map stay.
 
+    A fit by another engine, and one of numbers of which items come again, is no prior: the method is fitted anew by
+    its engine, with settings that it found in old labels, to old and new labels together, and the result holds all
+    items. After an update, whose earlier labels are gone, that cannot be.
+
     Args:
         new_labels: annotations, or a table with one label a row.
         options: of the engine, as for ``fit``, such as ``seed`` or ``max_iterations``; by default those of the fit.
 
     Raises:
-        MethodError: when the fit was not made by vb, an option is none of ``fit``'s, annotators' history comes with
-            the new labels, items come again whose truths enter a site that is not conjugate, or the method does not
-            take what is new.
+        MethodError: when numbers of an earlier update come again, an option is none of ``fit``'s, annotators'
+            history comes with the new labels, items come again whose truths enter a site that is not conjugate, or
+            the method does not take what is new.
         DataError: when an abstention is not one of this fit, a class is new where classes have an order, or
             features are missing or differ.
         KeyboardInterrupt: when Ctrl-C stops the fit of one of several methods.
@@ -64,14 +68,16 @@ def update(posterior: Fit, new_labels: Annotations | pd.DataFrame, **options: An
         46     0.55  0.4  0.02  0.02
         47     0.10  0.1  0.70  0.10
     """
-    if posterior.inference != "vb":
-        raise MethodError(f"update continues a fit by 'vb'; this one was made by {posterior.inference!r}")
     history, old = getattr(new_labels, "history", None), posterior.data.history
     if history is not None and (old is None or not np.array_equal(history.cpu(), old.cpu())):
         raise MethodError("history= of new labels is not used, as the old fit is the prior; give it to that fit")
     new = _with_old_gold(posterior.data, _aligned(posterior, new_labels))
     warn_of_repeats(posterior.data, new)
-    updated = members_after(posterior, lambda fit: fits.update(fit, new, **options))
+    if posterior.memory is None and not fits.is_prior(posterior, new):
+        whole = joined(posterior.data, new)
+        updated = members_after(posterior, lambda fit: fits.anew(fit, whole, **options))
+    else:
+        updated = members_after(posterior, lambda fit: fits.update(fit, new, **options))
     correction = posterior.correction
     if correction is not None and posterior.memory is None:
         correction = replace(correction, notes=(*correction.notes, OLDER))
@@ -138,7 +144,8 @@ def predict(posterior: Fit, new_data: Annotations | pd.DataFrame) -> pd.DataFram
     with sites of single items, count by expected logarithms, and are surer.
 
     Args:
-        new_data: annotations, or a table with one label a row.
+        new_data: annotations, or a table with one label a row; a design, or a table that names items alone, such as
+            pairs that nobody compared, asks for what the fit knows of them without labels.
 
     Returns:
         Probabilities, DataFrame of the new items x classes. Where truths are numbers, the table of ``truth()``.
@@ -162,7 +169,7 @@ def predict(posterior: Fit, new_data: Annotations | pd.DataFrame) -> pd.DataFram
         46     0.55  0.4  0.02  0.02
         47     0.10  0.1  0.70  0.10
     """
-    new, correction = _aligned(posterior, new_data), posterior.correction
+    new, correction = _aligned(posterior, unlabelled(posterior.data, new_data)), posterior.correction
     as_fitted = correction is not None and not correction.leaves_all
     found: Any = {name: fits.predict(fit, new, as_fitted=as_fitted) for name, fit in members(posterior).items()}
     if isinstance(numbers := found[posterior.method], NumberTruth):

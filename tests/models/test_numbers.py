@@ -318,10 +318,8 @@ def test_what_is_for_classes_is_refused_by_name() -> None:
         replace(gaussian(), shared=1.5) and crowdppl.fit(gaussian(shared=1.5), numbers())
 
 
-def test_what_has_no_meaning_yet_is_refused_by_name() -> None:
+def test_a_table_for_arrow_has_estimates() -> None:
     posterior = crowdppl.fit(gaussian(), numbers(), inference="vb", seed=0)
-    with pytest.raises(MethodError, match="number"):
-        posterior.plot_annotators()
     table = posterior.to_arrow()
     assert table.column_names == ["item", "estimate", "sd", "low", "high", "labels"] and table.num_rows == 3
 

@@ -71,6 +71,34 @@ def earlier_evidence(posterior: Fit, data: Annotations) -> Tensor | None:
     return None if posterior.memory is None else torch.from_numpy(posterior.memory.said_of(data))
 
 
+def is_prior(posterior: Fit, data: Annotations) -> bool:
+    """Whether a fit can be the prior of labels: it is by vb, and of no numbers whose items come again.
+
+    Where labels are linked, as ranks are, sites alone tell of them.
+    """
+    if posterior.inference != "vb" or isinstance(posterior.result.truth, ClassProbabilities):
+        return posterior.inference == "vb"
+    if not data.items.isin(posterior.data.items).any():
+        return True
+    with model_runs(posterior.model, posterior.data):
+        return bool(problem_of(posterior, posterior.data, options_of(posterior)).reads.linked)
+
+
+def anew(posterior: Fit, data: Annotations, **options: Any) -> Fit:
+    """The method fitted by its engine to other data; options as of ``update``."""
+    chosen = _options_after(posterior, options)
+    return fit_one(posterior.model, data, posterior.inference, chosen, name=posterior.method)
+
+
+def _options_after(posterior: Fit, options: Mapping[str, Any]) -> Options:
+    """The options of a fit, and others in their place; MethodError for those that an update does not take."""
+    if options.get("checkpoint") is not None:
+        raise MethodError("checkpoint is for fits in which a network learns; leave it out of an update")
+    for name in sorted(REMEDIES.keys() & options.keys()):
+        raise MethodError(f"update takes no {name}=: {REMEDIES[name]}")
+    return options_from(cast(FitOptions, {**vars(options_of(posterior)), **options}))
+
+
 def update(posterior: Fit, data: Annotations, **options: Any) -> Fit:
     """The posterior after more labels: vb on the new labels alone, with the old posterior as the prior.
 
@@ -81,11 +109,7 @@ def update(posterior: Fit, data: Annotations, **options: Any) -> Fit:
         MethodError: when a site's posterior cannot serve as a prior, or an option is not one of an update.
         DataError: when the model has networks and the items have no features.
     """
-    if options.get("checkpoint") is not None:
-        raise MethodError("checkpoint is for fits in which a network learns; leave it out of an update")
-    for name in sorted(REMEDIES.keys() & options.keys()):
-        raise MethodError(f"update takes no {name}=: {REMEDIES[name]}")
-    chosen = options_from(cast(FitOptions, {**vars(options_of(posterior)), **options}))
+    chosen = _options_after(posterior, options)
     posterior = with_newcomers(posterior, data)
     with model_runs(posterior.model, data, chosen.device):
         memory = _update_state(posterior, data, chosen)
