@@ -149,7 +149,7 @@ def rows_of_tasks(
     if kind == SEQUENCES.name:
         rows, gold, known = _spans(tasks, name, item)
     else:
-        rows, gold = _answers(tasks, name, its_type, kind, item)
+        rows, gold = _answers(tasks, name, its_type, kind, item, {*options.get("abstentions", ())})
         known = {"items": [*gold]} if gold else {}
     changed: Any = known | {**options} | {"kind": None if like is not None else kind}
     if gold and options.get("gold") is not None:
@@ -223,6 +223,8 @@ def _read(table: pd.DataFrame, place: Place, predictions: bool, named: bool) -> 
     """Tasks and what was made of them; DataError for what is none, and two of one id unless fields name items."""
     ids = [*table["id"]] if "id" in table else [*range(1, len(table) + 1)]
     made, first, none = list[Made](), dict[Any, int](), 0
+    given = [*table[MADE]]
+    models = [*table["predictions"]] if "predictions" in table else [[]] * len(ids)
     shows = [_part(x, SHOWS, dict, place(n)) for n, x in enumerate(table[SHOWS])]
     for n, key in enumerate(ids):
         if isinstance(key, bool) or not isinstance(key, str | int):
@@ -232,9 +234,9 @@ def _read(table: pd.DataFrame, place: Place, predictions: bool, named: bool) -> 
                 f"the task {key!r} at {place(n)} shows something else than at {place(first[key])}; give tasks that "
                 "differ an id each, or say item= for a field of their data that names them"
             )
-        own = [*_made(n, table[MADE].iloc[n], place)]
+        own = [*_made(n, given[n], place)]
         if predictions:
-            own += _made(n, table["predictions"].iloc[n] if "predictions" in table else [], place, of_model=True)
+            own += _made(n, models[n], place, of_model=True)
         made += own
         none += not own
     if not made:
@@ -354,8 +356,10 @@ def _answer(one: Made, name: str, its_type: str) -> Any:
     return None
 
 
-def _answers(tasks: Tasks, name: str, its_type: str, kind: str, item: Any) -> tuple[Rows, dict[Any, Any]]:
-    """Rows of answers to a question about whole tasks, and truths by item."""
+def _answers(
+    tasks: Tasks, name: str, its_type: str, kind: str, item: Any, away: set[Any]
+) -> tuple[Rows, dict[Any, Any]]:
+    """Rows of answers to a question about whole tasks, and truths by item, of which none is an abstention."""
     answers = [_answer(one, name, its_type) for one in tasks.made]
     if kind == SETS.name:
         answers = [x or [] for x in answers]
@@ -374,6 +378,8 @@ def _answers(tasks: Tasks, name: str, its_type: str, kind: str, item: Any) -> tu
         if not one.gold:
             kept.append(one)
             labels.append(answer)
+            continue
+        if not isinstance(answer, list) and answer in away:
             continue
         key = ids[one.task]
         told = {(key, x): rank for rank, x in enumerate(answer, 1)} if kind == RANKINGS.name else {key: answer}

@@ -174,6 +174,9 @@ def test_a_ground_truth_is_gold_and_no_annotator(tmp_path: Path) -> None:
     assert other.gold.to_dict() == {1: "a"}
     with pytest.raises(DataError, match="entry 2 .* is a ground truth, and differs"):
         read(tmp_path, task(1, by(1, choice("a")), gold(choice("b"))), task(1, gold(choice("a"))))
+    unsure = task(1, by(1, choice("a")), by(2, choice("b")), gold(choice("?")), gold(choice("b")))
+    found = read(tmp_path, unsure, abstentions=["?"])
+    assert [*found.classes] == ["a", "b"] and found.gold is not None and found.gold.to_dict() == {1: "b"}
     with pytest.raises(DataError, match="no label is left"):
         read(tmp_path, task(1, gold(choice("b"))))
 
