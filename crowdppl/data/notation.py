@@ -29,9 +29,10 @@ def as_written(
     """Text with a ``decimal`` comma (3,5) or point (1,234.5), or out of a highest number, as Python writes numbers.
 
     Without ``decimal``, the mark is the one by which all are numbers of the space; DataError where it may be
-    either. Of what is no number so written, all stay as they are.
+    either. Of what is no number so written, all stay as they are, and text without digits stays in any case.
     """
-    texts = [x.strip() for x in values if isinstance(x, str)]
+    written = [isinstance(x, str) and any(letter.isdigit() for letter in x) for x in values]
+    texts = [x.strip() for x, is_number in zip(values, written, strict=True) if is_number]
     shares = [OUT_OF.fullmatch(x) for x in texts]
     highest = {found[2] for found in shares if found}
     numbers = [found[1].strip() if found else x for x, found in zip(texts, shares, strict=True)]
@@ -48,17 +49,16 @@ def as_written(
     if len({*map(tuple, found.values())}) > 1:
         first = next(n for n, x in enumerate(numbers) if "," in x or "." in x)
         either = " or ".join(read[first] for read in found.values())
-        raise DataError(
-            f"{what} such as {texts[first]!r} may mean {either}; say decimal=',' or decimal='.', or write them "
-            "without commas"
-        )
+        remedy = "say decimal=',' or decimal='.'" if what == "labels" else "write them without commas"
+        raise DataError(f"{what} such as {texts[first]!r} may mean {either}; {remedy}")
     for how, read in found.items():
         said = how if any("," in x for x in numbers) else ""
         said += f"{' and ' if said else ''}out of {highest.pop()}" if highest else ""
         if (said and decimal is None) or "out" in said:
             warn(f"{what} with {said} are read as numbers, such as {read[first]}", CrowdpplWarning)
         as_python = iter(read)
-        return pd.Series([next(as_python) if isinstance(x, str) else x for x in values], values.index, dtype=object)
+        out = [next(as_python) if is_number else x for x, is_number in zip(values, written, strict=True)]
+        return pd.Series(out, values.index, dtype=object)
     return values
 
 

@@ -168,7 +168,7 @@ def _sides(
         raise DataError(
             f"the {what} {spelled[row]!r} at {place(row)} names neither {objects[0][row]!r} nor "
             f"{objects[1][row]!r}; give the id of the winner, 'left', 'right' or 'tie'"
-            + (", or name it in abstentions=" if what == "label" else "")
+            + (f", or name it in abstentions=[{spelled[row]!r}]" if what == "label" else "")
         )
     used, codes = np.unique(code, return_inverse=True)
     return Encoding(pd.Index([answers[n] for n in used], dtype=object), codes.astype(np.int32))
