@@ -77,7 +77,7 @@ FEWEST_DRAWS, HELD = 50, 100_000_000
 """Draws that vb makes of very large tables, at least, and the numbers that more than these may take."""
 JOINED = 2
 """Copies of draws that are there while their parts are joined."""
-AT_ONCE = 20_000_000
+AT_ONCE = 4_000_000
 """Numbers in the draws of sites that are made together."""
 WIDTH = 2_000_000
 """Numbers in the largest array of a pass over several draws; ten times as many take memory, and no less time."""

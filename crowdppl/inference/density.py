@@ -306,6 +306,15 @@ def find_leaves(names: Collection[str], factors: Mapping[str, Tensor], dims: Map
     return found
 
 
+def _summed_leaf(factor: Tensor, potential: Tensor, dim: int) -> Tensor:
+    """The log-factor over its parent that a leaf leaves under a potential: a product of matrices, not each pair."""
+    factor, letters = narrowed(factor), SYMBOLS[: factor.dim()]
+    tops = [x.detach().amax(dim, keepdim=True).clamp(min=torch.finfo(x.dtype).min) for x in (factor, potential)]
+    each = [(x - top).exp() for x, top in zip((factor, potential), tops, strict=True)]
+    total = torch.einsum(f"{letters},{letters}->{letters.replace(letters[dim], '')}", *each).unsqueeze(dim)
+    return total.clamp(min=torch.finfo(total.dtype).tiny).log() + tops[0] + tops[1]
+
+
 Extra = Callable[[TraceSites, Mapping[str, Tensor]], Tensor]
 """Terms beside the labels', from a model's sites and the values that it received."""
 FLOOR = -80.0
@@ -494,6 +503,11 @@ class Density:
         for name, leaf in leaves.items():
             how.probes.setdefault(leaf.parent, None)
             del how.probes[name]
+        if how.kind == "sum":
+            for name in find_leaves([n for n in tilt if n not in how.probes], factors, dims):
+                potential = self._potential(tilt[name], sites[name].fn, factors[name])
+                factors[name] = _summed_leaf(factors[name], potential, dims.pop(name))
+                tilt = {n: x for n, x in tilt.items() if n != name}
         terms: Terms = OrderedDict()
         sizes: dict[str, int] = {}
         for name, factor in factors.items():
@@ -509,15 +523,18 @@ class Density:
         """A zero tensor (or the tilt) of the factor's full shape, whose gradient is the site's marginal."""
         start = torch.zeros(factor.shape, dtype=factor.dtype, device=factor.device)
         if name in tilt:
-            full = fn.sparse(tilt[name]) if isinstance(fn, SparseCategorical) else tilt[name]
-            full = full.to(factor)
-            chains = (full.shape[1:-1] or (1,)) if self.chains is not None else ()
-            inner = (*chains, *(1,) * (self.plates - 1), full.shape[-1])
-            others = (1,) * (factor.dim() - 1 - len(inner))  # enumerated sites on which this one depends
-            start = start + full.reshape(full.shape[0], *others, *inner)
+            start = start + self._potential(tilt[name], fn, factor)
         if name in how.probes:
             how.probes[name] = start.requires_grad_()
         return start
+
+    def _potential(self, tilt: Tensor, fn: Any, factor: Tensor) -> Tensor:
+        """A tilt in the dimensions of the site's factor."""
+        full = (fn.sparse(tilt) if isinstance(fn, SparseCategorical) else tilt).to(factor)
+        chains = (full.shape[1:-1] or (1,)) if self.chains is not None else ()
+        inner = (*chains, *(1,) * (self.plates - 1), full.shape[-1])
+        others = (1,) * (factor.dim() - 1 - len(inner))  # enumerated sites on which this one depends
+        return full.reshape(full.shape[0], *others, *inner)
 
     def _marginal(self, x: Tensor, site: TraceSite | None, sparse: bool) -> Tensor:
         """(T, [C, groups,] n_items): sums other enumerated sites out; a named sum of the model stays as it is."""

@@ -84,11 +84,11 @@ def leaves(values: dict[str, Tensor], logs: frozenset[str]) -> dict[str, Tensor]
 
 
 def brute_gradient(
-    name: str, model: Any, values: dict[str, Tensor], logs: frozenset[str], tiny: Tiny
+    name: str, model: Any, values: dict[str, Tensor], logs: frozenset[str], tiny: Tiny, weight: Tensor | float = 1.0
 ) -> tuple[Tensor, dict[str, Tensor]]:
     at = leaves(values, logs)
     plain = {n: x.exp() if n in logs else x for n, x in at.items()}
-    both = joint(name, model, plain, tiny)
+    both = joint(name, model, plain, tiny) * weight
     gradient = torch.autograd.grad(both.sum(-1).log().sum(), list(at.values()), allow_unused=True)
     pairs = zip(at.items(), gradient, strict=True)
     return both.detach(), {n: torch.zeros_like(x) if g is None else g for (n, x), g in pairs}
@@ -109,6 +109,20 @@ def test_value_counts_and_posterior_equal_a_plain_sum(name: str, settings: dict[
     close(found.per_item, both.sum(-1).log())
     close(found.objective, both.sum(-1).log().sum())
     close(found.marginals["truth"].t(), both / both.sum(-1, keepdim=True))
+    for site in values:
+        close(found.gradient[site], gradient[site])
+
+
+@every_model
+def test_a_tilt_weighs_the_truths_of_a_plain_sum(name: str, settings: dict[str, Any]) -> None:
+    model = ready(name, settings, PLAIN)
+    values, logs, _ = latents(model, PLAIN, 1)
+    block = PLAIN.built[1]
+    tilt = 3 * torch.randn(block.n_classes, block.n_items)
+    both, gradient = brute_gradient(name, model, values, logs, PLAIN, tilt.exp().t())
+    density = Density(model.model, plates_of(model), families=logged(logs))
+    found = density(block, leaves(values, logs), gradient=list(values), tilt={"truth": tilt})
+    close(found.per_item, both.sum(-1).log())
     for site in values:
         close(found.gradient[site], gradient[site])
 
