@@ -52,11 +52,11 @@ class OrdinalBradleyTerry:
 
     def setup(self, data: Annotations) -> OrdinalBradleyTerry:
         """A copy with the spread of skills that the answers tell of."""
-        return replace(self, spread=self.spread or cp.learned_spread(data))
+        return replace(self, spread=self.spread or cp.learned_spread(data, graded=True))
 
     def model(self, data: cp.Block) -> None:
         """Draws skills, gaps, preferences and labels."""
-        spread = cp.learned_spread(data) if self.spread is None else float(self.spread)
+        spread = cp.learned_spread(data, graded=True) if self.spread is None else float(self.spread)
         with cp.plates.groups(data, "left", "right"):
             skill = pyro.sample("skill", dist.LogNormal(0.0, torch.tensor(spread)))
         log_each = skill.log()[..., cp.item_groups(data, "left", "right")]

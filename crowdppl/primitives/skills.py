@@ -19,11 +19,13 @@ RELIABLE = np.array([0.55, 0.65, 0.75, 0.85, 0.92, 0.98])
 TINY = 1e-300
 DENSE = 500
 """Objects whose skills are integrated out together; of more, each by itself."""
+FAR, CELLS, NODES = 200.0, 400, 40
+"""Of the grid of leads by which grades are cut, and of the quadrature over log-skills."""
 STEPS, CLOSE = 60, 1e-4
 """Of Newton's search, and its gain at the end."""
 
 
-def learned_spread(data: Data, coin: tuple[float, float] | None = None) -> float:
+def learned_spread(data: Data, coin: tuple[float, float] | None = None, graded: bool = False) -> float:
     """Finds how far the skills of compared objects lie apart: the standard deviation of their logarithms.
 
     It has a half-Cauchy prior of scale 1 (Gelman 2006, doi:10.1214/06-BA117A), and the mean of its logarithm is
@@ -34,6 +36,8 @@ def learned_spread(data: Data, coin: tuple[float, float] | None = None) -> float
     Args:
         data: the model's argument. A model finds the number in ``setup``, once for all blocks of the labels.
         coin: pseudo-counts of right and wrong answers, where annotators may err; they are taken for alike here.
+        graded: whether ties and strengths are grades that are cut from a logistic, where they have the shares that
+            they have in the answers if objects were compared at random.
 
     Returns:
         A number from 0.1 to 10.
@@ -46,13 +50,15 @@ def learned_spread(data: Data, coin: tuple[float, float] | None = None) -> float
         0.4
     """
     block = block_of(data)
-    pair, answers = item_groups(block, *SIDES).cpu().numpy(), np.zeros((block.n_items, len(SIDES)))
+    pair, k = item_groups(block, *SIDES).cpu().numpy(), block.n_classes
+    answers = np.zeros((block.n_items, k))
     given = [(block.item, block.answer)] if block.has_labels else []
     given += [] if block.gold is None else [(torch.arange(block.n_items), block.gold)]
     for item, answer in ((x.cpu().numpy(), y.cpu().numpy()) for x, y in given):
-        for said, grade in enumerate(np.sign(grades_of(block.n_classes))):
-            shares = np.array([1 + grade, 1 - grade]) / 2
-            answers += np.outer(np.bincount(item[answer == said], minlength=block.n_items), shares)
+        named = (answer >= 0) & (answer < k)
+        answers += np.bincount(item[named] * k + answer[named], minlength=answers.size).reshape(answers.shape)
+    if not graded:
+        answers = answers @ (1 + np.outer(np.sign(grades_of(k)), [1, -1])) / 2
     asked = answers.sum(1) > 0
     half_cauchy = -np.log(SPREADS + 1 / SPREADS)
     each = [_evidence(pair[asked], answers[asked], share) for share in (RELIABLE if coin else (1.0,))]
@@ -65,7 +71,7 @@ def learned_spread(data: Data, coin: tuple[float, float] | None = None) -> float
 
 
 def _evidence(pair: np.ndarray, answers: np.ndarray, reliable: float) -> np.ndarray:
-    """Log-probability of answers (N, 2) to pairs (N, 2) of objects for each spread, skills integrated out."""
+    """Log-probability of answers (N, K) to pairs (N, 2) of objects for each spread, skills integrated out."""
     from scipy import sparse  # slow to import
 
     objects, code = np.unique(pair, return_inverse=True)
@@ -73,36 +79,52 @@ def _evidence(pair: np.ndarray, answers: np.ndarray, reliable: float) -> np.ndar
     lead = sparse.csr_matrix((np.repeat([1.0, -1.0], len(pair)), at), (len(pair), len(objects)))
     out, log_skill = [], np.zeros(len(objects))
     for spread in SPREADS:
-        found, log_skill = _integrated(lead, answers, spread, reliable, log_skill)
+        ends = _ends(answers.sum(0), spread)
+        found, log_skill = _integrated(lead, answers, ends, spread, reliable, log_skill)
         out.append(found)
     return np.array(out)
 
 
+def _ends(times: np.ndarray, spread: float) -> np.ndarray:
+    """From which logistic lead to which each answer is given, (2, K): shares at random are those of times (K,)."""
+    from scipy.special import expit
+
+    grade, x = grades_of(len(times)), np.append(0.0, np.geomspace(1e-3, FAR, CELLS))
+    z, weight = np.polynomial.hermite_e.hermegauss(NODES)
+    within = (2 * expit(x[:, None] - np.sqrt(2) * spread * z) - 1) @ weight / weight.sum()
+    fewer = [times[np.abs(grade) < m].sum() / max(times.sum(), 1) for m in range(1, grade.max() + 1)]
+    cut = np.append(np.interp(fewer, within, x), np.inf)
+    cut = np.append(-cut[0], cut)
+    near, far = cut[np.abs(grade)], cut[np.abs(grade) + 1]
+    return np.where(grade < 0, [-far, -near], [near, far])
+
+
 def _integrated(
-    lead: Any, answers: np.ndarray, spread: float, reliable: float, log_skill: np.ndarray
+    lead: Any, answers: np.ndarray, ends: np.ndarray, spread: float, reliable: float, log_skill: np.ndarray
 ) -> tuple[float, np.ndarray]:
     """The integral for one spread, and the log-skills of the mode, found from others by Fisher's scoring."""
     from scipy import sparse
     from scipy.sparse.linalg import cg
     from scipy.special import expit
 
-    n, won, lost = len(log_skill), *answers.T
+    n, k = len(log_skill), answers.shape[1]
+    wrong = (1 - reliable) / (k - 1)
 
     def chances(at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        left, right = (1 - reliable + (2 * reliable - 1) * expit(side * (lead @ at)) for side in (1, -1))
-        return np.maximum(left, TINY), np.maximum(right, TINY)
+        low, high = (end - (lead @ at)[:, None] for end in ends)
+        own = expit(-low) * expit(high) * -np.expm1(ends[0] - ends[1])
+        share = reliable - wrong
+        return np.maximum(wrong + share * own, TINY), share * own * (expit(low) - expit(-high))
 
     def density(at: np.ndarray) -> float:
-        left, right = chances(at)
-        labels = won @ np.log(left) + lost @ np.log(right)
-        return float(labels - (at @ at) / (2 * spread**2) - n * np.log(spread))
+        labels = float((answers * np.log(chances(at)[0])).sum())
+        return labels - float(at @ at) / (2 * spread**2) - n * float(np.log(spread))
 
     highest = density(log_skill)
     for _ in range(STEPS):
-        (left, right), share = chances(log_skill), expit(lead @ log_skill)
-        change = (2 * reliable - 1) * share * (1 - share)
-        slope = lead.T @ ((won / left - lost / right) * change) - log_skill / spread**2
-        known = sparse.diags((won + lost) * change**2 / (left * right))
+        p, change = chances(log_skill)
+        slope = lead.T @ (answers / p * change).sum(1) - log_skill / spread**2
+        known = sparse.diags(answers.sum(1) * (change**2 / p).sum(1))
         curvature = lead.T @ known @ lead + sparse.identity(n) / spread**2
         both, before = n <= DENSE, highest
         if both:

@@ -121,6 +121,19 @@ def test_strengths_are_cut_from_a_logistic(ties: bool) -> None:
     np.testing.assert_allclose(found.result.sites["gap"].mean, np.exp(best[6:]), atol=5e-3)
 
 
+def test_the_spread_of_skills_is_not_drawn_together_by_ties() -> None:
+    """Of five data sets, two fifths of whose answers are ties; as half of either answer, these lose a quarter."""
+    found = []
+    for seed in range(5):
+        rows, skill = strengths(2000, seed, [1.2, 2.5], objects=20)
+        data = Annotations.from_frame(rows, kind="pair")
+        found.append([cp.learned_spread(data, graded=graded) / skill.std() for graded in (True, False)])
+    graded, halved = np.mean(found, 0)
+    assert graded == pytest.approx(1, abs=0.1) and halved < 0.85
+    plain = compared(60)
+    assert cp.learned_spread(plain, graded=True) == pytest.approx(cp.learned_spread(plain))
+
+
 def test_strengths_are_refused_by_methods_of_sides_and_auto_takes_the_one_that_reads_them() -> None:
     rows, skill = strengths(300, 0, [0.3, 1.5])
     data = Annotations.from_frame(rows, kind="pair")
