@@ -131,6 +131,9 @@ READING: Mapping[str, tuple[Any, Any]] = {
     "annotators": _text("All annotators; in a wide table, the columns that are theirs: 'ann,bob'.", "NAMES"),
     "item": _column("items, or 'left,right' where two name one"),
     "annotator": _column("annotators"),
+    "no_annotator": _flag(
+        "--no-annotator", "One annotator gave all labels, for methods that need to know no more."
+    ),
     "label": _column("labels"),
     "question": _text("In an export of Label Studio, the question to read, if there are several.", "NAME"),
     "predictions": _flag("--predictions", "In an export of Label Studio, take each model for an annotator, too."),
@@ -177,7 +180,7 @@ SPELLED = {name: name.replace("_", "-") for name in (*READING, "inference", "cal
 }
 """The option that is an argument of a function."""
 OF_LABELS = (
-    *("format", "delimiter", "encoding", "wide", "annotators", "item", "annotator", "label"),
+    *("format", "delimiter", "encoding", "wide", "annotators", "item", "annotator", "no_annotator", "label"),
     *("question", "predictions", "classes", "abstain", "kind", "unit", "objects", "decimal", "repeats", "time"),
 )
 """Those that are about the labels alone."""
@@ -242,12 +245,14 @@ def as_options(text: str, spelled: Mapping[str, str] = SPELLED) -> str:
     def option(found: re.Match[str]) -> str:
         if found[1] is None:  # what a user wrote
             return found[0]
+        if found[2] == "None":
+            return f"--no-{spelled[found[1]]}"
         value = "" if found[2] in (None, "True") else found[2]
         value = ",".join(part.strip(" '\"") for part in value.strip("()[]").split(","))
         return f"--{spelled[found[1]]}{value and ' '}{value}"
 
     names = "|".join(sorted(spelled, key=len, reverse=True))
-    value = r"True|\.\.\.|'[^']*'|\"[^\"]*\"|\([^)]*\)|\[[^\]]*\]"
+    value = r"True|None|\.\.\.|'[^']*'|\"[^\"]*\"|\([^)]*\)|\[[^\]]*\]"
     quoted = r"(?<!\w)'(?:[^'\\]|\\.)*'|(?<!\w)\"(?:[^\"\\]|\\.)*\""
     return re.sub(rf"(?<![\w.-])({names})=({value})?(?!\w)|{quoted}", option, text)
 

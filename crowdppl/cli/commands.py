@@ -111,6 +111,8 @@ def fit_answers(
     began = time.perf_counter()
     data = read_answers(answers, given)
     read = time.perf_counter()
+    if named is None:  # of the kind that was recognised
+        model = _default_method(inference, settings, data.kind)
     posterior = fit(model, data, inference=inference, settings=settings or None, calibrate=calibrate, **options)
     seconds = {"read": read - began, "fit": time.perf_counter() - read}
     read_from = {"gold": None} | {name: str(path) for name, path in files.items()}
@@ -148,7 +150,7 @@ def compare_methods(
     from crowdppl.evaluation.heldout import unprepared
 
     options = arguments.engine_options(option) | {"seed": seed, "device": device}
-    model = model or list(arguments.default_methods(given["kind"]))
+    named, model = model, model or list(arguments.default_methods(given["kind"]))
     settings = arguments.settings_by_method(setting, model)
     for name in model:  # errors are found before a long file is read
         unprepared(name, settings.get(name))
@@ -157,6 +159,9 @@ def compare_methods(
         require_new(out, overwrite, sources(answers, given).values())
     data = read_answers(answers, given)
     _say_order(data, given)
+    if not named:  # of the kind that was recognised
+        model = list(arguments.default_methods(data.kind))
+        settings = arguments.settings_by_method(setting, model)
     found = compare(model, data, folds=folds, inference=inference, settings=settings, **options)
     print(found)
     if out is not None:
@@ -300,6 +305,8 @@ def read_answers(answers: Path, given: Mapping[str, Any]) -> Annotations:
 
     given = {name: default for name, (_, default) in arguments.READING.items()} | dict(given)
     found: Any = {name: given[name] for name in (*COLUMNS, *ALIKE)}
+    if given["annotator"] is None and not given["no_annotator"]:
+        del found["annotator"]  # it is recognised
     if given["item"] is not None and parts_of_items({"kind": given["kind"]}):
         columns = arguments.names(given["item"], "--item") or []
         found["item"] = columns[0] if len(columns) == 1 else columns

@@ -45,8 +45,9 @@ from crowdppl.data.kinds.parts import ordered
 from crowdppl.data.kinds.sequences import units_of
 from crowdppl.data.kinds.space import REAL_LINE, number_space
 from crowdppl.data.notation import with_decimal_commas
-from crowdppl.data.tables import Rows, coded_table, label_roles, rows_of_dicts, rows_of_frame
-from crowdppl.data.wide import rows_of_matrix, rows_of_wide
+from crowdppl.data.shapes import Said, rows_of_table
+from crowdppl.data.tables import Rows, Table, coded_table, require_table, rows_of_dicts
+from crowdppl.data.wide import rows_of_matrix
 from crowdppl.errors import CrowdpplWarning, DataError
 
 if TYPE_CHECKING:
@@ -143,7 +144,7 @@ def check_options(options: AnnotationOptions) -> None:
     if options.get("kind") is not None:
         kind_named(options.get("kind"))
     if one_of("objects", options.get("objects", "shared"), ("shared", "own"), DataError) == "own":
-        kind = _kind(options)
+        kind = said_kind(options)
         if kind.parts is None or kind.parts.only is None:
             raise DataError(f"objects='own' is for rankings, and labels are of kind={kind.name!r}; leave it out")
     if options.get("unit") is not None:
@@ -153,7 +154,7 @@ def check_options(options: AnnotationOptions) -> None:
 def code_rows(rows: Rows, options: AnnotationOptions) -> Coded:
     """Codes the three columns; DataError for what is missing, mixed or unknown, and labels that are no classes."""
     like, features = options.get("like"), options.get("features")
-    alphabet, answer = _kind(options).answers(rows, options)
+    alphabet, answer = said_kind(options).answers(rows, options)
     known = [options.get("items"), features.index if isinstance(features, pd.DataFrame) else None]
     items, item = code_ids("item", rows.item, rows, rows.items, known)
     known = [options.get("annotators")]
@@ -168,7 +169,7 @@ def code_rows(rows: Rows, options: AnnotationOptions) -> Coded:
     return Coded(items, annotators, alphabet, item, annotator, answer)
 
 
-def _kind(options: AnnotationOptions) -> Kind:
+def said_kind(options: AnnotationOptions) -> Kind:
     """The kind of labels."""
     like = options.get("like")
     kind = KINDS[options.get("kind") or NOMINAL.name] if like is None else like.alphabet.kind
@@ -181,7 +182,7 @@ def _kind(options: AnnotationOptions) -> Kind:
 def parts_of_items(options: AnnotationOptions) -> tuple[str, ...]:
     """What the two columns are called that name an item together; none where one does."""
     check_options(options)
-    parts = _kind(options).parts
+    parts = said_kind(options).parts
     return parts.names if parts is not None and parts.columns else ()
 
 
@@ -270,7 +271,7 @@ class Annotations:
         cls,
         frame: Any,
         item: Hashable | tuple[Hashable, Hashable] | None = None,
-        annotator: Hashable | None = None,
+        annotator: Hashable | None = ...,
         label: Hashable | None = None,
         *,
         wide: bool = False,
@@ -279,21 +280,24 @@ class Annotations:
     ) -> Annotations:
         """Reads a table with one label a row, or with a row an item and a column an annotator.
 
+        Where neither ``kind`` nor ``classes`` are said, columns and values tell whether objects are compared
+        (model_a, model_b and winner; winner and loser; chosen and rejected) or ranked (object and rank).
+
         Args:
             frame: the table: a DataFrame of pandas or polars, a table of pyarrow or duckdb, or whatever else offers
                 ``__arrow_c_stream__``. Further columns of a long one travel with its rows.
             item, annotator, label: columns, where they are not recognised by name; of items with two parts, a pair
-                of columns.
+                of columns. ``annotator=None``: one gave all labels, for methods that need to know no more.
             wide: whether columns are annotators; items are the index, unless ``item`` is given or recognised. An
                 empty cell, or one of blanks, is no label; a row of a long table without a label is refused. A
                 column that looks like something else is refused, unless ``annotators`` names those of annotators.
             gold_column: column of known truths: blank where unknown, repeated where known.
         """
-        if wide:
-            given = label_roles(item, annotator, label, gold_column)
-            return cls.of_rows(rows_of_wide(frame, given, options.get("annotators")), options)
-        given = label_roles(item, annotator, label, gold_column, parts_of_items(options))
-        return cls.of_rows(rows_of_frame(frame, given, "the table"), options)
+        check_options(options)
+        table = Table(require_table(frame, "the table"))
+        said = Said(item, annotator, label, gold_column, wide)
+        rows, changed = rows_of_table(table, said, said_kind(options), options)
+        return cls.of_rows(rows, cast(AnnotationOptions, changed))
 
     @classmethod
     def from_arrays(
@@ -339,7 +343,10 @@ class Annotations:
         check_options(options)
         if options.get("decimal") == ",":
             rows, options = _with_commas(rows, options)
-        rows, changed = _kind(options).read(rows, options)
+        try:
+            rows, changed = said_kind(options).read(rows, options)
+        except DataError as error:
+            raise DataError(f"{error}; {rows.recognised}" if rows.recognised else str(error)) from error
         options = cast(AnnotationOptions, changed)
         coded, like = code_rows(rows, options), options.get("like")
         known, names = _known(rows, options, coded), _label_names(rows, options)
@@ -354,6 +361,8 @@ class Annotations:
         left = coded if kept is None else coded.rows(kept)
         if kept is not None:
             order, blocks = left.blocks(units)
+        if rows.pooled:  # by design
+            repeats = []
         counts = cell_counts(blocks)
         may = who_abstains(left, counts, None if like is None else like.abstainers)
         history = options.get("history")
@@ -368,7 +377,10 @@ class Annotations:
             columns=left.sorted_columns(rows.columns, kept),
             label_names=names,
             roles={**rows.roles, **({"label_covariates": ", ".join(map(str, names))} if names else {})},
-            warnings=(*repeats, *warnings_of(coded, blocks, counts, options, units, of_items)),
+            warnings=(
+                *repeats,
+                *warnings_of(coded, blocks, counts, options, units, of_items, rows.pooled),
+            ),
             **known,
         ).filled(history=history, abstainers=None if may is None else torch.from_numpy(may))
         for warning in made.warnings:

@@ -182,8 +182,12 @@ def warnings_of(
     options: Mapping[str, Any],
     units: np.ndarray | None,
     of_items: pd.DataFrame | None,
+    pooled: bool = False,
 ) -> list[CrowdpplWarning]:
-    """What users should know of their data: ids that look alike, and labels too few to learn from."""
+    """What users should know of their data: ids that look alike, and labels too few to learn from.
+
+    Where labels are ``pooled``, that one annotator gave them is no news.
+    """
     like, classes = options.get("like"), options.get("classes")
     found: list[CrowdpplWarning | None] = []
     if not isinstance(options.get("items"), Codebook):
@@ -194,6 +198,7 @@ def warnings_of(
         found.append(spelling_warning("labels", coded.alphabet.book.ids))
     if like is None and coded.answer is not None:
         found += find_warnings(blocks, coded.annotators, counts, _compared(coded, of_items))
+        found = [x for x in found if not (pooled and isinstance(x, SparseDataWarning))]
         found += unused_warning(counts, coded.answer, coded.alphabet) if classes is None else []
         parts = coded.alphabet.kind.parts
         if units is not None and parts is not None and parts.ordered:

@@ -9,49 +9,38 @@ import json
 import re
 import zlib
 from collections.abc import Callable, Hashable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TextIO, Unpack
+from typing import TYPE_CHECKING, Any, NamedTuple, TextIO, Unpack, cast
 
 import numpy as np
 import pandas as pd
 
 from crowdppl.core.validation import kind_of, require_path, shown, switch
-from crowdppl.data.annotations import AnnotationOptions, Annotations, parts_of_items
+from crowdppl.data.annotations import AnnotationOptions, Annotations, parts_of_items, said_kind
 from crowdppl.data.gold import without_blanks
-from crowdppl.data.ids import Place, by_item, encode, place_in_rows, refuse_missing_text
+from crowdppl.data.ids import by_item, encode, place_in_rows, refuse_missing_text
 from crowdppl.data.kinds.sequences import SEQUENCE, SEQUENCES
 from crowdppl.data.label_studio import FLAT, TASK, rows_of_tasks, tasks_of_rows
+from crowdppl.data.shapes import Said, rows_of_table
 from crowdppl.data.tables import (
+    NAMING,
     Roles,
+    Table,
     as_pandas,
     label_roles,
+    looks_like,
     recognise,
     refuse_twins,
-    rows_of_frame,
     two_parts,
 )
 from crowdppl.data.tagged import SPAN, read_conll, tags_of_columns, tags_of_spans
-from crowdppl.data.wide import rows_of_wide
 from crowdppl.errors import DataError
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
-
-@dataclass(frozen=True)
-class Table:
-    """A file, read: its rows, of Arrow but for JSON; where a row stands, such as "line 5 of answers.csv"; whether
-    ids and labels are text because the format knows nothing else; and whether rows are tokens, with tags in
-    further columns.
-    """
-
-    frame: pd.DataFrame | pa.Table
-    place: Place
-    text: bool
-    columns: bool = False
+    pass
 
 
 @dataclass(frozen=True)
@@ -147,7 +136,7 @@ def _delimited(source: Source, usual: str) -> Table:
             )
         refuse_twins(header, path.name)
         all_text = roles is None or ({*FLAT} <= {*header} and SEQUENCE in roles)  # spans of Label Studio
-        texts = header if all_text else list(recognise(header, roles or {}, path.name).values())
+        texts = header if all_text else _texts(header, roles or {}, path.name)
         table = arrow_csv.read_csv(
             path,
             read_options=arrow_csv.ReadOptions(
@@ -169,7 +158,16 @@ def _delimited(source: Source, usual: str) -> Table:
             return f"{place_in_rows(row)} of {path.name}"
         return f"line {line} of {path.name}"
 
-    return Table(table.rename_columns(header), place, True)
+    return Table(table.rename_columns(header), path.name, place, True)
+
+
+def _texts(header: list[str], roles: Roles, origin: str) -> list[str]:
+    """Columns of ids and labels; all where roles are not recognised, as the shape may be another."""
+    try:
+        known = recognise(header, roles, origin).values()
+    except DataError:
+        return header
+    return [*dict.fromkeys(map(str, (*known, *(name for role in NAMING for name in looks_like(header, role)))))]
 
 
 def _fault(path: Path, delimiter: str, encoding: str) -> str:
@@ -218,7 +216,7 @@ def _json(source: Source) -> Table:
         raise DataError(f"{path.name} is empty; write one JSON object a line, or an array of objects")
     names = dict.fromkeys(name for row in rows for name in row)
     frame = pd.DataFrame({name: pd.Series([row.get(name) for row in rows], dtype=object) for name in names})
-    return Table(frame, lambda row: f"{unit} {numbers[row]} of {path.name}", False)
+    return Table(frame, path.name, lambda row: f"{unit} {numbers[row]} of {path.name}")
 
 
 def _parsed(text: str, where: str) -> Any:
@@ -245,7 +243,7 @@ def _conll(source: Source) -> Table:
     path = source.path
     with _open(path, source.encoding) as file:
         frame, numbers = read_conll(file, path.name)
-    return Table(frame, lambda row: f"line {numbers[row]} of {path.name}", True, columns=True)
+    return Table(frame, path.name, lambda row: f"line {numbers[row]} of {path.name}", True, tokens=True)
 
 
 def _parquet(source: Source) -> Table:
@@ -258,7 +256,7 @@ def _parquet(source: Source) -> Table:
         table.validate(full=True)  # a reader does not look whether text is UTF-8
     except (pyarrow.ArrowException, OSError, UnicodeError, LookupError) as error:
         raise DataError(f"{path.name} is no Parquet file, or a truncated or damaged one: {error}") from error
-    return Table(table, lambda row: f"{place_in_rows(row)} of {path.name}", False)
+    return Table(table, path.name, lambda row: f"{place_in_rows(row)} of {path.name}")
 
 
 FORMATS = {
@@ -274,7 +272,7 @@ FORMATS = {
 def read_annotations(
     path: str | Path,
     item: Hashable | tuple[Hashable, Hashable] | None = None,
-    annotator: Hashable | None = None,
+    annotator: Hashable | None = ...,
     label: Hashable | None = None,
     *,
     format: str | None = None,
@@ -306,8 +304,9 @@ def read_annotations(
     Args:
         path: the file; a CSV or TSV begins with a line of column names.
         item, annotator, label: columns, where they are not recognised by name; of items with two parts, a pair
-            of columns. In tasks of Label Studio, ``item`` is a field of their data: what names an item, by default
-            the task's id, of spans the text, and of comparisons a pair of fields, the left one first.
+            of columns; ``annotator=None``: one gave all labels, for methods that need to know no more. In tasks of
+            Label Studio, ``item`` is a field of their data: what names an item, by default the task's id, of spans
+            the text, and of comparisons a pair of fields, the left one first.
         format: where the name does not tell it, "csv", "tsv", "jsonl" (an object a line, or one array), "conll" or
             "parquet".
         delimiter: what separates the fields of CSV and TSV; by default a comma (tab), or the semicolon, tab or bar
@@ -339,25 +338,23 @@ def read_annotations(
     table = read_table(path, None if wide else roles, format, delimiter, encoding)
     found = _tasks(table, question if label is None else label, options.get("kind"))
     if found is not None:
-        columns = (annotator, gold_column, *([label] if found is table.frame else []))
-        if wide or any(name is not None for name in columns):
+        columns = (gold_column, *([label] if found is table.frame else []))
+        if wide or annotator not in (None, ...) or any(name is not None for name in columns):
             raise DataError(
-                f"{require_path(path).name} holds tasks of Label Studio, and no such columns; leave out wide=, "
-                "annotator=, label= and gold_column=, and say question= where there are several"
+                f"{table.origin} holds tasks of Label Studio, and no such columns; leave out wide=, annotator=, "
+                "label= and gold_column=, and say question= where there are several"
             )
         return Annotations.of_rows(*rows_of_tasks(found, table.place, options, item, question, predictions))
     if question is not None or predictions:
         raise DataError(
-            f"question= and predictions= are for tasks of Label Studio, and {require_path(path).name} holds none; "
-            "leave them out, and name the column of labels by label="
+            f"question= and predictions= are for tasks of Label Studio, and {table.origin} holds none; leave them "
+            "out, and name the column of labels by label="
         )
-    if wide:
-        rows = rows_of_wide(table.frame, roles, options.get("annotators"), table.place, table.text)
-        return Annotations.of_rows(rows, options)
     table, changed = _tags(table, options)
-    rows = rows_of_frame(table.frame, roles, require_path(path).name, table.place, table.text)
+    said = Said(item, annotator, label, gold_column, wide)
+    rows, told = rows_of_table(table, said, said_kind(options), changed)
     del table  # whose text is not kept
-    return Annotations.of_rows(rows, changed)
+    return Annotations.of_rows(rows, cast(AnnotationOptions, told))
 
 
 def _tasks(table: Table, named: Any, kind: str | None) -> pd.DataFrame | None:
@@ -371,7 +368,7 @@ def _tasks(table: Table, named: Any, kind: str | None) -> pd.DataFrame | None:
 def _tags(table: Table, options: AnnotationOptions) -> tuple[Table, AnnotationOptions]:
     """Tagged text as a table of labels, with its tokens as items; other tables stay as they are."""
     of_sequences = options.get("kind") == SEQUENCES.name
-    if table.columns:
+    if table.tokens:
         if not of_sequences:
             raise DataError("CoNLL columns are labels of sequences; say kind='sequence'")
         annotators: Any = options.get("annotators")
@@ -381,7 +378,7 @@ def _tags(table: Table, options: AnnotationOptions) -> tuple[Table, AnnotationOp
     else:
         return table, options
     known: Any = {"items": items.index, "item_covariates": items, **options}
-    return Table(frame, lambda row: table.place(int(rows[row])), table.text), known
+    return replace(table, frame=frame, place=lambda row: table.place(int(rows[row]))), known
 
 
 def read_gold(

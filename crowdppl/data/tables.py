@@ -35,10 +35,26 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
         "ranking rank",
     ),
     "class": ("label class truth gold answer", "category true rating target", "rank"),
-    "left": ("left lefta objecta optiona responsea modela itema a",),
-    "right": ("right rightb objectb optionb responseb modelb itemb b",),
+    **{
+        side: (
+            f"{side} {side}{end} {end}",
+            f"model{end} model{number}",
+            *(
+                " ".join(f"{name}{end} {name}{number}" for name in names.split())
+                for names in ("object option item candidate player team", "response answer output completion")
+            ),
+        )
+        for side, end, number in (("left", "a", 1), ("right", "b", 2))
+    },
+    "winner": ("winner", "chosen preferred better", "preference choice verdict"),
+    "loser": ("loser", "rejected dispreferred worse"),
     "sequence": ("sequence sentence", "document doc text"),
-    "position": ("position", "token index order"),
+    "position": ("position", "tokenid wordid tokenindex wordindex", "token index order"),
+    "token": ("token word", "form"),
+    "text": ("text", "sentence document content"),
+    "start": ("start startoffset startchar begin beginoffset",),
+    "end": ("end endoffset endchar stop",),
+    "type": ("type", "label entity entitytype tag category class"),
     "problem": ("problem list", "query question topic task prompt"),
     "object": ("object candidate option alternative",),
 }
@@ -46,6 +62,8 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
 along, beside an id. Prodigy writes choices to "accept", beside an "answer" that says whether the task was done."""
 PARTS_OF_ITEMS = ("left", "right", "sequence", "position", "problem", "object")
 """Roles of columns of which two name an item."""
+NAMING = ("left", "right", "winner", "loser", "problem", "object")
+"""Roles of columns that name things, whatever the kind of labels."""
 ARGUMENT: Mapping[str, str] = {"class": "label", "gold": "gold_column", **dict.fromkeys(PARTS_OF_ITEMS, "item")}
 """The argument that names the column of a role, where it is not called like the role."""
 UNSPECIFIC = frozenset(["id", "ids", "index", "unnamed0"])
@@ -54,6 +72,8 @@ UNSPECIFIC = frozenset(["id", "ids", "index", "unnamed0"])
 Roles = Mapping[str, Hashable | None]
 """The column of each role, or None to recognise it by name."""
 LISTS = (list, tuple, np.ndarray)
+EVERYONE = "all"
+"""The annotator of all labels, where none is named."""
 NESTED = 100
 """Rows in which nested records are looked for."""
 
@@ -72,6 +92,8 @@ class Rows:
         gold: truths in the table by item id, blank where unknown and repeated where known; None without.
         roles: the columns that were read, by what they hold, for the summary; empty where there was no table.
         of_lists: whether cells of the table held lists of annotators and of their labels.
+        pooled: whether all labels count as one annotator's, as nobody says whose they are.
+        recognised: of what kind labels were taken without being told, for messages; "" where they were not.
     """
 
     item: Any
@@ -85,6 +107,8 @@ class Rows:
     gold: pd.Series[Any] | None = None
     roles: Mapping[str, str] = field(default_factory=dict)
     of_lists: bool = False
+    pooled: bool = False
+    recognised: str = ""
 
     @classmethod
     def of_arrays(
@@ -132,24 +156,50 @@ class Rows:
             raise DataError("there are no rows; give at least one label")
 
 
-def rows_of_frame(frame: Any, given: Roles, origin: str, place: Place = place_in_rows, text: bool = False) -> Rows:
+@dataclass(frozen=True)
+class Table:
+    """A table, of Arrow or pandas.
+
+    Attributes:
+        origin: what it is called in messages, such as "answers.csv".
+        place: where a row stands, such as "line 5 of answers.csv".
+        text: whether ids and labels are text because the format knows nothing else.
+        tokens: whether rows are tokens of CoNLL, with tags in further columns.
+    """
+
+    frame: pd.DataFrame | pa.Table
+    origin: str = "the table"
+    place: Place = place_in_rows
+    text: bool = False
+    tokens: bool = False
+
+    @property
+    def names(self) -> list[Hashable]:
+        """Names of columns."""
+        return list(self.frame.columns if isinstance(self.frame, pd.DataFrame) else self.frame.column_names)
+
+    def some(self, names: Sequence[Hashable]) -> pd.DataFrame:
+        """Some columns as pandas has them, rows counted from 0."""
+        return _selected(self.frame, [*names], self.origin).reset_index(drop=True)
+
+
+def rows_of_frame(table: Table, given: Roles) -> Rows:
     """A table with one label a row; ``given`` are columns by role: item or its parts, annotator, label, gold.
 
-    A further column named like a role is kept as "other_label", say. DataError when it is no table, or a column is
-    missing, ambiguous, or guessed to hold items and counts rows.
+    Without a role of annotators, all labels are by one. A further column named like a role is kept as
+    "other_label", say. DataError when a column is missing, ambiguous, or guessed to hold items and counts rows.
     """
-    frame = require_table(frame, origin)
-    names = list(frame.columns if isinstance(frame, pd.DataFrame) else frame.column_names)
+    frame, names, origin, place = table.frame, table.names, table.origin, table.place
     try:
         roles = recognise(names, given, origin)
     except DataError:
         _refuse_nested(frame, origin)
         raise
-    whole = frame
     frame, place = _one_annotator_a_row(frame, roles, origin, place)
     rest = [name for name in names if name not in roles.values()]
     columns = _selected(frame, rest, origin).rename(columns=apart_from_roles(rest, roles)) if rest else None
-    annotator, label = (encode_text(frame[roles[r]], r, place) for r in ("annotator", "label"))
+    found = {role: encode_text(frame[roles[role]], role, place) for role in ("annotator", "label") if role in roles}
+    annotator = found.get("annotator", Encoding(pd.Index([EVERYONE]), np.zeros(len(frame), np.int32)))
     item: Any
     if "item" in roles:
         item = encode_text(frame[roles["item"]], "item", place)
@@ -171,13 +221,27 @@ def rows_of_frame(frame: Any, given: Roles, origin: str, place: Place = place_in
             ids = item.iloc[:, 0] if isinstance(item, pd.DataFrame) and item.shape[1] else item
             gold = known.set_axis(ids.values.take(ids.codes) if isinstance(ids, Encoding) else as_index(ids))
     said = {role: str(column) for role, column in roles.items()}
-    return Rows(item, annotator, label, columns, place, text, gold=gold, roles=said, of_lists=frame is not whole)
+    pooled, of_lists = "annotator" not in found, frame is not table.frame
+    return Rows(
+        item,
+        annotator,
+        found.get("label"),
+        columns,
+        place,
+        table.text,
+        gold=gold,
+        roles=said,
+        of_lists=of_lists,
+        pooled=pooled,
+    )
 
 
 def _one_annotator_a_row(
     frame: pd.DataFrame | pa.Table, roles: Mapping[str, Hashable], origin: str, place: Place
 ) -> tuple[pd.DataFrame | pa.Table, Place]:
     """A table whose cells hold lists of annotators and their labels, with a row for each; others as they are."""
+    if not {"annotator", "label"} <= {*roles}:
+        return frame, place
     names = [roles["annotator"], roles["label"]]
     head = _selected(frame[:NESTED] if isinstance(frame, pd.DataFrame) else frame.slice(0, NESTED), names, origin)
     if not all(isinstance(cell, LISTS) for cell in head[names[0]]) or not len(head):
@@ -297,6 +361,7 @@ def label_roles(
 ) -> Roles:
     """The roles of a table of labels and, where it is given, of gold, which is never recognised: it informs a fit.
 
+    That of annotators is left out where ``annotator`` is None, and ``...`` is recognised.
     Where two columns, of roles ``parts``, name an item together, ``item`` is a pair of columns, or one with the
     ids of both; else DataError.
     """
@@ -307,8 +372,8 @@ def label_roles(
         )
     one = not parts or isinstance(item, str)
     of_item = {"item": item} if one else dict(zip(parts, item or (None, None), strict=False))
-    roles = {**of_item, "annotator": annotator, "label": label}
-    return roles if gold is None else {**roles, "gold": gold}
+    who = {} if annotator is None else {"annotator": None if annotator is ... else annotator}
+    return {**of_item, **who, "label": label, **({} if gold is None else {"gold": gold})}
 
 
 def recognise(columns: Sequence[Hashable], given: Roles, origin: str) -> dict[str, Hashable]:
@@ -340,10 +405,10 @@ def recognise(columns: Sequence[Hashable], given: Roles, origin: str) -> dict[st
         if not near and role in ("problem", "object"):
             continue
         if not near:
-            wide = ", or wide=True if each annotator has a column" if role == "annotator" else ""
+            more = ", wide=True if each has a column, or annotator=None for one annotator of all labels"
             raise DataError(
                 f"{origin} has no column that looks like {role} (such as {ALIASES[role][0].replace(' ', ', ')}); "
-                f"its columns are {listed}; say {argument}{wide}"
+                f"its columns are {listed}; say {argument}{more if role == 'annotator' else ''}"
             )
         found[role] = near[0]
     return {role: found[role] for role in given if role in found}

@@ -67,7 +67,8 @@ def _fit_lines(posterior: Fit, doubts: Sequence[object]) -> list[str]:
     ]
     if data.roles:
         read = ", ".join(f"{role} from {column!r}" for role, column in data.roles.items())
-        lines.append(shorten(f"columns: {read}", WIDTH))
+        kind = data.alphabet.kind
+        lines.append(shorten(f"columns{'' if kind.parts is None else f' of {kind.plural}'}: {read}", WIDTH))
     if posterior.correction is not None:
         lines += [f"corrected: {posterior.correction}", *(f"note: {text}" for text in posterior.correction.notes)]
     if scores := found.get("scores"):

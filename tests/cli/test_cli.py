@@ -485,7 +485,7 @@ def test_remedies_name_options_of_the_command_line(tmp_path: Path, capsys: pytes
     gold = write(tmp_path / "gold.csv", [["left", "right", "best"], ["a", "b", "a"]])
     assert "--item left,right" in refused(capsys, *fit[:4], "--kind", "similarity", "--item", "left,right,label")
     assert "--gold-label" in refused(capsys, *fit, "--kind", "pair", "--gold", gold)
-    assert "--item" in refused(capsys, *fit)
+    assert "--item" in refused(capsys, *fit, "--kind", "nominal")
     odd = write(tmp_path / "odd.csv", [["left", "right", "winner"], ["a", "b", "z"]])
     line = refused(capsys, *fit, "--kind", "pair", "--gold", odd, "--gold-label", "winner")
     assert "truth 'z'" in line and "abst" not in line

@@ -101,10 +101,8 @@ def _grade(text: str, roles: Mapping[str, str]) -> int | None:
         text.lower(),
         {roles.get(side, side).lower(): side for side in SIDES} | {side: side for side in SIDES},
     )
-    if low in named:
-        return 1 if named[low] == SIDES[0] else -1
-    if low.startswith(TIES) and BAD not in low:
-        return 0
+    if side := side_of(text, roles):
+        return None if BAD in low else {SIDES[0]: 1, SIDES[1]: -1, TIE: 0}[side]
     if found := GRADED.fullmatch(low):
         return int(found[2]) * (1 if found[1] == SIDES[0] else -1)
     if found := NUMBERED.fullmatch(low):
@@ -130,6 +128,21 @@ def _sides_of_truths(gold: pd.Series[Any], roles: Mapping[str, str], parts: pd.D
     return out
 
 
+def side_of(text: str, roles: Mapping[str, str]) -> str | None:
+    """The side that an answer names: "left", its column, "A" of model_a and model_b; "tie", also of bad ones.
+
+    Numbers name none: they may be strengths.
+    """
+    word = text.strip(" []").lower()
+    if word.startswith(TIES):
+        return TIE
+    columns = [str(roles.get(side, side)).lower() for side in SIDES]
+    parts = [{*re.findall(r"[^\W\d_]", column[-1:]), *re.findall(r"[^\W\d_]+", column)} for column in columns]
+    words = [{side, column, *own} for side, column, own in zip(SIDES, columns, parts, strict=True)]
+    shared = words[0] & words[1]
+    return next((side for side, own in zip(SIDES, words, strict=True) if word in own - shared), None)
+
+
 def _sides(
     given: Encoding,
     objects: list[np.ndarray],
@@ -150,8 +163,8 @@ def _sides(
     words |= {word: word for word in names}
     by_word = np.array([answers.index(words[text]) if text in words else -1 for text in texts])
     code, spelled = by_word[given.codes], np.array(texts, object)[given.codes]
-    for side, ids in enumerate(objects):
-        code = np.where(spelled == ids, side, code)
+    for n, ids in enumerate(objects):
+        code = np.where(spelled == ids, n, code)
     if (code < 0).any():
         row = int(np.argmax(code < 0))
         if BAD in spelled[row].lower():

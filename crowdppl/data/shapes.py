@@ -1,0 +1,216 @@
+"""What a table holds, by its columns and their values: the one place where the shape of a table is recognised."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from crowdppl.data.ids import as_numbers
+from crowdppl.data.kinds.comparisons import PAIR, TIE, side_of
+from crowdppl.data.kinds.kind import Kind
+from crowdppl.data.kinds.parts import SIDES
+from crowdppl.data.kinds.rankings import BETTER, OF_RANKS, RANKINGS
+from crowdppl.data.kinds.similarity import DIFFERENT_SAME, SIMILARITY
+from crowdppl.data.tables import (
+    LISTS,
+    Roles,
+    Rows,
+    Table,
+    label_roles,
+    letters,
+    looks_like,
+    refuse_twins,
+    rows_of_frame,
+)
+from crowdppl.data.wide import rows_of_wide
+from crowdppl.errors import DataError
+
+TIED = frozenset(["tie", "draw", "istie", "isdraw", "tied"])
+"""Columns that say whether neither of winner and loser won."""
+YES, NO = frozenset(["1", "1.0", "true", "yes"]), frozenset(["0", "0.0", "false", "no", "", "nan", "none"])
+Reading = tuple[Rows, dict[str, Any]]
+"""Rows of labels, and options."""
+
+
+class Said(NamedTuple):
+    """What a user says of a table: columns, ``...`` to recognise that of annotators, and whether it is wide."""
+
+    item: Any = None
+    annotator: Hashable | None = ...
+    label: Hashable | None = None
+    gold: Hashable | None = None
+    wide: bool = False
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A table, what is said of it, and the kind of labels; None where it is to be recognised."""
+
+    table: Table
+    said: Said
+    kind: Kind | None
+    options: Mapping[str, Any]
+
+    def one(self, role: str, *taken: Hashable | None) -> Hashable | None:
+        """The column that is named like a role; None where there is none, or several."""
+        found = looks_like([name for name in self.table.names if name not in taken], role)
+        return found[0] if len(found) == 1 else None
+
+    def roles(self, known: Mapping[str, Hashable | None]) -> Roles:
+        """Roles, with those of annotators and gold as they are said."""
+        rest = label_roles(None, self.said.annotator, None, self.said.gold)
+        return {**known, **{role: column for role, column in rest.items() if role in ("annotator", "gold")}}
+
+    def rows(self, roles: Roles, kind: Kind) -> Reading:
+        """Rows by columns, of a kind that messages name where it was recognised."""
+        rows = rows_of_frame(self.table, self.roles(roles))
+        if self.kind is None:
+            read = ", ".join(str(rows.roles[role]) for role in roles if role in rows.roles)
+            rows = replace(rows, recognised=f"columns {read} were read as kind={kind.name!r}")
+        return rows, {**self.options, "kind": kind.name} if self.kind is None else {**self.options}
+
+
+def rows_of_table(table: Table, said: Said, kind: Kind, options: Mapping[str, Any]) -> Reading:
+    """Rows of labels of a table, in whatever shape they come, and options with what the shape tells.
+
+    Shapes of a kind are looked for where that is said, and all where neither kind, classes nor ``like`` are.
+    DataError where a table may be of several kinds, with what to say.
+    """
+    refuse_twins(table.names, table.origin)
+    if said.wide:
+        roles = label_roles(said.item, said.annotator, said.label, said.gold)
+        return rows_of_wide(table.frame, roles, options.get("annotators"), table.place, table.text), {**options}
+    unsaid = all(options.get(name) is None for name in ("kind", "classes", "like"))
+    seen = Seen(table, said, None if unsaid else kind, options)
+    for known, read in SHAPES:
+        found = read(seen) if unsaid or kind == known else None
+        if found is not None:
+            return found
+    parts = () if kind.parts is None or not kind.parts.columns else kind.parts.names
+    return rows_of_frame(table, label_roles(said.item, said.annotator, said.label, said.gold, parts)), {**options}
+
+
+def _pair_of(item: Any) -> tuple[Hashable, ...]:
+    """The two columns that ``item`` names; none where it names another number."""
+    return () if item is None or isinstance(item, str) or np.size(item) != 2 else tuple(item)
+
+
+def _winners(seen: Seen) -> Reading | None:
+    """A winner and a loser a row. Which stood left is unknown: the one whose name comes first is put there."""
+    given, label = _pair_of(seen.said.item), seen.said.label
+    if label is not None and label in given:
+        won, lost = label, given[label == given[0]]
+    elif seen.said.item is None and label is None and _sides(seen) == ():
+        won, lost = seen.one("winner"), seen.one("loser")
+    else:
+        return None
+    if won is None or lost is None:
+        return None
+    rows, options = seen.rows(dict(zip(SIDES, (won, lost), strict=True)), PAIR)
+    objects = rows.item.reset_index(drop=True)
+    left, right = (objects[side] for side in SIDES)
+    swapped = left.map(str) > right.map(str)
+    item = pd.DataFrame({SIDES[0]: left.mask(swapped, right), SIDES[1]: right.mask(swapped, left)})
+    tie = next((name for name in seen.table.names if letters(name) in TIED), None)
+    named = {"winner": str(won), "loser": str(lost)} | ({} if tie is None else {TIE: str(tie)})
+    return replace(
+        rows,
+        item=item,
+        label=np.where(_is_tied(seen, tie), TIE, np.where(swapped, SIDES[1], SIDES[0])),
+        gold=None if rows.gold is None else rows.gold.set_axis(pd.MultiIndex.from_frame(item)),
+        roles=named | {role: column for role, column in rows.roles.items() if role not in SIDES},
+    ), options
+
+
+def _is_tied(seen: Seen, tie: Hashable | None) -> np.ndarray:
+    """Which rows say, in a column of yes and no, that neither won."""
+    if tie is None:
+        return np.zeros(len(seen.table.frame), bool)
+    texts = seen.table.some([tie]).iloc[:, 0].map(lambda x: str(x).strip().lower())
+    wrong = ~texts.isin(YES | NO).to_numpy()
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise DataError(
+            f"the {TIE} {texts[row]!r} at {seen.table.place(row)} is neither yes nor no; write 1 where neither "
+            f"won, and 0 elsewhere, or rename the column {tie!r}"
+        )
+    return np.asarray(texts.isin(YES))
+
+
+def _sides(seen: Seen) -> tuple[Hashable, ...]:
+    """The columns of two things that are compared; none where there are no two."""
+    if seen.said.item is not None:
+        return _pair_of(seen.said.item)
+    sides = [seen.one(side) for side in SIDES]
+    return () if None in sides else tuple(sides)
+
+
+def _compared(seen: Seen) -> Reading | None:
+    """Two things a row, and a label that names one of them or says whether they are the same."""
+    sides = _sides(seen)
+    label = seen.said.label or seen.one("winner", *sides) or seen.one("label", *sides)
+    if not sides or label is None:
+        return None
+    roles = {**dict(zip(SIDES, sides, strict=True)), "label": label}
+    if seen.kind is not None:
+        return seen.rows(roles, seen.kind)
+    texts = seen.table.some([*sides, label]).map(str)
+    named = {side: str(column) for side, column in zip(SIDES, sides, strict=True)}
+    known = {text: side_of(text, named) is not None for text in texts[label].unique()}
+    known |= dict.fromkeys(map(str, seen.options.get("abstentions", ())), True)
+    fits = texts[label].map(known) | (texts[label] == texts[sides[0]]) | (texts[label] == texts[sides[1]])
+    if fits.all():
+        return seen.rows(roles, PAIR)
+    if {text.strip().lower() for text in known} in map(set, DIFFERENT_SAME[:2]):
+        return seen.rows(roles, SIMILARITY)
+    item = seen.one("item", *sides, label)
+    if item is not None and not {*texts[sides[0]]} & {*texts[sides[1]]}:
+        return None  # they hold different things, such as edges of a box
+    row = int(np.argmin(fits))
+    classes = ", or kind='nominal' if they are classes" if item is not None else ""
+    raise DataError(
+        f"{seen.table.origin} has columns {sides[0]!r} and {sides[1]!r}, as of two things that are compared, and "
+        f"the label {texts[label][row]!r} at {seen.table.place(row)} names neither: say kind='pair' if labels say "
+        f"which is better, kind='similarity' if they say whether both are the same{classes}"
+    )
+
+
+def _ranks(seen: Seen) -> Reading | None:
+    """The rank of an object a row, or a whole ranking, in a column that is called so."""
+    label = seen.said.label or seen.one("label")
+    if seen.kind is not None or seen.said.item is not None or letters(label) not in ("rank", "ranking"):
+        return None
+    given = seen.table.some([label]).iloc[:, 0]
+    problem = seen.one("problem")
+    roles: dict[str, Hashable | None] = {OF_RANKS[0]: problem, "label": label}
+    if given.map(lambda x: isinstance(x, LISTS) or BETTER in str(x)).all():
+        roles = {**dict.fromkeys(OF_RANKS), **roles} if problem is None else roles
+        return seen.rows(roles, RANKINGS)
+    thing = seen.one("object") or seen.one("item", problem)
+    who = seen.one("annotator") if seen.said.annotator is ... else seen.said.annotator
+    by = seen.table.some([name for name in (problem, who) if name is not None])
+    if thing is None or not _are_rankings(given, by, seen.table.some([thing]).iloc[:, 0]):
+        return None
+    return seen.rows({OF_RANKS[0]: problem, OF_RANKS[1]: thing, "label": label}, RANKINGS)
+
+
+def _are_rankings(labels: pd.Series[Any], by: pd.DataFrame, things: pd.Series[Any]) -> bool:
+    """Whether numbers are ranks from 1 on of different objects, few of them tied, in each group of rows."""
+    ranks = pd.Series(as_numbers(labels))
+    group = pd.Series([*map(str, by.itertuples(index=False))] if by.shape[1] else "", index=ranks.index)
+    own = ranks.groupby(group)
+    in_order = any((own.rank(how) == ranks).all() for how in ("dense", "min"))  # 1, 2, 2, 3 or 1, 2, 2, 4
+    once = not pd.DataFrame({"group": group, "thing": things.map(str)}).duplicated().any()
+    return bool(in_order and once and (own.size() > 1).all() and (2 * own.nunique() > own.size()).all())
+
+
+SHAPES: tuple[tuple[Kind, Callable[[Seen], Reading | None]], ...] = (
+    (PAIR, _winners),
+    (PAIR, _compared),
+    (RANKINGS, _ranks),
+)
+"""Shapes of tables beyond a column each of items, annotators and labels: the kind, and what reads it, or None."""

@@ -1,0 +1,179 @@
+"""Tables are read as what they hold, without being told; what is unclear is refused with what to say."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+import crowdppl
+from crowdppl.cli.commands import main
+from crowdppl.data.annotations import Annotations
+from crowdppl.errors import DataError
+from crowdppl.results.truths import labels
+
+BATTLES = pd.DataFrame(
+    {
+        "question_id": ["q0", "q0", "q1", "q2"],
+        "model_a": ["m0", "m0", "m2", "m1"],
+        "model_b": ["m1", "m1", "m0", "m2"],
+        "winner": ["model_a", "model_b", "tie", "model_b"],
+        "judge": ["ann", "bob", "ann", "ann"],
+    }
+)
+WON = [
+    ("m0 | m1", "ann", "left"),
+    ("m0 | m1", "bob", "right"),
+    ("m1 | m2", "ann", "right"),
+    ("m2 | m0", "ann", "tie"),
+]
+DUELS = pd.DataFrame({"winner": ["a", "c", "b"], "loser": ["b", "a", "c"], "user": ["u", "v", "u"]})
+
+
+def rows(data: Annotations) -> list[tuple[Any, ...]]:
+    return list(data.frame()[["item", "annotator", "label"]].itertuples(index=False, name=None))
+
+
+@pytest.mark.parametrize("kind", [None, "pair"])
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        ({}, {}),
+        ({}, {"model_a": "A", "model_b": "[[B]]"}),
+        ({"model_a": "model_1", "model_b": "model_2"}, {"model_a": "model_1", "model_b": "Model_2"}),
+        ({"model_a": "left", "model_b": "right"}, {"model_a": "left", "model_b": "Right"}),
+        ({"model_a": "response_a", "model_b": "response_b", "winner": "preference"}, {}),
+        ({"winner": "label"}, {"model_a": "a", "model_b": "b"}),
+    ],
+)
+def test_battles_are_comparisons(
+    kind: str | None, names: dict[str, str], said: dict[str, str], tmp_path: Path
+) -> None:
+    frame = BATTLES.replace({"winner": said}).rename(columns=names)
+    if "preference" in names.values():
+        frame["preference"] = frame["preference"].replace({"model_a": "a", "model_b": "b"})
+    data = Annotations.from_frame(frame, kind=kind)
+    assert (data.kind, rows(data)) == ("pair", WON)
+    assert data.summary()["columns"]["left"] == names.get("model_a", "model_a")
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    assert rows(crowdppl.read_annotations(tmp_path / "a.csv", kind=kind)) == WON
+
+
+def test_ids_of_winners_are_sides_and_keep_their_spelling(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"left": ["007", "7"], "right": ["7", "08"], "label": ["007", "08"], "user": ["u", "u"]})
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    for data in (Annotations.from_frame(frame), crowdppl.read_annotations(tmp_path / "a.csv")):
+        assert rows(data) == [("007 | 7", "u", "left"), ("7 | 08", "u", "right")]
+
+
+@pytest.mark.parametrize(
+    ("names", "more"),
+    [
+        ({}, {}),
+        ({}, {"kind": "pair"}),
+        ({}, {"kind": "pair", "item": ("winner", "loser"), "label": "winner"}),
+        ({"winner": "chosen", "loser": "rejected"}, {}),
+        ({"winner": "x", "loser": "y"}, {"kind": "pair", "item": ("y", "x"), "label": "x"}),
+    ],
+)
+def test_winners_and_losers_stand_on_either_side(names: dict[str, str], more: dict[str, Any]) -> None:
+    data = Annotations.from_frame(DUELS.rename(columns=names), **more)
+    assert rows(data) == [("a | b", "u", "left"), ("a | c", "v", "right"), ("b | c", "u", "left")]
+    assert data.roles["loser"] == names.get("loser", "loser")
+    tied = Annotations.from_frame(DUELS.rename(columns=names).assign(draw=[False, True, False]), **more)
+    assert rows(tied)[1] == ("a | c", "v", "tie")
+    with pytest.raises(DataError, match="'perhaps' at row 1"):
+        Annotations.from_frame(DUELS.rename(columns=names).assign(draw=[0, "perhaps", 0]), **more)
+
+
+def test_one_annotator_of_all_in_one_step(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    frame = BATTLES.drop(columns=["judge", "question_id"])
+    with pytest.raises(DataError, match="annotator=None for one annotator"):
+        Annotations.from_frame(frame)
+    data = Annotations.from_frame(frame, annotator=None)
+    assert [*data.annotators] == ["all"] and data.n_labels == 4 and not data.warnings
+    assert crowdppl.fit("bradley_terry", data, inference="em").ranking().shape[0] == 3
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    out = ["--out", str(tmp_path / "out"), "--model", "bradley_terry", "--inference", "em"]
+    with pytest.raises(SystemExit):
+        main(["fit", str(tmp_path / "a.csv"), *out])
+    assert "--no-annotator" in capsys.readouterr().err
+    with pytest.raises(SystemExit) as done:
+        main(["fit", str(tmp_path / "a.csv"), *out, "--no-annotator"])
+    assert not done.value.code and "ranking.csv" in capsys.readouterr().out
+    votes = pd.DataFrame({"item": list("xxy"), "label": list("abb")})
+    assert labels(crowdppl.fit("majority_vote", Annotations.from_frame(votes, annotator=None)))["label"]["y"] == "b"
+
+
+@pytest.mark.parametrize("item", ["object", "candidate", "item"])
+@pytest.mark.parametrize("problem", [[], ["query"]])
+def test_ranks_are_rankings(item: str, problem: list[str]) -> None:
+    frame = pd.DataFrame({item: list("abc") * 2, "judge": ["u"] * 3 + ["v"] * 3, "rank": [1, 2, 3, 2, 1, 2]})
+    data = Annotations.from_frame(frame.assign(**dict.fromkeys(problem, "q")))
+    assert data.kind == "ranking" and data.n_items == 3 and data.roles["label"] == "rank"
+    whole = pd.DataFrame({"judge": ["u", "v"], "ranking": ["a > b > c", "b > a = c"]})
+    assert Annotations.from_frame(whole.assign(**dict.fromkeys(problem, "q"))).kind == "ranking"
+
+
+def test_what_both_sides_hold_is_asked_where_labels_do_not_tell() -> None:
+    frame = BATTLES.assign(winner=["same", "different", "same", "same"])
+    assert Annotations.from_frame(frame).kind == "similarity"
+    odd = BATTLES.assign(winner=["yes", "no", "yes", "no"])
+    with pytest.raises(DataError, match=r"kind='pair' .* kind='similarity' .* kind='nominal'"):
+        Annotations.from_frame(odd)
+    assert Annotations.from_frame(odd, kind="nominal").kind == "nominal"
+    assert Annotations.from_frame(odd, kind="similarity").kind == "similarity"
+    with pytest.raises(DataError, match="both are bad.*read as kind='pair'"):
+        Annotations.from_frame(BATTLES.replace({"winner": {"tie": "tie (bothbad)"}}))
+    named = BATTLES.replace({"winner": {"tie": "tie (bothbad)"}})
+    assert Annotations.from_frame(named, abstentions=["tie (bothbad)"]).kind == "pair"
+    boxes = pd.DataFrame({"item": ["i", "j"], "worker": ["u", "u"], "left": [3, 5], "right": [9, 11]})
+    assert Annotations.from_frame(boxes.assign(label=["cat", "dog"])).kind == "nominal"
+
+
+def read_as_before(frame: pd.DataFrame) -> None:
+    """Compares labels of a table with those of the same one whose columns are called otherwise."""
+
+    def outcome(frame: pd.DataFrame, **options: Any) -> Any:
+        try:
+            data = Annotations.from_frame(frame, **options)
+        except DataError as error:
+            return re.sub("'[a-z]+'|with a row.*", "", str(error))
+        return data.kind, rows(data)
+
+    assert {"item", "annotator", "label"} <= {*frame}
+    wanted = outcome(frame)
+    count = range(len(frame))
+    assert outcome(frame.rename(columns={"label": "rank"})) == wanted
+    assert outcome(frame.assign(rank=1)) == outcome(frame.assign(left=count, rank=count)) == wanted
+    assert outcome(frame.assign(left="x", right="y", start=0, end=1, token="t")) == wanted
+    for name in ("left", "object", "winner", "sequence"):
+        assert outcome(frame.rename(columns={"item": name}), item=name) == wanted
+    for name in ("winner", "chosen", "tag", "ranking"):
+        assert outcome(frame.rename(columns={"label": name}), label=name) == wanted
+
+
+def test_classes_are_read_as_before_whatever_their_columns_are_called() -> None:
+    for data in (crowdppl.anaesthetists(), crowdppl.datasets.example("ordinal")):
+        read_as_before(data.frame())
+
+
+SETS = (
+    "web",
+    "dogs",
+    "rte",
+    "face",
+    "music",
+    "judgebench",
+    "varierr",
+    "adult2",
+    "bluebirds",
+    "movie_reviews",
+    "cifar10n",
+)
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_real_sets_are_read_as_before(real_data: Path, name: str) -> None:
+    read_as_before(pd.read_csv(real_data / name / "answers.csv")[["item", "annotator", "label"]][:5_000])
