@@ -39,9 +39,10 @@ from crowdppl.data.gold import given_truths, known_truths
 from crowdppl.data.ids import Codebook, by_item, native, require_list
 from crowdppl.data.kinds import KINDS, kind_named
 from crowdppl.data.kinds.classes import NOMINAL, require_categories
+from crowdppl.data.kinds.comparisons import TIE
 from crowdppl.data.kinds.kind import Kind, LabelSet
 from crowdppl.data.kinds.numbers import NUMBER
-from crowdppl.data.kinds.parts import ordered
+from crowdppl.data.kinds.parts import SIDES, of_objects, ordered
 from crowdppl.data.kinds.sequences import units_of
 from crowdppl.data.kinds.space import REAL_LINE, number_space
 from crowdppl.data.notation import with_decimal_commas
@@ -462,7 +463,8 @@ class Annotations:
     def _require_classes(self) -> None:
         if self.alphabet.kind.numeric:
             raise DataError(
-                f"labels of kind {self.kind!r} are numbers and have no classes; what needs these cannot be"
+                f"labels of kind {self.kind!r} are numbers and have no classes, which are wanted here; a posterior "
+                "has truth() and annotators() of numbers, and agreement_pairs(data) says who agree"
             )
 
     @property
@@ -587,7 +589,28 @@ class Annotations:
             return gold
         known = by_item(gold)
         known = known.set_axis(ordered(known.index, self._item_index.names))
+        parts = self.alphabet.kind.parts
+        if parts is not None and parts.shared:
+            sides = of_objects(known, self.item_covariates.loc[:, [*SIDES]])
+            if sides is not None:
+                return self._truths_of_pairs(known, sides, parts.unordered)
         return self.alphabet.kind.truths(known, self.items, self.item_covariates, self.roles)
+
+    def _truths_of_pairs(self, known: pd.Series[Any], sides: pd.DataFrame, clusters: bool) -> pd.Series[Any]:
+        """Truths of pairs from what is known of their two sides: clusters of objects, or ranks or scores."""
+        left, right = (sides[side] for side in SIDES)
+        if clusters:
+            return pd.Series(self.classes[(left == right).to_numpy(int)], sides.index)
+        if known.name not in ("rank", "score"):
+            raise DataError(
+                f"the truths of objects are called {known.name!r}; name the series 'rank' (1 the best) or 'score' "
+                "(the largest the best), as the columns of ranking(), or give the winner of each pair"
+            )
+        apart = pd.to_numeric(left) - pd.to_numeric(right)
+        ahead = apart < 0 if known.name == "rank" else apart > 0
+        return pd.Series(np.where(apart == 0, TIE, np.where(ahead, *SIDES)), sides.index)[
+            (apart != 0) | (TIE in self.classes)
+        ]
 
     def summary(self) -> dict[str, Any]:
         """Columns that were read, counts of items, annotators, labels and classes, and warnings, ready for JSON."""

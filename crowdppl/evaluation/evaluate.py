@@ -235,8 +235,9 @@ def evaluate(
     Args:
         posterior: a posterior, or its probabilities (items x classes).
         gold: the true class of items, a Series or a mapping by their ids or, where two columns name an item, by
-            these, as results are. Items that are not in the posterior are warned of, and so are those whose truth
-            the fit was given (``GoldLeakWarning``).
+            these, as results are. Of similarity also the cluster of each object; of comparisons also a series by
+            object, called "rank" or "score", which tells the winners. Items that are not in the posterior are
+            warned of, and so are those whose truth the fit was given (``GoldLeakWarning``).
         bootstrap, seed: resamples from which ``Evaluation.intervals`` are computed, and their seed.
         level: probability of these intervals, and of the annotators' whose coverage is counted; where truths are
             numbers, of the items' intervals.

@@ -110,3 +110,30 @@ def test_two_sides_are_no_classes_with_a_sensitivity() -> None:
     assert "sensitivity" not in fitted("pair").annotators()
     assert "sensitivity" in fitted("similarity").annotators()
     assert np.isfinite(fitted("similarity").annotators()["sensitivity"]).all()
+
+
+def test_clusters_of_objects_are_known_pairs() -> None:
+    found = fitted("similarity")
+    clusters = pd.Series({"apple": 0, "fig": 0, "kiwi": 1, "pear": 1, "plum": 2})
+    index = found.data.item_index
+    same = [clusters[a] == clusters[b] for a, b in index]
+    pairs = pd.Series(np.where(same, "same", "different"), index)
+    assert dict(crowdppl.evaluate(found, clusters)) == dict(crowdppl.evaluate(found, pairs))
+    assert crowdppl.evaluate(found, clusters.drop("plum")).n == 6
+    assert crowdppl.evaluate(found, found.clusters()["cluster"]).n == 10
+
+
+def test_ranks_and_scores_of_objects_tell_winners() -> None:
+    found = fitted("pair")
+    ranking = found.ranking()
+    by_rank, by_score = (crowdppl.evaluate(found, ranking[name]) for name in ("rank", "score"))
+    assert by_rank.n == 10 >= by_score.n and by_score.accuracy > 0.9  # a tied label counts one half
+    worst = crowdppl.evaluate(found, -ranking["score"])
+    assert worst.accuracy < 0.1
+    with pytest.raises(crowdppl.errors.DataError, match="'rank' .1 the best. or 'score'"):
+        crowdppl.evaluate(found, ranking["rank"].rename("goodness"))
+
+
+def test_what_numbers_do_not_have_is_refused_with_what_they_have() -> None:
+    with pytest.raises(crowdppl.errors.DataError, match="agreement_pairs"):
+        crowdppl.suspicious_annotators(fitted("real"))

@@ -231,6 +231,15 @@ def ordered(index: pd.Index[Any], names: Sequence[Hashable]) -> pd.Index[Any]:
     return index.reorder_levels([*map(str, names)])
 
 
+def of_objects(known: pd.Series[Any], table: pd.DataFrame) -> pd.DataFrame | None:
+    """What is known of the two objects of each pair, from truths by object; None where truths are by pair."""
+    if known.empty or isinstance(known.index, pd.MultiIndex) or any(map(_is_pair, known.index)):
+        return None
+    given = known.set_axis(known.index.map(str))
+    found = pd.DataFrame({side: given.reindex(table[side].astype(str)).to_numpy() for side in SIDES}, table.index)
+    return found.dropna()
+
+
 def _is_pair(given: Any) -> bool:
     """Whether an id names two parts."""
     return isinstance(given, tuple | list) or SEPARATOR in str(given)
