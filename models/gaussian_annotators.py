@@ -32,8 +32,8 @@ class GaussianAnnotators:
     Args:
         bias_strength: labels that the prior of a bias, around 0, is worth.
         strength: half the labels that the prior of a precision is worth.
-        shared: correlation of the errors of an item's labels, which widens intervals. Labels cannot tell it: it is
-            an assumption, to be checked by known truths.
+        shared: correlation of the errors of an item's labels, which widens intervals, and by which few known truths
+            tell little of biases. Labels cannot tell it: it is an assumption, to be checked by known truths.
         scale: on which errors are Gaussian. "log" is for positive numbers whose errors are shares of the truth:
             all above is then of logarithms, a bias of 0.1 being 10 %, and estimates are medians.
         covariates: names of item covariates on which the truth depends linearly.

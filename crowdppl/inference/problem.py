@@ -180,17 +180,21 @@ class Problem:
 
     @cached_property
     def shifts(self) -> dict[str, Tensor]:
-        """Shifts of sites, as of ``natural``, by name; none where truths are known."""
+        """Shifts of sites, as of ``natural``, by name."""
         return self._moves("shift")
 
     @cached_property
     def powers(self) -> dict[str, Tensor]:
-        """Powers of the unit in sites' values, as of ``natural``, by name; none where truths are known."""
+        """Powers of the unit in sites' values, as of ``natural``, by name."""
         return self._moves("powers")
 
+    @cached_property
+    def knows_numbers(self) -> bool:
+        """Whether some truth that is a number is known."""
+        return any(b.gold is not None and bool(b.gold.isfinite().any()) for b in self.blocks)
+
     def _moves(self, how: str) -> dict[str, Tensor]:
-        known = any(b.gold is not None and bool(b.gold.isfinite().any()) for b in self.blocks)
-        found = {} if known else {n: x for n, s in self.sites.items() if (x := getattr(s, how)) is not None}
+        found = {n: x for n, s in self.sites.items() if (x := getattr(s, how)) is not None}
         return {n: torch.tensor(x, dtype=torch.float64, device=self.blocks[0].device) for n, x in found.items()}
 
     @cached_property

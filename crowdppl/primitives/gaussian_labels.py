@@ -21,6 +21,8 @@ from crowdppl.primitives.sums import log_gaussian
 LOG_2_PI = math.log(2 * math.pi)
 LARGEST = 1e15
 """A standard deviation whose square, and the inverse of that, single precision holds."""
+EXACT = 1e-15
+"""Variance of a known truth around the consensus, in that of items, where no label differs from it."""
 WEAK = 0.01
 """Labels that the prior of a level or a slope is worth."""
 
@@ -137,8 +139,9 @@ class GaussianLabels(NumberLabels):
 
     Here v is one over the mean precision of an item's labels: ``shared`` is the correlation of their errors.
     Gains have no part in it: over a gain that may be 0, the variance would have no mean. Labels cannot tell
-    ``shared``: it moves no estimate, and widens the intervals of truths. A known truth is
-    taken for the consensus. On the scale "log", labels and truths stand for their logarithms.
+    ``shared``: it widens the intervals of truths, and says how far a known truth tells of its consensus, and so of
+    biases. Without known truths it moves no estimate. Labels are drawn as if a known truth were the consensus. On
+    the scale "log", labels and truths stand for their logarithms.
 
     Args:
         block: who labelled what.
@@ -166,7 +169,8 @@ class GaussianLabels(NumberLabels):
             c = c - self.block.sum_by_item(y + centre)
             c = c if known is None else c - (known + centre).nan_to_num()
         c, h, p = c + (log_l - lmm - LOG_2_PI) / 2, h + lm, p + precision
-        return log_gaussian(c, h, p, name=self.truth, spread=spread, known=known)
+        around = None if known is None else self._around()
+        return log_gaussian(c, h, p, name=self.truth, spread=spread, known=known, around=around)
 
     def information(self) -> Tensor:
         """The precision that a label of each annotator adds to the consensus, (..., A)."""
@@ -176,6 +180,17 @@ class GaussianLabels(NumberLabels):
         """The variance of truths around the consensus."""
         precision, count = (self.block.sum_by_item(x) for x in (self.each.t, torch.ones_like(self.each.t)))
         return self.shared * count / torch.where(count > 0, precision, 1.0)
+
+    def _around(self) -> tuple[Tensor, Tensor]:
+        """Log-height and precision of known truths around the consensus, linear in the statistics of errors.
+
+        That is the density of ``spread``, but for the geometric mean of precisions in its height.
+        """
+        count = self.block.sum_by_item(torch.ones_like(self.each.t))
+        log_t, t = (self.block.sum_by_item(x) / count.clamp(min=1) for x in (self.each.log_t, self.each.t))
+        shared = torch.where(count > 0, self.shared, EXACT)
+        log_t, t = torch.where(count > 0, log_t, self.level.log_l), torch.where(count > 0, t, self.level.l)
+        return (log_t - shared.log() - LOG_2_PI) / 2, t / shared
 
     def draw(self) -> tuple[Tensor, Tensor]:
         """Truths (n_items,), and labels (S,) given the consensus."""

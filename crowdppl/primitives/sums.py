@@ -175,6 +175,7 @@ def log_gaussian(
     name: str | None = None,
     spread: Tensor | float = 0.0,
     known: Tensor | None = None,
+    around: tuple[Tensor, Tensor] | None = None,
 ) -> Tensor:
     """Integrates a real variable out of a model: log of the integral of ``exp(c + h x - P x^2 / 2)`` over all x.
 
@@ -187,7 +188,8 @@ def log_gaussian(
         constant, linear, precision: c, h and P > 0, of shapes that broadcast.
         name: by which engines return the mean of x and of its square, such as those of a truth that is x.
         spread: variance of what bears the name around x, where it is not x itself.
-        known: values of x that are known, which are not integrated over, and NaN elsewhere.
+        known: values that are known of what bears the name, and NaN elsewhere.
+        around: log-height and precision of known values around x; by default they are x, which is not integrated.
 
     Raises:
         MethodError: in a drawing backward pass, when the integral is used more than once, or to a power.
@@ -203,14 +205,21 @@ def log_gaussian(
     c, h, p = torch.broadcast_tensors(constant, linear, precision)
     moments = moments_probe(name, c, how)
     if moments is not None:
+        first, second = moments
         spread = spread if known is None else torch.where(known.isnan(), spread, 0.0)
-        c, h, p = c + spread * moments[1], h + moments[0], p - 2 * moments[1]
+        if known is not None and around is not None and how.kind == "sum":  # draws are of x, known or not
+            there, x = ~known.isnan(), known.nan_to_num()
+            c = c + torch.where(there, first * x + second * x.square(), 0.0)
+            first, second = torch.where(there, 0.0, first), torch.where(there, 0.0, second)
+        c, h, p = c + spread * second, h + first, p - 2 * second
+    if known is not None and around is not None:
+        c, h, p = _around_known(c, h, p, known, around)
     if how.kind == "sum":
         out = _gaussian_integral(c, h, p)
     else:
         out = _DrawGaussian.apply(c, h, p, how, how.formed, name)  # type: ignore[no-untyped-call]
         how.formed += 1
-    if known is None:
+    if known is None or around is not None:
         return out
     x = known.nan_to_num()
     return torch.where(known.isnan(), out, c + h * x - p * x.square() / 2)
@@ -309,6 +318,15 @@ def in_closed_form(name: str, moments: Callable[[], Tensor]) -> Tensor | float:
     probe = moments_probe(name, found[0], how)
     assert probe is not None
     return (probe * found).sum(0)
+
+
+def _around_known(
+    c: Tensor, h: Tensor, p: Tensor, known: Tensor, around: tuple[Tensor, Tensor]
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The terms of ``log_gaussian``, which count x from known values, and tell how these scatter around it."""
+    (height, precision), there, x = around, ~known.isnan(), known.nan_to_num()
+    c = torch.where(there, c + h * x - p * x.square() / 2 + height, c)
+    return c, torch.where(there, h - p * x, h), torch.where(there, p + precision, p)
 
 
 def _gaussian_integral(c: Tensor, h: Tensor, p: Tensor) -> Tensor:

@@ -372,8 +372,11 @@ def of_known(*parts: str, **settings: Any) -> Any:
 
 
 def test_of_known_numbers_the_posterior_is_that_of_a_regression(tmp_path: Path) -> None:
-    """Errors are then seen: bias and precision have their conjugate posterior, and truths are what is known."""
-    found, (rows, truth) = of_known("old"), known("old")
+    """Errors are then seen, if labels share none: the bias has its conjugate posterior, and nearly the precision.
+
+    A known truth counts as one more label, by all annotators of its item.
+    """
+    found, (rows, truth) = of_known("old", shared=1e-12), known("old")
     np.testing.assert_allclose(found.truth()["estimate"], pd.Series(truth)[found.data.items])
     assert (found.truth()["sd"] == 0).all()
     error = (rows["label"] - rows["item"].map(truth)).groupby(rows["annotator"])
@@ -381,7 +384,7 @@ def test_of_known_numbers_the_posterior_is_that_of_a_regression(tmp_path: Path) 
     rate = 0.5 + (square - total**2 / (n + 1)) / 2  # strength 2 and scale 1: Gamma(2, .5)
     table = found.annotators()
     np.testing.assert_allclose(table["bias"], total / (n + 1), rtol=1e-6)
-    np.testing.assert_allclose(table["precision"], (2 + n / 2) / rate, rtol=1e-6)
+    np.testing.assert_allclose(table["precision"], (2 + n / 2) / rate, rtol=0.1)
     found.save(tmp_path / "known")
     again = crowdppl.load(tmp_path / "known").data.gold
     assert again is not None and again.to_dict() == truth
@@ -407,12 +410,12 @@ def test_known_numbers_tell_of_the_others(engine: str) -> None:
 
 
 def test_an_update_is_the_fit_of_all_labels_where_truths_are_known() -> None:
-    whole, (rows, truth) = of_known("old", "newer"), known("newer")
+    (whole, old), (rows, truth) = (of_known(*x, shared=1e-12) for x in (("old", "newer"), ("old",))), known("newer")
     new = Annotations.from_frame(rows, kind="real", gold=truth)
-    updated = of_known("old").update(new, tolerance=1e-13)
+    updated = old.update(new, tolerance=1e-13)
     for name in ("error", "level"):
         np.testing.assert_allclose(
-            updated.result.sites[name].parameter, whole.result.sites[name].parameter, rtol=1e-6
+            updated.result.sites[name].parameter, whole.result.sites[name].parameter, rtol=0.03
         )
     assert (updated.annotators()["labels"] == 40).all()
     with pytest.raises(MethodError, match="comes again"):

@@ -31,6 +31,8 @@ MAX_NUMBERS = 50_000_000
 
 UNITS = (0.01, 0.05, 0.2, 1.0)
 """Standard deviations of the logarithms of units that are tried, each in turn."""
+STEPS = (1.0, 0.3, 0.1)
+"""Of shifts that are tried where truths are known, each in turn; 1 is a new draw."""
 
 
 @dataclass(frozen=True)
@@ -205,17 +207,36 @@ def _draw_statistics(
 def _shifted(problem: Problem, statistics: Tensors, priors: Tensors, stream: torch.Generator) -> Tensors:
     """All sites that have a shift moved along it, by a draw from their priors: labels do not tell how far.
 
-    Liu & Wu (1999), Parameter expansion for data augmentation, JASA 94. Known truths would tell: then none moves.
+    Liu & Wu (1999), Parameter expansion for data augmentation, JASA 94. Known truths tell: by them, draws are
+    accepted or not, and shorter steps follow.
     """
-    if not problem.shifts:
-        return statistics
+    for step in (STEPS if problem.knows_numbers else STEPS[:1]) if problem.shifts else ():
+        new, none = _shifted_by(problem, statistics, priors, step, stream), torch.zeros(problem.options.chains)
+        statistics = _accepted(problem, new, statistics, none, stream) if problem.knows_numbers else new
+    return statistics
+
+
+def _accepted(problem: Problem, new: Tensors, old: Tensors, gain: Tensor, stream: torch.Generator) -> Tensors:
+    """The chains' new statistics or old ones by Metropolis's rule; ``gain``, (C,), is of priors and measure."""
+    if problem.knows_numbers:
+        one, other = (problem.full_pass(len(gain))(x).objective for x in (new, old))
+        gain = gain + one - other
+    chance = torch.rand(len(gain), generator=stream, dtype=gain.dtype, device=gain.device)
+    return where(chance.log() < gain, new, old)
+
+
+def _shifted_by(
+    problem: Problem, statistics: Tensors, priors: Tensors, step: float, stream: torch.Generator
+) -> Tensors:
+    """All sites that have a shift moved along it by a draw from their priors; nearer where ``step`` is below 1."""
     out, chains, ways = dict(statistics), problem.options.chains, {}
     precision = pull = torch.zeros((), dtype=torch.float64)
     for name, shift in problem.shifts.items():
         ways[name], p, h = problem.sites[name].conjugate.along(statistics[name], priors[name], shift)
         precision, pull = precision + per_chain(p, chains), pull + per_chain(h, chains)
     noise = torch.randn(chains, generator=stream, dtype=pull.dtype, device=pull.device)
-    far = pull / precision + noise / precision.sqrt()
+    mean = pull / precision  # Neal (1999): a shorter step keeps the prior, too
+    far = mean - (1 - step**2) ** 0.5 * mean + step * noise / precision.sqrt()
     for name, way in ways.items():
         by = far.reshape(-1, *[1] * (way.dim() - 1))
         out[name] = problem.sites[name].conjugate.shifted(statistics[name], way, by)
@@ -228,8 +249,8 @@ def _scaled(problem: Problem, statistics: Tensors, priors: Tensors, stream: torc
     for size in UNITS if problem.powers else ():
         like = next(iter(statistics.values()))
         how: Any = {"generator": stream, "dtype": like.dtype, "device": like.device}
-        log_s, chance = size * torch.randn(chains, **how), torch.rand(chains, **how)
-        new, gain = dict(statistics), torch.zeros_like(chance)
+        log_s = size * torch.randn(chains, **how)
+        new, gain = dict(statistics), torch.zeros_like(log_s)
         for name, powers in problem.powers.items():
             family, old = sites[name].conjugate, statistics[name]
             value = family.value(old)
@@ -237,7 +258,7 @@ def _scaled(problem: Problem, statistics: Tensors, priors: Tensors, stream: torc
             new[name] = family.statistic(value * change.exp())
             log_p = family.log_prior(priors[name], new[name]) - family.log_prior(priors[name], old)
             gain = gain + per_chain(log_p, chains) + per_chain(change.expand_as(value), chains)
-        statistics = where(chance.log() < gain, new, statistics)
+        statistics = _accepted(problem, new, statistics, gain, stream)
     return statistics
 
 
