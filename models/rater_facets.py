@@ -270,7 +270,7 @@ class FacetLabels(cp.NumberLabels):
 
     def log_prob(self, value: Tensor) -> Tensor:
         """Log-probability of each item's labels, (..., n_items)."""
-        cells = self.block.in_contexts(self.context, math.prod(self.table.shape[-4:-2]), None)
+        cells = self.block.in_contexts(self.context, math.prod(self.table.shape[-4:-2]), self.block.weights)
         each = cells.sum_of_cells(self.table.flatten(-5, -2))
         prior = (-self.standard.square() / 2).log_softmax(-1)
         if self.expected is not None and self.block.gold is not None:

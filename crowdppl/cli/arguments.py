@@ -152,7 +152,9 @@ READING: Mapping[str, tuple[Any, Any]] = {
     ),
     "decimal": _text("Mark in numbers such as 1,234, where both may be meant: ',' or '.'.", "MARK"),
     "repeats": (
-        Annotated[str, Option(help="If an annotator labels an item again: keep, one, first, last or error.")],
+        Annotated[
+            str, Option(help="If an annotator labels an item again: keep, share, one, first, last or error.")
+        ],
         "keep",
     ),
     "time": _text(

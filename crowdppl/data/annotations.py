@@ -31,7 +31,6 @@ from crowdppl.data.coded import (
     count_repeats,
     warnings_of,
     who_abstains,
-    without_repeats,
 )
 from crowdppl.data.covariates import covariate_table, feature_table, history_table, label_columns, some_columns
 from crowdppl.data.features import StoredFeatures, placed_features
@@ -46,6 +45,7 @@ from crowdppl.data.kinds.parts import SIDES, of_objects, ordered
 from crowdppl.data.kinds.sequences import units_of
 from crowdppl.data.kinds.space import REAL_LINE, number_space
 from crowdppl.data.notation import with_decimal_commas
+from crowdppl.data.repeats import treated_repeats
 from crowdppl.data.shapes import Said, rows_of_table
 from crowdppl.data.tables import Rows, Table, coded_table, require_table, rows_of_dicts
 from crowdppl.data.wide import rows_of_matrix
@@ -91,9 +91,12 @@ class AnnotationOptions(TypedDict, total=False):
         history: pseudo-counts from earlier work, to be added to a prior: mapping from annotator id to a
             (K, K) matrix [truth, label], or (A, K, K) in codebook order.
         repeats: what to do where an annotator labels an item again: "keep" (all count, as if by several
-            annotators); "one" (the answer given most often counts, of numbers the one nearest to their mean),
-            "first" or "last" (it counts), for annotators who repeat their errors; each with a warning that counts
-            them, by "keep" those of equal label covariates; "error".
+            annotators); "share" (k of them count as k / (1 + (k - 1) r), where r is their correlation given the
+            item's truth, which is learned from all repeats: from one label, where an annotator always repeats
+            errors, to k, where these are independent); "one" (the answer given most often counts, of numbers the
+            one nearest to their mean), "first" or "last" (it counts); each with a warning that counts them, by
+            "keep" and "share" those of equal label covariates; "error". By default "keep", or "share" where
+            ``like`` has it, and its correlation.
         decimal: "," or ".", the mark in numbers that are text, where both may be meant ("1,234"): in labels, known
             truths and covariates.
         time: column of the table that says when each label was given, a date or a number, by which
@@ -117,12 +120,15 @@ class AnnotationOptions(TypedDict, total=False):
     annotator_covariates: pd.DataFrame | None
     label_covariates: Iterable[Hashable] | pd.DataFrame | None
     history: Any
-    repeats: Literal["keep", "one", "first", "last", "error"]
+    repeats: Literal["keep", "share", "one", "first", "last", "error"]
     decimal: Literal[",", "."] | None
     time: Hashable | None
     objects: Literal["shared", "own"]
     like: Annotations | None
     grow: bool
+
+
+REPEATS = ("keep", "share", "one", "first", "last", "error")
 
 
 def check_options(options: AnnotationOptions) -> None:
@@ -137,7 +143,7 @@ def check_options(options: AnnotationOptions) -> None:
             require_list(options.get(name), name)
     for name in ("grow", "informative_abstentions"):
         switch(name, options.get(name, False), error=DataError)
-    one_of("repeats", options.get("repeats", "keep"), ("keep", "one", "first", "last", "error"), DataError)
+    one_of("repeats", options.get("repeats", "keep"), REPEATS, DataError)
     if options.get("decimal") is not None:
         one_of("decimal", options.get("decimal"), (",", "."), DataError)
     if options.get("time") is not None and options.get("repeats") not in ("first", "last"):
@@ -238,6 +244,8 @@ class Annotations:
         features: DataFrame, array or ``StoredFeatures`` in codebook order of the items, or None.
         item_covariates, annotator_covariates: DataFrames in codebook order, or None.
         columns: further columns of the rows, in the order of ``frame()``, or None.
+        repeat_correlation: of an annotator's labels of one item given its truth, by ``repeats="share"``; 0 where
+            each label counts.
         label_names: those of ``columns`` that are label covariates.
         roles: the columns that were read, by what they hold ("item", "gold" ...); none where there was no table.
         warnings: those that were emitted.
@@ -266,6 +274,7 @@ class Annotations:
     label_names: tuple[Hashable, ...] = ()
     roles: Mapping[str, str] = field(default_factory=dict)
     warnings: tuple[CrowdpplWarning, ...] = ()
+    repeat_correlation: float = 0.0
 
     @classmethod
     def from_frame(
@@ -356,14 +365,14 @@ class Annotations:
         order, blocks = coded.blocks(units)
         of_labels = some_columns(rows.columns, names) if names else None
         numbers = rows.columns[NUMBER].to_numpy() if rows.columns is not None and NUMBER in rows.columns else None
-        how = options.get("repeats", "keep")
+        before = 0.0 if like is None else like.repeat_correlation
+        how = options.get("repeats", "share" if before else "keep")
         when = (rows.columns, options.get("time"))
-        kept, repeats = without_repeats(coded, blocks, rows.place, how, of_labels, numbers, *when)
+        treated = treated_repeats(coded, blocks, rows.place, how, of_labels, numbers, known["known"], *when)
+        kept = treated.kept
         left = coded if kept is None else coded.rows(kept)
         if kept is not None:
             order, blocks = left.blocks(units)
-        if rows.pooled:  # by design
-            repeats = []
         counts = cell_counts(blocks)
         may = who_abstains(left, counts, None if like is None else like.abstainers)
         history = options.get("history")
@@ -379,9 +388,10 @@ class Annotations:
             label_names=names,
             roles={**rows.roles, **({"label_covariates": ", ".join(map(str, names))} if names else {})},
             warnings=(
-                *repeats,
+                *(() if rows.pooled else treated.warnings),  # one annotator for all repeats by design
                 *warnings_of(coded, blocks, counts, options, units, of_items, rows.pooled),
             ),
+            repeat_correlation=before if how == "share" and before else treated.correlation,
             **known,
         ).filled(history=history, abstainers=None if may is None else torch.from_numpy(may))
         for warning in made.warnings:
@@ -391,6 +401,7 @@ class Annotations:
     def filled(self, **shared: Any) -> Annotations:
         """Annotations whose blocks hold what is known: gold, covariates, labels that are numbers, ``shared``."""
         shared = {"informative": self.alphabet.informative, "space": self.alphabet.kind.space, **shared}
+        shared["repeat_correlation"] = self.repeat_correlation
         blocks = [replace(block, **shared) for block in self.blocks]
         if self.known is not None:
             blocks = [with_known(block, self.order, self.known) for block in blocks]
@@ -636,6 +647,7 @@ class Annotations:
             "labels_an_annotator": REAL_LINE.summary(counts.sum(1)),
             "items_without_labels": int((per_item == 0).sum()),
             "repeats": count_repeats(self.blocks),
+            "repeat_correlation": self.repeat_correlation,
             "gold": int(self.is_known.sum()),
             "columns": {**self.roles},
             "warnings": [f"{type(warning).__name__}: {warning}" for warning in self.warnings],

@@ -55,6 +55,7 @@ class Block:
         has_labels: False for a design, whose labels are to be drawn.
         uses_power: whether labels count by the power that a model gives them.
         sparse: whether truths that an item's labels do not name may be summed out together.
+        repeat_correlation: of an annotator's labels of one item, given its truth; they count by ``weights``.
         entries: of a minibatch, int64 (S,): the place of each label in the block that it was taken from.
         copies: float64 (n_items,), items with the same labels that each stands for (``distinct``); None for one.
         apart: of items that are put to a model one by one (``with_items``), and follow no other: the number of
@@ -82,6 +83,7 @@ class Block:
     has_labels: bool = True
     uses_power: bool = True
     sparse: bool = False
+    repeat_correlation: float = 0.0
     entries: Tensor | None = None
     copies: Tensor | None = None
     apart: tuple[int, ...] | None = None
@@ -145,6 +147,25 @@ class Block:
         return self.bags.cells.long() % self.n_answers < self.n_classes
 
     @cached_property
+    def weights(self) -> Tensor | None:
+        """By how much each label counts, float64 (S,), where an annotator labels an item again; None for 1.
+
+        Of k labels with correlation r, each counts 1 / (1 + (k - 1) r): the design effect of clusters (Kish 1965,
+        "Survey sampling"). Labels of different covariates, or of which one abstains, are no repeats.
+        """
+        if not self.repeat_correlation or not self.uses_power:
+            return None
+        named, known = self.bags.cells.long() % self.n_answers < self.n_classes, self.label_covariates
+        group = (self.item * self.n_annotators + self.annotator) * 2 + named
+        names = [] if known is None else [name for name in known.names if name != NUMBER]
+        if known is not None and names:
+            held = torch.cat([group.unsqueeze(1).double(), known.held(names)], 1)
+            group = torch.unique(held, dim=0, return_inverse=True)[1]
+        _, group, sizes = torch.unique(group, return_inverse=True, return_counts=True)
+        times = sizes[group].double()
+        return None if bool((times == 1).all()) else 1 / (1 + (times - 1) * self.repeat_correlation)
+
+    @cached_property
     def by_annotator(self) -> RaggedIndex:
         """Rows are labels, cells are annotators."""
         return RaggedIndex.of_rows(self.annotator, self.n_annotators)
@@ -160,6 +181,15 @@ class Block:
         """Rows are items, cells are labels: adds up what each label contributes."""
         back = self.by_item
         return RaggedIndex(self.n_items, self.n_labels, back.rows, self.bags.row_starts, back.cells, None, None)
+
+    @cached_property
+    def _weighted_per_item(self) -> RaggedIndex:
+        """Rows are items, cells are labels: adds up what each label contributes, by its weight."""
+        return (
+            self.per_item
+            if self.weights is None
+            else replace(self.per_item, row_weights=self.weights, cell_weights=self.weights)
+        )
 
     @cached_property
     def per_label(self) -> RaggedIndex:
@@ -238,6 +268,8 @@ class Block:
     @cached_property
     def distinct_answers(self) -> tuple[Block, Tensor] | None:
         """One item for all that have the same answers, whoever gave them, and which each item is."""
+        if self.weights is not None:  # by which it matters who gave them
+            return None
         return self._distinct(self.bags.cells % self.n_answers, self.n_answers)
 
     def _distinct(self, kind: Tensor, n_kinds: int) -> tuple[Block, Tensor] | None:
@@ -298,10 +330,10 @@ class Block:
             return np.arange(self.n_items)
         return self.sequences.starts.cumsum(0).cpu().numpy() - 1
 
-    def vote_counts(self) -> Tensor:
-        """How often each item was given each class, int64 (n_items, K); abstentions are no votes."""
+    def vote_counts(self, weights: Tensor | None = None) -> Tensor:
+        """How often each item was given each class, int64 (n_items, K), or by weights; abstentions are no votes."""
         cell, size = self.bags.row_of_entry() * self.n_answers + self._answers(), self.n_items * self.n_answers
-        return torch.bincount(cell, minlength=size).reshape(self.n_items, -1)[:, : self.n_classes]
+        return torch.bincount(cell, weights, minlength=size).reshape(self.n_items, -1)[:, : self.n_classes]
 
     def only_classes(self, x: Tensor) -> Tensor:
         """Sets what abstentions would contribute to zero: (S, width) -> (S, width)."""
@@ -366,8 +398,8 @@ class Block:
         return gather(x, self.by_item, event_dim)
 
     def sum_by_item(self, x: Tensor, event_dim: int = 0) -> Tensor:
-        """Adds up what the labels of each item contribute: (..., S, *event) -> (..., n_items, *event)."""
-        return gather(x, self.per_item, event_dim)
+        """Adds up what an item's labels contribute, by ``weights``: (..., S, *event) -> (..., n_items, *event)."""
+        return gather(x, self._weighted_per_item, event_dim)
 
     def sum_of_cells(self, table: Tensor) -> Tensor:
         """Adds up the entries of each item's labels: (..., cells, width) -> (..., n_items, width)."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, pairwise
 from typing import Any, NamedTuple
@@ -14,16 +14,13 @@ from crowdppl.data.blocks import Block
 from crowdppl.data.ids import Codebook, Encoding, Place, encode, native, refuse_missing_text, texts_of
 from crowdppl.data.kinds.kind import LabelSet
 from crowdppl.data.kinds.sequences import beginnings_warning, edges_between
-from crowdppl.data.kinds.space import RealLine
 from crowdppl.data.ragged import RaggedIndex, sorted_pairs
 from crowdppl.data.tables import Rows
-from crowdppl.data.times import column_of_times, one_of_each
 from crowdppl.errors import (
     CrowdpplWarning,
     DataError,
     DisconnectedWarning,
     OneClassWarning,
-    RepeatsWarning,
     SparseDataWarning,
 )
 
@@ -116,51 +113,6 @@ def _joined(given: Encoding, ids: pd.Index[Any], name: str, place: Place) -> Enc
     both = given.values.append(lost)
     found = encode(both, name, lambda at: place(given.first_row(at)) if at < n else f"{name}s without labels")
     return Encoding(found.values, found.codes[:n][given.codes])
-
-
-def without_repeats(
-    coded: Coded,
-    blocks: Sequence[Block],
-    place: Place,
-    repeats: str,
-    covariates: pd.DataFrame | None,
-    numbers: np.ndarray | None,
-    columns: pd.DataFrame | None = None,
-    time: Hashable | None = None,
-) -> tuple[np.ndarray | None, list[CrowdpplWarning]]:
-    """Rows that stay (None: all) where an annotator labels an item again, by ``time``, and a warning."""
-    if time is not None:
-        column_of_times(columns, time)
-    extra = count_repeats(blocks)
-    if not extra:
-        return None, []
-    if repeats == "error":
-        refuse_repeat(coded.item, coded.annotator, (coded.items, coded.annotators), place)
-    if repeats == "keep" and covariates is not None:
-        extra = int(covariates.assign(_item=coded.item, _annotator=coded.annotator).duplicated().sum())
-    found = [] if coded.answer is None or not extra else [repeats_warning(extra, len(coded.item), repeats)]
-    if repeats == "keep":
-        return None, [*found]
-    pair, turn = coded.item.astype(np.int64) * len(coded.annotators) + coded.annotator, np.arange(len(coded.item))
-    if repeats != "one":
-        return one_of_each(pair, repeats, columns, time, place), [*found]
-    rank = turn if coded.answer is None and numbers is None else _unusual(coded, pair, numbers)
-    order = np.lexsort((turn, rank, pair))
-    return np.sort(order[np.diff(pair[order], prepend=-1) > 0]), [*found]
-
-
-def _unusual(coded: Coded, pair: np.ndarray, numbers: np.ndarray | None) -> np.ndarray:
-    """How little each label is like all that its annotator gave to its item, (S,)."""
-    group = np.unique(pair, return_inverse=True)[1]
-    if numbers is None:
-        assert coded.answer is not None
-        same = np.unique(group * len(coded.alphabet.book) + coded.answer, return_inverse=True)[1]
-        return -np.bincount(same)[same]
-    space = coded.alphabet.kind.space
-    assert isinstance(space, RealLine)
-    points, n_labels = space.coordinates(numbers), np.bincount(group)
-    means = np.stack([np.bincount(group, x) / n_labels for x in points.T], 1)
-    return np.asarray(((points - means[group]) ** 2).sum(1))
 
 
 def who_abstains(coded: Coded, counts: np.ndarray, earlier: np.ndarray | None) -> np.ndarray | None:
@@ -277,30 +229,6 @@ def cell_counts(blocks: Sequence[Block]) -> np.ndarray:
     for block in blocks:
         counts += np.bincount(block.bags.cells.numpy(), minlength=len(counts))
     return counts.reshape(first.n_annotators, first.n_answers)
-
-
-def refuse_repeat(item: np.ndarray, annotator: np.ndarray, books: tuple[Codebook, Codebook], place: Place) -> None:
-    """Raises on the first pair of item and annotator, codes (S,), that is repeated, with both rows."""
-    _, first, inverse = np.unique(item.astype(np.int64) * len(books[1]) + annotator, True, True)
-    row = int(np.argmax(first[inverse] != np.arange(len(item))))
-    names = [native(book.ids[code[row]]) for book, code in zip(books, (item, annotator), strict=True)]
-    raise DataError(
-        f"annotator {names[1]!r} labels item {names[0]!r} at {place(int(first[inverse[row]]))} and again at "
-        f"{place(row)}; correct one, or use repeats='keep', 'one', 'first' or 'last'"
-    )
-
-
-def repeats_warning(extra: int, n_labels: int, repeats: str) -> RepeatsWarning:
-    """What to say of ``extra`` labels beyond the first of each pair of item and annotator."""
-    done = {
-        "keep": "each counts as if another annotator gave it, and probabilities get too sure where one repeats an "
-        "error: take repeats='one' for one label of each annotator, the usual one, or repeats='first' where rows "
-        "were copied; if different items share an id, as sentences of several documents do, give each its own",
-        "one": "only the usual one of each counts",
-    }.get(repeats, f"only the {repeats} of each counts")
-    return RepeatsWarning(
-        f"{extra} of {n_labels} labels repeat an annotator's label of the same item; {done} (repeats={repeats!r})"
-    )
 
 
 def spelling_warning(kind: str, ids: pd.Index[Any]) -> CrowdpplWarning | None:

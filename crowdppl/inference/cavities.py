@@ -218,11 +218,13 @@ class Cavities:
     Attributes:
         usage: entries of each kind of label.
         kind, unit: of each label, int64 (S,).
+        weight: by how much each counts, float64 (S,); None for 1.
     """
 
     usage: ParameterUsage
     kind: Tensor
     unit: Tensor
+    weight: Tensor | None = None
 
     def log_p(
         self, rows: Mapping[str, RowCounts], change: Tensor, rising: bool = False, last: bool = False
@@ -239,16 +241,18 @@ class Cavities:
             for same, rank, others in shared:
                 sums = torch.zeros(change.numel(), dtype=change.dtype, device=change.device)
                 found = sums.index_add_(0, same.flatten(), change.flatten())[same]
-                moved.append(found + (others if last else rank) if rising or last else found)
+                moved.append(found + (others if last else rank).to(found) if rising or last else found)
             share = rows[name].at(entry.clamp(min=0), row).share(*moved)
             ratio = torch.where(entry >= 0, ratio * share, ratio)
-        return self.usage.constant[self.kind] + ratio.clamp(min=np.exp(FLOOR)).log()
+        out = self.usage.constant[self.kind] + ratio.clamp(min=np.exp(FLOOR)).log()
+        return out if self.weight is None else out * self.weight.unsqueeze(1)
 
     @cached_property
     def _shared(self) -> dict[str, tuple[Any, ...]]:
         """By site: entries (S, K); then, of entries and of rows, which places (S, K) of a unit use the same, and
-        how many labels of the unit do so given one truth: earlier ones, and others.
+        how many labels of the unit, by weight, do so given one truth: earlier ones, and others.
         """
+        weight = torch.ones(len(self.kind), dtype=torch.float64) if self.weight is None else self.weight
         k, device = self.usage.constant.shape[1], self.kind.device
         truth = torch.arange(k, device=device)
         found = {}
@@ -259,19 +263,19 @@ class Cavities:
             for at in (entry, torch.where(entry >= 0, entry // self.usage.widths[name], -1)):
                 same = torch.unique(self.unit.unsqueeze(1) * size + at + 1, return_inverse=True)[1]
                 given = torch.unique(same * k + truth, return_inverse=True)[1]
-                used.append((same, *_ranks(given)))
+                used.append((same, *_ranks(given, weight.unsqueeze(1).expand(given.shape))))
             found[name] = (entry, *used)
         return found
 
 
-def _ranks(group: Tensor) -> tuple[Tensor, Tensor]:
-    """Of each place, how many earlier ones are in its group, and how many others."""
-    flat = group.flatten()
-    order, sizes = torch.argsort(flat, stable=True), torch.bincount(flat)
-    starts = sizes.cumsum(0) - sizes
-    rank = torch.empty_like(flat)
-    rank[order] = torch.arange(len(flat), device=flat.device) - starts[flat[order]]
-    return rank.reshape(group.shape), (sizes[flat] - 1).reshape(group.shape)
+def _ranks(group: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+    """Of each place, how many earlier ones are in its group, and how many others, by weight."""
+    flat, each = group.flatten(), weight.flatten()
+    order, sizes = torch.argsort(flat, stable=True), torch.bincount(flat, each)
+    starts, before = sizes.cumsum(0) - sizes, each[order].cumsum(0) - each[order]
+    rank = torch.empty_like(each)
+    rank[order] = before - starts[flat[order]]
+    return rank.reshape(group.shape), (sizes[flat] - each).reshape(group.shape)
 
 
 @dataclass(frozen=True)
@@ -326,6 +330,7 @@ class ItemLabels:
     Attributes:
         item: of each label, int64 (S,), sorted.
         kind: of each label, int64 (S,).
+        weight: by how much each counts, float64 (S,); None for 1.
         labels: usage of each kind; ``truth``: (1, K), of the truth.
         potential: (N, K) log-potentials of the truth from gold and evidence; None without any.
         n_items: N.
@@ -335,6 +340,7 @@ class ItemLabels:
 
     item: Tensor
     kind: Tensor
+    weight: Tensor | None
     labels: ParameterUsage
     truth: ParameterUsage
     potential: Tensor | None
@@ -347,7 +353,8 @@ class ItemLabels:
         """Of a problem; NoProductError where labels of an item are no product of shares given its truth."""
         refuse(problem)
         item, kind, cells, covariates = _kinds(problem)
-        bags = [(b.offset, b.bags) for b in problem.blocks] if covariates is None else []
+        weight = _weights(problem)
+        bags = [(b.offset, b.bags) for b in problem.blocks] if covariates is None and weight is None else []
         usage = parameter_usage(problem, cells, values, covariates)
         known = [b.potential for b in problem.blocks]
         potential = None
@@ -356,7 +363,7 @@ class ItemLabels:
             potential = torch.cat([o if x is None else x for x, o in zip(known, none, strict=True)]).double()
         n = len(cells)
         of_labels, of_truth = usage.at(slice(n)), usage.at(slice(n, n + 1))
-        return ItemLabels(item, kind, of_labels, of_truth, potential, problem.n_items, bags, cells)
+        return ItemLabels(item, kind, weight, of_labels, of_truth, potential, problem.n_items, bags, cells)
 
     def check(self, leaves: Mapping[str, Tensor], shares: Tensor) -> None:
         """NoProductError unless labels at values of the sites, as log theta, make the shares (N, K) of truths.
@@ -365,7 +372,7 @@ class ItemLabels:
         """
         of_kind, truth = self.labels.log_p(leaves).to(shares), self.truth.log_p(leaves)
         asked = self._pieces[:: -(-len(self._pieces) // ASKED) or 1]
-        out = self._sums(lambda part: of_kind.index_select(0, self.kind[part]), shares, asked)
+        out = self._sums(lambda part: self._weighted(of_kind.index_select(0, self.kind[part]), part), shares, asked)
         out = normalised(self._with_truth(out, truth))
         if not all(bool(((out[x] - shares[x]).abs() < SAME[shares.dtype]).all()) for x, _ in asked):
             raise NoProductError("labels of an item depend on one another given its truth")
@@ -376,7 +383,8 @@ class ItemLabels:
         for offset, bags in self.bags:
             kinds += transposed_sum(shares[offset : offset + bags.n_rows], bags, kinds.dtype)[self.cells]
         for _, part in self._pieces if not self.bags else ():
-            kinds.index_add_(0, self.kind[part], shares.index_select(0, self.item[part]).double())
+            own = shares.index_select(0, self.item[part]).double()
+            kinds.index_add_(0, self.kind[part], self._weighted(own, part))
         out = {n: x.double().clone() for n, x in priors.items()}
         for usage, uses in ((self.labels, kinds), (self.truth, shares.double().sum(0, keepdim=True))):
             for name, entry in usage.entries.items():
@@ -395,7 +403,7 @@ class ItemLabels:
         out = torch.cat([*pieces, torch.empty(0, self.labels.constant.shape[1])])
         if self._twice is not None:
             some, cavities = self._twice
-            out[some] = cavities.log_p(rows, -shares[cavities.unit], last=True)
+            out[some] = cavities.log_p(rows, -self._weighted(shares[cavities.unit], some), last=True)
         return out
 
     def without_own(self, rows: Mapping[str, RowCounts], shares: Tensor) -> Tensor:
@@ -405,10 +413,10 @@ class ItemLabels:
         """
         out = self._sums(self._without_own(rows, shares), shares, self._pieces)
         if self._twice is not None:
-            _, cavities = self._twice
+            some, cavities = self._twice
             rising = all(x.prior is None for x in rows.values())
             out[cavities.unit] = 0
-            log_p = cavities.log_p(rows, -shares[cavities.unit].double(), rising)
+            log_p = cavities.log_p(rows, -self._weighted(shares[cavities.unit].double(), some), rising)
             out.index_add_(0, cavities.unit, log_p.to(out))
         return self._with_truth(out, self.of_truth(rows, -shares))
 
@@ -416,6 +424,10 @@ class ItemLabels:
         """Finds log-probabilities of labels (n, K) when their items' shares are removed from counts."""
         factors, own = _Factors.of(self.labels, rows, shares), -shares
         return lambda part: factors.log_p(self.kind[part], own.index_select(0, self.item[part]))
+
+    def _weighted(self, x: Tensor, part: slice | Tensor) -> Tensor:
+        """What some labels contribute (n, K), by their weights."""
+        return x if self.weight is None else x * self.weight[part].to(x).unsqueeze(1)
 
     def _sums(
         self, of_labels: Callable[[slice], Tensor], like: Tensor, pieces: Iterable[tuple[slice, slice]]
@@ -464,7 +476,8 @@ class ItemLabels:
         if not bool(twice.any()):
             return None
         some = torch.nonzero(twice[self.item]).squeeze(1)
-        return some, Cavities(self.labels, self.kind[some], self.item[some])
+        weight = None if self.weight is None else self.weight[some]
+        return some, Cavities(self.labels, self.kind[some], self.item[some], weight)
 
     def _with_truth(self, each: Tensor, truth: Tensor) -> Tensor:
         out = each.add_(truth)
@@ -510,6 +523,16 @@ def _kinds(problem: Problem) -> tuple[Tensor, Tensor, Tensor, CovariateColumns |
     values = torch.cat([x.held(held) for x in columns if x is not None])
     rows, kind = torch.unique(torch.cat([cell.unsqueeze(1).double(), values], 1), dim=0, return_inverse=True)
     return item, kind, rows[:, 0].long(), first.only(held, rows[:, 1:])
+
+
+def _weights(problem: Problem) -> Tensor | None:
+    """By how much each label counts, (S,); None for 1."""
+    if not problem.weighs_repeats:
+        return None
+    blocks = [b for b in problem.blocks if b.n_items]
+    return torch.cat(
+        [b.item.new_ones(b.n_labels, dtype=torch.float64) if b.weights is None else b.weights for b in blocks]
+    )
 
 
 @dataclass(frozen=True)

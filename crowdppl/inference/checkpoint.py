@@ -32,7 +32,7 @@ def key_of(problem: Problem, options: Options, engine: str) -> str:
     settings = {name: x for name, x in settings_of(problem.model).items() if name not in networks}
     about = [type(problem.model).__name__, repr(sorted(settings.items())), engine, options.seed, options.guide]
     about += [repr(sorted(networks.items())), str(problem.blocks[0].dtype)]
-    about.append(str(problem.blocks[0].informative))
+    about += [str(problem.blocks[0].informative), problem.blocks[0].repeat_correlation]
     return digest_of(about, _tensors(problem))
 
 

@@ -296,7 +296,13 @@ class Problem:
     @cached_property
     def label_power(self) -> Power | None:
         """Why the model's likelihood of an item's labels is not their probability; None where it is."""
-        return label_power(self.model, next(b for b in self.blocks if b.n_items))
+        first = next(b for b in self.blocks if b.n_items)
+        return label_power(self.model, replace(first, repeat_correlation=0.0))
+
+    @cached_property
+    def weighs_repeats(self) -> bool:
+        """Whether labels that an annotator gives to one item count for less than one each."""
+        return any(block.weights is not None for block in self.blocks)
 
     @cached_property
     def typical_labels(self) -> TypicalLabels:
@@ -348,6 +354,7 @@ _structures: WeakKeyDictionary[Annotations, dict[int, Known]] = WeakKeyDictionar
 def _structure_on(model: Model, blocks: Sequence[Block], data: Annotations | None) -> ModelStructure:
     """What a model is found to be; found once where a fit and what is asked of it build its problem in turn."""
     block, known = next(b for b in blocks if b.n_items), any(b.says_of_truths for b in blocks)
+    block = replace(block, repeat_correlation=0.0)  # some structures are found by draws, which weights forbid
     if data is None or networks_of(model) or not type(model).__weakrefoffset__:
         return structure_of(model, block, known)
     how, kept, mine = (known, block.device, block.dtype), _structures.get(data, {}), contents(model)

@@ -24,8 +24,8 @@ SMOOTHING = 0.01
 
 
 def votes(blocks: Sequence[Block]) -> Tensor:
-    """Number of votes for each class, (N, K) by position; abstentions are no votes."""
-    return torch.cat([block.vote_counts() for block in blocks]).double()
+    """Votes for each class, (N, K) by position, of which repeats share one; abstentions are no votes."""
+    return torch.cat([block.vote_counts(block.weights) for block in blocks]).double()
 
 
 def soft_truth(counts: Tensor, generator: torch.Generator | None = None) -> Tensor:

@@ -236,6 +236,8 @@ class CategoricalLabels(Labels):
     ) -> None:
         if isinstance(log_p, Coins) and not is_large(block) and block.named_classes is None:
             log_p = log_p.table(block.n_classes)
+        if block.weights is not None:
+            weight = block.weights if weight is None else weight * block.weights
         self.n_contexts = 1 if context is None else _contexts_of(log_p, block)
         if context is not None and isinstance(log_p, Tensor):  # annotators in their contexts are as annotators
             log_p = log_p.flatten(-4, -3)

@@ -492,7 +492,8 @@ def _whole(counts: Tensor, name: str | None, once: bool) -> Tensor:
     if off and off > 1e-3 * (1 + float(rounded.abs().max())):
         raise MethodError(
             f"the sum {name or 'over unnamed variables'} receives counts that are not whole (off by "
-            f"{off:.3g}): draws need a likelihood without powers, weights or minibatch scale; use vb or em"
+            f"{off:.3g}): draws need a likelihood without powers, weights (as of repeats='share') or minibatch "
+            "scale; use vb or em"
         )
     if once and counts.numel() and float(rounded.max()) > 1:
         raise MethodError(

@@ -429,6 +429,7 @@ def _annotation_values(data: Annotations) -> tuple[dict[str, Any], dict[str, pd.
         "informative": data.alphabet.informative,
         "history": data.history,
         "abstainers": data.blocks[0].abstainers,
+        "repeat_correlation": data.repeat_correlation,
         "features": features.described() if isinstance(features, StoredFeatures) else features,
         "columns": {name[:-1]: None if frame is None else frame.columns for name, frame in frames.items()},
         "categories": {str(n): x.categories for n, x in of_items if isinstance(x, pd.CategoricalDtype)},
@@ -471,6 +472,7 @@ def _annotations(values: Mapping[str, Any], tables: Mapping[str, pd.DataFrame], 
         label_names=label_columns(values["label_names"], frames.get("columns"), place_in_rows),
         roles=values["roles"],
         warnings=tuple(_warning(*parts) for parts in values["warnings"]),
+        repeat_correlation=values["repeat_correlation"],
     ).filled(history=values["history"], abstainers=values["abstainers"])
 
 

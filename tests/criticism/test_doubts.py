@@ -467,42 +467,48 @@ def test_items_of_which_one_annotator_alone_repeats_labels_are_no_reason_to_fail
     assert "together" not in kinds(crowdppl.fit("one_coin", data, inference="em"))
 
 
-def asked_again(seed: int, same: float, n_items: int = 150) -> tuple[Annotations, Annotations, np.ndarray]:
-    """Labels of three annotators who label each item five times, with a share that repeats the first; the usual
-    ones; the truths.
+def asked_again(
+    seed: int, same: float, n_items: int = 150, again: float = 1.0
+) -> tuple[dict[str, Annotations], np.ndarray]:
+    """Labels of three annotators who label items five times, with a share that repeats the first, as ``repeats``
+    takes them, and truths; ``again`` is the share of items that they label more than once.
     """
     rng = np.random.default_rng(seed)
     truth, accuracy = rng.integers(2, size=n_items), rng.uniform(0.7, 0.9, 3)
     right = rng.random((n_items, 3, 5)) < accuracy[:, None]
     right = np.where(rng.random(right.shape) < same, right[..., :1], right)
     item, annotator, _ = np.indices(right.shape).reshape(3, -1)
-    label = np.where(right, truth[:, None, None], 1 - truth[:, None, None]).reshape(-1)
-    keep = Annotations.from_arrays(item, annotator, label, classes=[0, 1])
-    return keep, Annotations.from_arrays(item, annotator, label, classes=[0, 1], repeats="one"), truth
+    label = np.where(right, truth[:, None, None], 1 - truth[:, None, None])
+    asked = np.broadcast_to((np.arange(5) == 0) | (rng.random((n_items, 3, 1)) < again), label.shape).reshape(-1)
+    rows = [x[asked] for x in (item, annotator, label.reshape(-1))]
+    hows = ("keep", "share", "one")
+    return {how: Annotations.from_arrays(*rows, classes=[0, 1], repeats=how) for how in hows}, truth
 
 
 @pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
 def test_an_annotator_asked_again_who_repeats_errors_is_one_witness() -> None:
-    beyond: dict[str, list[float]] = {"keep": [], "one": []}
+    beyond: dict[str, list[float]] = {"keep": [], "share": [], "one": []}
     for seed in range(5):
-        *both, truth = asked_again(seed, same=0.9)
-        fits = {
-            how: fit("bayesian_dawid_skene", data, inference="vb", seed=0)
-            for how, data in zip(beyond, both, strict=True)
-        }
-        for how, posterior in fits.items():
+        every, truth = asked_again(seed, same=0.9)
+        for how, data in every.items():
+            posterior = fit("bayesian_dawid_skene", data, inference="vb", seed=0)
             p = posterior.result.probabilities
             beyond[how].append(p.max(1).mean() - (p.argmax(1) == truth).mean())
-            assert ("repeats" in kinds(posterior)) == (how == "keep")
-    assert np.mean(beyond["keep"]) > 0.06 and abs(np.mean(beyond["one"])) < 0.03
+            found = [x for x in doubts(posterior) if x.kind == "repeats"]
+            assert bool(found) == (how == "keep")
+            if found:  # whose remedy reads the rows once more
+                assert run(found[0].remedies[0], posterior).repeat_correlation > 0.7
+    assert np.mean(beyond["keep"]) > 0.06
+    assert abs(np.mean(beyond["share"])) < 0.03 and abs(np.mean(beyond["one"])) < 0.03
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
 @pytest.mark.parametrize(("method", "engine"), [("bayesian_dawid_skene", "vb"), ("dawid_skene", "em")])
-def test_independent_repeats_are_not_doubted(method: str, engine: str) -> None:
+@pytest.mark.parametrize("again", [1.0, 0.1], ids=["many repeats", "few repeats"])
+def test_independent_repeats_are_not_doubted(method: str, engine: str, again: float) -> None:
     false = [
-        "repeats" in kinds(fit(method, asked_again(seed, 0.0, 40 + seed)[0], inference=engine))
+        "repeats" in kinds(fit(method, asked_again(seed, 0.0, 40 + 3 * seed, again)[0]["keep"], inference=engine))
         for seed in range(100)
     ]
     assert sum(false) <= 2

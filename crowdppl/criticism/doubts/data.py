@@ -67,7 +67,7 @@ def abstained(search: Search) -> Iterator[Doubt]:
 def repeats(search: Search) -> Iterator[Doubt]:
     """Annotators who label an item again repeat themselves more than their confusions expect, beyond chance."""
     posterior, data = search.posterior, search.posterior.data
-    if count_repeats(data.blocks) < LEAST_GROUPS:
+    if data.repeat_correlation or count_repeats(data.blocks) < LEAST_GROUPS:
         return
     item, annotator, label = data.label_codes()
     item, annotator, label = (x[label < data.n_classes] for x in (item, annotator, label))
@@ -96,7 +96,7 @@ def repeats(search: Search) -> Iterator[Doubt]:
             "repeats",
             f"annotators who label an item again repeat themselves in {observed:.0%} of pairs of labels, where "
             f"the fit expects {expects:.0%}: one who errs errs again, and probabilities are too sure. Read the "
-            "labels with repeats='one', so that each annotator counts once for an item",
+            "labels with repeats='share', so that labels count for less the more an annotator repeats them",
             figures={"labels": int(again.sum()), "observed": observed, "expected": expects, "share": float(share)},
-            remedies=("crowdppl.Annotations.from_frame(rows, repeats='one')",),
+            remedies=("crowdppl.Annotations.from_frame(rows, repeats='share')",),
         )

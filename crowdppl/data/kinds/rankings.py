@@ -44,9 +44,9 @@ class WholeRankings(Numbers):
 
     def read(self, rows: Rows, options: Mapping[str, Any]) -> tuple[Rows, dict[str, Any]]:
         """Rows of ranks; DataError for an object that is ranked twice or alone, and for truths that are whole."""
-        if options.get("repeats") == "one":
+        if (how := options.get("repeats")) in ("one", "share"):
             raise DataError(
-                "repeats='one' would mix several rankings of one problem; say keep, first, last or error"
+                f"repeats={how!r} would mix several rankings of one problem; say keep, first, last or error"
             )
         rows, changed = super().read(with_ranks(without_abstentions(rows, options), options), options)
         if options.get("gold") is not None:

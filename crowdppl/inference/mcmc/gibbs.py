@@ -281,7 +281,8 @@ def _replay(
 def _sweep(problem: Problem, given: Mapping[str, Any]) -> Tensors:
     """Draws every enumerated site: log-likelihood, and counts of conjugate sites, or, given fixed priors, these."""
     total = _drawing_pass(problem, given, [s.name for s in problem.of_kind("conjugate")])
-    whole = {n: g.round() if problem.sites[n].conjugate.counts else g for n, g in total.gradient.items()}
+    each = problem.label_power is None and not problem.weighs_repeats  # and none counts for a part
+    whole = {n: g.round() if each and problem.sites[n].conjugate.counts else g for n, g in total.gradient.items()}
     out = {"objective": total.objective}
     if problem.of_kind("hyper"):
         return out | {f"count.{n}": x for n, x in whole.items()}

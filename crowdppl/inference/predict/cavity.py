@@ -14,7 +14,7 @@ from crowdppl.errors import MethodError
 from crowdppl.inference.cavities import Cavities, ItemLabels, NoProductError, RowCounts, refuse
 from crowdppl.inference.confusions import by_code
 from crowdppl.inference.draws import center_of
-from crowdppl.inference.predict.held_out import copies, pieces
+from crowdppl.inference.predict.held_out import REPEATS, copies, pieces
 from crowdppl.inference.predict.update import options_of
 from crowdppl.inference.problem import Problem, build_problem, model_runs
 from crowdppl.inference.result import Fit
@@ -127,6 +127,8 @@ def _items(fit: _EvaluatedFit) -> np.ndarray:
 def _evaluated(problem: Problem, posterior: Fit) -> _EvaluatedFit:
     """Runs the model at the fit; errors for models and posteriors without a closed form."""
     refuse(problem)
+    if problem.weighs_repeats:
+        raise MethodError(REPEATS)
     if not all(posterior.result.sites[s.name].independent for s in problem.of_kind("conjugate")):
         raise MethodError(
             f"{posterior.inference} drew the parameters, and the closed form needs distributions or a point; "

@@ -29,6 +29,10 @@ from crowdppl.inference.result import Fit
 from crowdppl.inference.sites import Power
 from crowdppl.primitives.model import with_missing
 
+REPEATS = (
+    "labels that repeat one another count for less than one each (repeats='share'), so that none can be left out "
+    "alone; use heldout_score"
+)
 PIECE = 10_000_000
 """Numbers, draws x labels, that are computed together."""
 
@@ -145,6 +149,8 @@ def given_the_rest(posterior: Fit, unit: str, n_draws: int) -> Iterator[np.ndarr
     """
     given = GivenLabels.of(posterior.data)
     item = given.item
+    if any(block.weights is not None for block in posterior.data.blocks):
+        raise MethodError(REPEATS)
     if _linked(posterior):
         raise MethodError(f"labels of items depend on each other by {posterior.method}; use heldout_score")
     if unit == "label":
