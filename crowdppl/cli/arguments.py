@@ -160,6 +160,10 @@ READING: Mapping[str, tuple[Any, Any]] = {
     "time": _text(
         "Column of times by which --repeats first or last is meant; by default the order of rows.", "COLUMN"
     ),
+    "stray": (
+        Annotated[str, Option(help="Of tags, an I-X that continues no span: repair, refuse or keep.")],
+        "repair",
+    ),
     "gold": _file("File of known truths, an item and its class a row; they inform the fit."),
     "gold_column": _text("Instead, a column of the file: blank where unknown, repeated where known.", "COLUMN"),
     "gold_item": _column("items in the file of known truths"),
@@ -184,6 +188,7 @@ SPELLED = {name: name.replace("_", "-") for name in (*READING, "inference", "cal
 OF_LABELS = (
     *("format", "delimiter", "encoding", "wide", "annotators", "item", "annotator", "no_annotator", "label"),
     *("question", "predictions", "classes", "abstain", "kind", "unit", "objects", "decimal", "repeats", "time"),
+    "stray",
 )
 """Those that are about the labels alone."""
 

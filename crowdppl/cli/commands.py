@@ -27,7 +27,7 @@ COVARIATES = ("features", "item_covariates", "annotator_covariates")
 COLUMNS = ("item", "annotator", "label", "gold_column")
 ALIKE = (
     *("format", "delimiter", "encoding", "wide", "question", "predictions", "kind", "unit", "objects", "repeats"),
-    *("time", "informative_abstentions", "decimal"),
+    *("time", "informative_abstentions", "decimal", "stray"),
 )
 """Options that are arguments of ``read_annotations`` as they are."""
 SHOWN = 20

@@ -42,7 +42,7 @@ from crowdppl.data.kinds.comparisons import TIE
 from crowdppl.data.kinds.kind import Kind, LabelSet
 from crowdppl.data.kinds.numbers import NUMBER
 from crowdppl.data.kinds.parts import SIDES, of_objects, ordered
-from crowdppl.data.kinds.sequences import units_of
+from crowdppl.data.kinds.sequences import STRAY, units_of
 from crowdppl.data.kinds.space import REAL_LINE, number_space
 from crowdppl.data.notation import with_decimal_commas
 from crowdppl.data.repeats import treated_repeats
@@ -83,6 +83,9 @@ class AnnotationOptions(TypedDict, total=False):
             (item, class) to "yes" or "no", where one class is known.
         features: DataFrame by item id (of pairs also by object), or array (N, ...) or torch Dataset whose rows
             belong to ``items``; rows of a dataset are read when a network asks for them.
+        stray: of tags of sequences, what is done with an I-X that continues no span of its annotator: "repair" (it
+            becomes B-X, with a warning where few spans begin so; where most do, the tags are IOB1), "refuse" or
+            "keep" (it belongs to no span). Tags of BIOES and BILOU become BIO.
         items, annotators: ids that are there even without labels; a ``Codebook`` fixes all of them.
         item_covariates, annotator_covariates: DataFrames by id; models read them by the functions of these names.
         label_covariates: names of columns of the table that hold a number for each label, such as its seconds or
@@ -121,6 +124,7 @@ class AnnotationOptions(TypedDict, total=False):
     label_covariates: Iterable[Hashable] | pd.DataFrame | None
     history: Any
     repeats: Literal["keep", "share", "one", "first", "last", "error"]
+    stray: Literal["repair", "refuse", "keep"]
     decimal: Literal[",", "."] | None
     time: Hashable | None
     objects: Literal["shared", "own"]
@@ -154,6 +158,7 @@ def check_options(options: AnnotationOptions) -> None:
         kind = said_kind(options)
         if kind.parts is None or kind.parts.only is None:
             raise DataError(f"objects='own' is for rankings, and labels are of kind={kind.name!r}; leave it out")
+    one_of("stray", options.get("stray", STRAY[0]), STRAY, DataError)
     if options.get("unit") is not None:
         one_of("unit", options.get("unit"), sorted({x for kind in KINDS.values() for x in kind.units}), DataError)
 

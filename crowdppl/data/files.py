@@ -9,7 +9,7 @@ import json
 import re
 import zlib
 from collections.abc import Callable, Hashable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -22,7 +22,7 @@ from crowdppl.core.validation import kind_of, require_path, shown, switch
 from crowdppl.data.annotations import AnnotationOptions, Annotations, parts_of_items, said_kind
 from crowdppl.data.gold import without_blanks
 from crowdppl.data.ids import by_item, encode, place_in_rows, refuse_missing_text
-from crowdppl.data.kinds.sequences import SEQUENCE, SEQUENCES
+from crowdppl.data.kinds.sequences import SEQUENCE
 from crowdppl.data.label_studio import FLAT, TASK, rows_of_tasks, tasks_of_rows
 from crowdppl.data.shapes import Said, rows_of_table
 from crowdppl.data.tables import (
@@ -36,7 +36,7 @@ from crowdppl.data.tables import (
     refuse_twins,
     two_parts,
 )
-from crowdppl.data.tagged import SPAN, read_conll, tags_of_columns, tags_of_spans
+from crowdppl.data.tagged import read_conll
 from crowdppl.errors import DataError
 
 if TYPE_CHECKING:
@@ -289,11 +289,12 @@ def read_annotations(
     In CSV and TSV, ids and labels are text, exactly as spelled: "007" stays "007". Classes, gold and other
     tables may still name them as numbers where the spelling is the same.
 
-    With ``kind="sequence"``, two more are read, whose tokens become the item covariate "token". CoNLL columns have
-    a token a line, then a tag of each annotator, "_" or "?" for none, and a blank line between sequences; columns
-    are named by "# global.columns = ", or the last ones by ``annotators``. Character spans are JSON of text,
-    annotator, start, end and type (and the text's id), a span a line, nulls where somebody marked nothing; they
-    become BIO tags of words.
+    Sequences come in two more forms, whose tokens become the item covariate "token". CoNLL columns have a token a
+    line, then a tag of each annotator, "_" or "?" for none, and a blank line between sequences; columns are named
+    by "# global.columns = ", or the last ones by ``annotators``, and those of parts of speech and of chunks beside
+    other tags are left out, with a warning. Character spans have columns text, annotator, start, end and type (and
+    the text's id), a span a row, blanks where somebody marked nothing; or text, annotator and a list of spans, as
+    Prodigy and doccano write them (tasks that were ignored are left out). They become BIO tags of words.
 
     Tasks that Label Studio exports as JSON are read as what their results are: choices ("nominal", or "set" where
     somebody chose several), ratings ("ordinal"), numbers ("real"), pairs, rankings or spans of text ("sequence"),
@@ -350,9 +351,8 @@ def read_annotations(
             f"question= and predictions= are for tasks of Label Studio, and {table.origin} holds none; leave them "
             "out, and name the column of labels by label="
         )
-    table, changed = _tags(table, options)
     said = Said(item, annotator, label, gold_column, wide)
-    rows, told = rows_of_table(table, said, said_kind(options), changed)
+    rows, told = rows_of_table(table, said, said_kind(options), options)
     del table  # whose text is not kept
     return Annotations.of_rows(rows, cast(AnnotationOptions, told))
 
@@ -363,22 +363,6 @@ def _tasks(table: Table, named: Any, kind: str | None) -> pd.DataFrame | None:
     if {*TASK} <= {*names} and isinstance(table.frame, pd.DataFrame):
         return table.frame
     return tasks_of_rows(as_pandas(table.frame, ""), named, kind) if {*FLAT} <= {*names} else None
-
-
-def _tags(table: Table, options: AnnotationOptions) -> tuple[Table, AnnotationOptions]:
-    """Tagged text as a table of labels, with its tokens as items; other tables stay as they are."""
-    of_sequences = options.get("kind") == SEQUENCES.name
-    if table.tokens:
-        if not of_sequences:
-            raise DataError("CoNLL columns are labels of sequences; say kind='sequence'")
-        annotators: Any = options.get("annotators")
-        frame, items, rows = tags_of_columns(table.frame, annotators, options.get("abstentions", ()))
-    elif of_sequences and isinstance(table.frame, pd.DataFrame) and {*SPAN} <= {*table.frame.columns}:
-        frame, items, rows = tags_of_spans(table.frame, table.place)
-    else:
-        return table, options
-    known: Any = {"items": items.index, "item_covariates": items, **options}
-    return replace(table, frame=frame, place=lambda row: table.place(int(rows[row]))), known
 
 
 def read_gold(

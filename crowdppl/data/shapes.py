@@ -9,13 +9,15 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from crowdppl.data.ids import as_numbers
+from crowdppl.data.ids import as_numbers, encode
 from crowdppl.data.kinds.comparisons import PAIR, TIE, side_of
 from crowdppl.data.kinds.kind import Kind
 from crowdppl.data.kinds.parts import SIDES
 from crowdppl.data.kinds.rankings import BETTER, OF_RANKS, RANKINGS
+from crowdppl.data.kinds.sequences import SEQUENCES, tag_in_any_scheme
 from crowdppl.data.kinds.similarity import DIFFERENT_SAME, SIMILARITY
 from crowdppl.data.tables import (
+    EVERYONE,
     LISTS,
     Roles,
     Rows,
@@ -23,8 +25,20 @@ from crowdppl.data.tables import (
     label_roles,
     letters,
     looks_like,
+    recognise,
     refuse_twins,
     rows_of_frame,
+)
+from crowdppl.data.tagged import (
+    ANSWERS,
+    PLACE,
+    SPAN,
+    are_spans,
+    holds_spans,
+    spans_of_cells,
+    spans_of_rows,
+    tags_of_columns,
+    tags_of_spans,
 )
 from crowdppl.data.wide import rows_of_wide
 from crowdppl.errors import DataError
@@ -81,10 +95,12 @@ def rows_of_table(table: Table, said: Said, kind: Kind, options: Mapping[str, An
     DataError where a table may be of several kinds, with what to say.
     """
     refuse_twins(table.names, table.origin)
-    if said.wide:
+    unsaid = all(options.get(name) is None for name in ("kind", "classes", "like"))
+    if table.tokens and not (unsaid or kind == SEQUENCES):
+        raise DataError(f"{table.origin} has columns of CoNLL, which are labels of sequences; say kind='sequence'")
+    if said.wide and not table.tokens:
         roles = label_roles(said.item, said.annotator, said.label, said.gold)
         return rows_of_wide(table.frame, roles, options.get("annotators"), table.place, table.text), {**options}
-    unsaid = all(options.get(name) is None for name in ("kind", "classes", "like"))
     seen = Seen(table, said, None if unsaid else kind, options)
     for known, read in SHAPES:
         found = read(seen) if unsaid or kind == known else None
@@ -208,9 +224,101 @@ def _are_rankings(labels: pd.Series[Any], by: pd.DataFrame, things: pd.Series[An
     return bool(in_order and once and (own.size() > 1).all() and (2 * own.nunique() > own.size()).all())
 
 
+def _marked(seen: Seen) -> Reading | None:
+    """Spans of characters of a text: one a row, or lists of them in a column."""
+    text = seen.one("text")
+    if text is None:
+        return None
+    head = seen.table.head()
+    cells = next((name for name in head if name != text and holds_spans(head[name])), None)
+    answer = next((name for name in head if letters(name) == "answer"), None)
+    columns = [seen.one("start"), seen.one("end"), seen.said.label or seen.one("type", text)]
+    key = seen.said.item or seen.one("item", text, cells)
+    if cells is not None:
+        beside = seen.kind is None and looks_like([x for x in head if x not in (text, cells, answer)], "label")
+        if beside or seen.said.label not in (None, cells):
+            return None  # labels are beside the spans
+        answers = None if answer is None else seen.table.some([answer]).iloc[:, 0]
+        done = answers if answers is not None and answers.isin(ANSWERS).all() else None
+        given, texts = (seen.table.some([name]).iloc[:, 0] for name in (cells, text))
+        spans, row = spans_of_cells(given, texts, seen.table.place, done)
+    elif None in columns:
+        return None
+    else:
+        spans = spans_of_rows(seen.table.some(columns).set_axis([*SPAN[2:]], axis=1))
+        row = np.arange(len(spans))
+        if (
+            seen.said.item is None
+            and key is not None
+            and seen.table.some([key]).iloc[:, 0].map(str).is_unique
+            and len(row) > 1
+        ):
+            key = None  # it counts spans
+    frame = spans.assign(text=seen.table.some([text]).iloc[row, 0].to_numpy())
+    if seen.kind is None and cells is None and not are_spans(frame):
+        return None
+    if key is not None:
+        frame["id"] = seen.table.some([key]).iloc[row, 0].to_numpy()
+        encode(frame["id"], "sequence", lambda n: seen.table.place(int(row[n])))  # refuses what is no id
+        alike = (frame.groupby("id")[["start", "end"]].nunique() < 2).all(axis=None)
+        if seen.kind is None and cells is None and alike:
+            raise DataError(
+                f"{seen.table.origin} has one span for each {key!r}: say kind='sequence' if annotators marked it, "
+                "or kind='nominal' if it was given and labels are its classes"
+            )
+    if seen.said.gold is not None:
+        raise DataError(
+            f"gold_column={seen.said.gold!r}: spans have no truth a row; give gold= by sequence and position"
+        )
+    read = {"text": str(text), "spans": str(cells) if cells is not None else ", ".join(map(str, columns))}
+    frame["annotator"] = EVERYONE
+    if seen.said.annotator is not None:
+        wanted = {"annotator": None if seen.said.annotator is ... else seen.said.annotator}
+        who = recognise(seen.table.names, wanted, seen.table.origin)["annotator"]
+        frame["annotator"], read["annotator"] = seen.table.some([who]).iloc[row, 0].to_numpy(), str(who)
+    labels, items, own = tags_of_spans(frame, lambda n: seen.table.place(int(row[n])))
+    return _of_tokens(seen, labels, items, row[own], read)
+
+
+def _tagged(seen: Seen) -> Reading | None:
+    """A token of a sequence a row, with a tag of a span."""
+    label = seen.said.label or seen.one("label")
+    sequence, position = seen.one("sequence", label), seen.one("position", label)
+    if seen.kind is not None or None in (label, sequence, position) or seen.said.item is not None:
+        return None
+    tags = [tag_in_any_scheme(x) for x in seen.table.some([label]).iloc[:, 0].map(str).unique()]
+    if None in tags or not any(tag and tag[1] for tag in tags):
+        return None
+    return seen.rows({**dict(zip(PLACE, (sequence, position), strict=True)), "label": label}, SEQUENCES)
+
+
+def _of_columns(seen: Seen) -> Reading | None:
+    """Tokens of CoNLL, with tags in further columns."""
+    if not seen.table.tokens:
+        return None
+    annotators, kept = seen.options.get("annotators"), seen.options.get("abstentions", ())
+    labels, items, row = tags_of_columns(seen.table.frame, annotators, kept)
+    return _of_tokens(seen, labels, items, row, {"annotator": ", ".join(map(str, labels["annotator"].unique()))})
+
+
+def _of_tokens(
+    seen: Seen, labels: pd.DataFrame, items: pd.DataFrame, row: np.ndarray, read: Mapping[str, str]
+) -> Reading:
+    """Rows of tags, of which each comes from a row of the table, and options with their tokens."""
+    table = replace(seen.table, frame=labels, place=lambda n: seen.table.place(int(row[n])))
+    rows = rows_of_frame(table, {name: name for name in (*PLACE, "annotator", "label")})
+    more: dict[str, Any] = {"items": items.index, "item_covariates": items, **seen.options}
+    if seen.kind is None:
+        more["kind"] = SEQUENCES.name
+    return replace(rows, roles=read, pooled=seen.said.annotator is None), more
+
+
 SHAPES: tuple[tuple[Kind, Callable[[Seen], Reading | None]], ...] = (
     (PAIR, _winners),
     (PAIR, _compared),
     (RANKINGS, _ranks),
+    (SEQUENCES, _of_columns),
+    (SEQUENCES, _marked),
+    (SEQUENCES, _tagged),
 )
 """Shapes of tables beyond a column each of items, annotators and labels: the kind, and what reads it, or None."""

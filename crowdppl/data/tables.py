@@ -31,7 +31,7 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
     "label": (
         "label answer rating response accept",
         "class category annotation judgment judgement grade score choice vote value",
-        "winner preferred preference tag",
+        "winner preferred preference tag nertag",
         "ranking rank",
     ),
     "class": ("label class truth gold answer", "category true rating target", "rank"),
@@ -177,6 +177,11 @@ class Table:
     def names(self) -> list[Hashable]:
         """Names of columns."""
         return list(self.frame.columns if isinstance(self.frame, pd.DataFrame) else self.frame.column_names)
+
+    def head(self) -> pd.DataFrame:
+        """The first rows as pandas has them."""
+        frame = self.frame[:NESTED] if isinstance(self.frame, pd.DataFrame) else self.frame.slice(0, NESTED)
+        return as_pandas(frame, self.origin)
 
     def some(self, names: Sequence[Hashable]) -> pd.DataFrame:
         """Some columns as pandas has them, rows counted from 0."""

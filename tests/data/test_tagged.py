@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 import crowdppl
-from crowdppl.errors import DataError
+from crowdppl.errors import CrowdpplWarning, DataError
 
 CONLL = """# global.columns = FORM\tann\tbob
 # sent_id = first
@@ -95,7 +95,72 @@ def test_columns_that_are_none_are_refused(tmp_path: Path) -> None:
         with pytest.raises(DataError):
             read(tmp_path / "a.conll", text, **options)
     (tmp_path / "a.conll").write_text(CONLL)
-    with pytest.raises(DataError, match="kind='sequence'"):
-        crowdppl.read_annotations(tmp_path / "a.conll")
+    assert crowdppl.read_annotations(tmp_path / "a.conll").kind == "sequence"
+    with pytest.raises(DataError, match="say kind='sequence'"):
+        crowdppl.read_annotations(tmp_path / "a.conll", kind="nominal")
     with pytest.raises(DataError, match="token"):
         crowdppl.write_conll(crowdppl.anaesthetists(), tmp_path / "b.conll")
+
+
+def tags(*given: str, **options: Any) -> list[str]:
+    """What is read of the tags of one sequence by one annotator, beside another who tags nothing."""
+    rows = [("s", n, "x", tag) for n, tag in enumerate(given)] + [("s", n, "y", "O") for n in range(len(given))]
+    table = pd.DataFrame(rows, columns=["sequence", "position", "annotator", "label"])
+    frame = crowdppl.Annotations.from_frame(table, **options).frame()
+    return frame[frame["annotator"] == "x"]["label"].tolist()
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "B-P I-P O B-Q B-Q O",  # BIO
+        "I-P I-P O I-Q B-Q O",  # IOB1
+        "B-P E-P O S-Q S-Q O",  # BIOES
+        "B-P L-P O U-Q U-Q O",  # BILOU
+    ],
+)
+def test_schemes_of_tags_become_bio(written: str) -> None:
+    assert tags(*written.split()) == ["B-P", "I-P", "O", "B-Q", "B-Q", "O"]
+
+
+def test_a_tag_that_continues_no_span_is_repaired_refused_or_kept() -> None:
+    stray = ["B-P", "I-P", "O", "I-Q", "B-Q"]
+    with pytest.warns(CrowdpplWarning, match="'I-Q' at row 3 .* continues no span"):
+        assert tags(*stray) == ["B-P", "I-P", "O", "B-Q", "B-Q"]
+    assert tags(*stray, stray="keep", kind="sequence") == stray
+    with pytest.raises(DataError, match="'I-Q' at row 3 .* say stray='repair'"):
+        tags(*stray, stray="refuse")
+    with pytest.raises(DataError, match="stray='mend' is none of"):
+        tags(*stray, stray="mend")
+
+
+def test_columns_of_conll_2003_beside_tags_are_no_annotators(tmp_path: Path) -> None:
+    text = "-DOCSTART- -X- -X- O O\n\nEU NNP I-NP B-ORG B-ORG\nrejects VBZ I-VP O B-ORG\n\nPeter NNP I-NP B-PER O\n"
+    (tmp_path / "a.conll").write_text(text)
+    with pytest.warns(CrowdpplWarning, match="columns '1', '2' are read as no annotators'"):
+        data = crowdppl.read_annotations(tmp_path / "a.conll")
+    assert [*data.annotators] == ["3", "4"]
+    assert data.n_items == 3 and "-DOCSTART-" not in [*data.item_covariates["token"]]
+
+
+@pytest.mark.parametrize("form", ["frame", "csv", "lists", "doccano"])
+def test_spans_of_any_table_are_those_of_json(tmp_path: Path, form: str) -> None:
+    rows = [("Ann sang in Rome", who, 0, 3, "PER") for who in ("x", "y")] + [
+        ("Ann sang in Rome", "x", 12, 16, "LOC")
+    ]
+    table = pd.DataFrame(rows, columns=["text", "annotator", "start", "end", "type"])
+    wanted = read(tmp_path / "a.jsonl", lines(table.to_dict("records"))).frame()[["annotator", "label"]]
+    if form == "frame":
+        found = crowdppl.Annotations.from_frame(table)
+    elif form == "csv":
+        table.rename(columns={"type": "label", "annotator": "worker"}).to_csv(tmp_path / "a.csv", index=False)
+        found = crowdppl.read_annotations(tmp_path / "a.csv")
+    else:
+        spans = [[[0, 3, "PER"], [12, 16, "LOC"]], [[0, 3, "PER"]]]
+        if form == "lists":
+            spans = [[dict(zip(("start", "end", "label"), x, strict=True)) for x in own] for own in spans]
+        tasks = [{"text": rows[0][0], "annotator": who, "spans": own} for who, own in zip("xy", spans, strict=True)]
+        (tmp_path / "b.jsonl").write_text(lines(tasks))
+        found = crowdppl.read_annotations(tmp_path / "b.jsonl")
+    assert found.kind == "sequence"
+    pd.testing.assert_frame_equal(found.frame()[["annotator", "label"]], wanted)

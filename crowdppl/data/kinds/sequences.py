@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor
 
+from crowdppl.core.validation import warn
+from crowdppl.data.ids import Encoding, Place, by_item, encode, native
 from crowdppl.data.kinds.classes import Classes
 from crowdppl.data.kinds.kind import Small
 from crowdppl.data.kinds.parts import SEPARATOR, Parts
 from crowdppl.data.kinds.rankings import OF_RANKS
+from crowdppl.data.tables import Rows
 from crowdppl.errors import CrowdpplWarning, DataError
 
 SEQUENCE, POSITION = "sequence", "position"
@@ -109,6 +113,22 @@ def tag_of(name: object) -> tuple[str, str] | None:
     return (part, its_type) if fits or str(name) == "O" else None
 
 
+AS_BIO = {"B": "B", "I": "I", "S": "B", "U": "B", "E": "I", "L": "I"}
+"""What parts of spans are in BIO: B and I as in IOB1; S and E, or U and L, for one token and the last, as in BIOES
+and BILOU."""
+LAST = frozenset("SUEL")
+"""Parts that end a span."""
+STRAY = ("repair", "refuse", "keep")
+"""What may be done with an I-X that continues no span."""
+
+
+def tag_in_any_scheme(name: object) -> tuple[str, str] | None:
+    """The part of a span and the type of a tag of IOB1, BIO, BIOES or BILOU; None for other names."""
+    part, dash, its_type = str(name).partition("-")
+    fits = part in AS_BIO and bool(dash) == bool(its_type) and (bool(dash) or part in ("B", "I"))
+    return (part, its_type) if fits or str(name) == "O" else None
+
+
 @dataclass(frozen=True)
 class Tags:
     """Classes that are BIO tags: a span is a B-X and all I-X that follow it.
@@ -171,7 +191,124 @@ def beginnings_warning(
     )
 
 
-SEQUENCES = Classes(
+@dataclass(frozen=True)
+class TagsOfTokens(Classes):
+    """Labels of tokens; tags of IOB1, BIOES and BILOU are read as BIO."""
+
+    def read(self, rows: Rows, options: Mapping[str, Any]) -> tuple[Rows, dict[str, Any]]:
+        """Rows with one id a token, and tags of BIO; an I-X that continues no span is treated as ``stray`` says."""
+        how = options.get("stray", STRAY[0])
+        rows, changed = super().read(rows, options)
+        known = changed["item_covariates"]
+        units = units_of(known) if isinstance(known, pd.DataFrame) else None
+        if units is None:
+            return rows, changed
+        item: Any = rows.item
+        if rows.label is not None:
+            given = encode(rows.label, "label", rows.place, mixed=True)
+            annotator = encode(rows.annotator, "annotator", rows.place).codes
+            label = _as_bio(given, annotator, units[item.codes], changed, how, rows.place)
+            if label is not None and changed.get("classes") is not None:
+                changed["classes"] = [*dict.fromkeys((*map(_name_in_bio, changed["classes"]), *_begun(label)))]
+            rows = rows if label is None else replace(rows, label=label)
+        gold = None if rows.gold is None else _truths_as_bio(rows.gold, known)
+        if changed.get("gold") is not None:
+            changed["gold"] = _truths_as_bio(by_item(changed["gold"]), known)
+        return replace(rows, gold=gold), changed
+
+    def truths(self, gold: pd.Series[Any], items: pd.Index[Any], covariates: pd.DataFrame, roles: Any) -> Any:
+        """Known tags in BIO, by the ids of items."""
+        return _truths_as_bio(super().truths(gold, items, covariates, roles), covariates)
+
+
+def _begun(label: Encoding) -> list[str]:
+    """Labels that begin a span."""
+    return [x for x in label.values if (tag := tag_of(x)) and tag[0] == "B"]
+
+
+def _name_in_bio(name: Any) -> Any:
+    """A tag in BIO; other names as they are."""
+    tag = tag_in_any_scheme(name)
+    return name if tag is None or tag[0] == "O" else "-".join(filter(None, (AS_BIO[tag[0]], tag[1])))
+
+
+def _truths_as_bio(gold: pd.Series[Any], covariates: pd.DataFrame) -> pd.Series[Any]:
+    """Known tags, by item, in BIO."""
+    units = units_of(covariates)
+    place = covariates.index.get_indexer(gold.index)
+    known = np.flatnonzero((place >= 0) & gold.notna().to_numpy() & (gold.astype(str) != "").to_numpy())
+    if units is None or not len(known):
+        return gold
+    given = encode(gold.iloc[known], "gold", mixed=True)
+    found = _as_bio(given, np.zeros(len(known), np.int64), units[place[known]], {}, "repair", None)
+    if found is None:
+        return gold
+    out = gold.astype(object)
+    out.iloc[known] = found.values.to_numpy()[found.codes]
+    return out
+
+
+def _as_bio(
+    given: Encoding,
+    annotator: np.ndarray,
+    unit: np.ndarray,
+    options: Mapping[str, Any],
+    how: str,
+    place: Place | None,
+) -> Encoding | None:
+    """Labels in BIO, of units (S, 2) as of ``units_of``; None where they are so, or no tags.
+
+    An I-X continues a span where its annotator gave the token before it B-X or I-X. Where most spans begin with
+    one that does not, as in IOB1, it is a B-X; elsewhere as ``how`` says. Beside a token that an annotator did not
+    tag, this is unknown, and it stays. Without a ``place``, there are no warnings.
+    """
+    away = {*map(str, options.get("abstentions", ()))}
+    tags = [None if str(x) in away else tag_in_any_scheme(x) for x in given.values]
+    lost = [x for x, tag in zip(given.values, tags, strict=True) if tag is None and str(x) not in away]
+    if lost or not any(tag and tag[0] != "O" for tag in tags):
+        return None
+    types = {name: n for n, name in enumerate(dict.fromkeys(tag[1] for tag in tags if tag))}
+    table = [
+        (-1, -1, 0) if tag is None else ("OBI".index(AS_BIO.get(tag[0], "O")), types[tag[1]], tag[0] in LAST)
+        for tag in tags
+    ]
+    part, its_type, last = np.array(table, np.int64)[given.codes].T
+    order = np.lexsort((unit[:, 1], unit[:, 0], annotator))
+    before = np.roll(order, 1)
+    gap = unit[order] - unit[before]
+    near = (annotator[order] == annotator[before]) & (gap[:, 0] == 0) & (gap[:, 1] == 1) & (part[before] >= 0)
+    near[:1] = False
+    goes_on = near & (part[before] > 0) & (its_type[before] == its_type[order]) & (last[before] == 0)
+    stray = np.zeros(len(part), bool)
+    stray[order] = (part[order] == 2) & ~goes_on & (near | (unit[order, 1] == 1))
+    count, spans = int(stray.sum()), int(stray.sum() + (part == 1).sum())
+    if count and 2 * count <= spans and place is not None and how != "keep":
+        row = int(np.argmax(stray))
+        what = f"the label {native(given.values[given.codes[row]])!r} at {place(row)} continues no span of its type"
+        if how == "refuse":
+            raise DataError(f"{what}; write B for I where a span begins, or say stray='repair' to have it so")
+        several = f" (as {count} labels do, beside {spans - count} spans that begin with B)"
+        warn(f"{what}{several}, and is read as its beginning; stray='refuse' refuses such labels", CrowdpplWarning)
+    if how == "keep" or not (count or last.any()):
+        stray[:] = False
+    if not (stray.any() or last.any() or any(tag and tag[0] in "SUEL" for tag in tags)):
+        return None
+    part = np.where(stray, 1, part)
+    code = (part * len(types) + its_type) * (part > 0)
+    names = [*types]
+    used, codes = np.unique(np.where(part < 0, -1 - given.codes, code), return_inverse=True)
+    words = [
+        given.values[-1 - x]
+        if x < 0
+        else "O"
+        if x == 0
+        else "-".join(filter(None, ("OBI"[x // len(types)], names[x % len(types)])))
+        for x in used
+    ]
+    return Encoding(pd.Index(words, dtype=object), codes.astype(np.int32))
+
+
+SEQUENCES = TagsOfTokens(
     "sequence",
     "sequences",
     "tags of tokens: sequence, position",
