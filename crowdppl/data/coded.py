@@ -138,7 +138,8 @@ def warnings_of(
 ) -> list[CrowdpplWarning]:
     """What users should know of their data: ids that look alike, and labels too few to learn from.
 
-    Where labels are ``pooled``, that one annotator gave them is no news.
+    Where labels are ``pooled``, that one annotator gave them is no news; nor is, of comparisons, that all name one
+    side.
     """
     like, classes = options.get("like"), options.get("classes")
     found: list[CrowdpplWarning | None] = []
@@ -150,9 +151,11 @@ def warnings_of(
         found.append(spelling_warning("labels", coded.alphabet.book.ids))
     if like is None and coded.answer is not None:
         found += find_warnings(blocks, coded.annotators, counts, _compared(coded, of_items))
-        found = [x for x in found if not (pooled and isinstance(x, SparseDataWarning))]
-        found += unused_warning(counts, coded.answer, coded.alphabet) if classes is None else []
         parts = coded.alphabet.kind.parts
+        sides = parts is not None and parts.ranks
+        known = (*([SparseDataWarning] if pooled else []), *([OneClassWarning] if sides else []))
+        found = [x for x in found if not isinstance(x, known)]
+        found += unused_warning(counts, coded.answer, coded.alphabet) if classes is None else []
         if units is not None and parts is not None and parts.ordered:
             codes = (coded.item, coded.annotator, coded.answer)
             found.append(beginnings_warning(coded.alphabet.classes.ids, units, *codes))

@@ -562,3 +562,13 @@ def test_the_truth_of_a_pair_has_no_median() -> None:
     assert (truth["estimate"] == labels["label"]).all()
     p = labels["probability"]
     np.testing.assert_allclose(truth["sd"], np.sqrt(p * (1 - p)))
+
+
+def test_winners_on_one_side_and_ties_alone_are_no_fault_of_annotators() -> None:
+    left = [(f"o{a}", f"o{b}", who, "left") for a in range(4) for b in range(a + 1, 4) for who in "uv"]
+    ties = [(*pair[:3], "tie") for pair in left]
+    for rows in (left, ties):
+        data = pairs(rows)
+        assert not any("OneClass" in type(warning).__name__ for warning in data.warnings)
+        posterior = crowdppl.fit("bradley_terry", data, inference="vb", seed=0)
+        assert not [doubt for doubt in posterior.doubts() if doubt.kind == "unnamed"]

@@ -15,6 +15,7 @@ from crowdppl.criticism.doubts.search import AUTO, Search, doubt, quoted
 from crowdppl.criticism.tails import ERRORS
 from crowdppl.data.ids import ranked
 from crowdppl.data.kinds import KINDS
+from crowdppl.data.kinds.parts import compares
 from crowdppl.data.kinds.space import GRADES
 from crowdppl.errors import CrowdpplError, CrowdpplWarning
 from crowdppl.inference.coin_tables import CoinTables
@@ -174,8 +175,8 @@ def _of_grades(card: Card | None) -> bool:
 def unnamed(search: Search) -> Iterator[Doubt]:
     """Over a hundredth of the items, and more than half an item, are of classes that no label or truth names."""
     posterior, data, card = search.posterior, search.posterior.data, card_of(search.posterior.model)
-    if posterior.memory is not None or _of_grades(card):
-        return  # earlier labels may have named it; a grade may lie between those that were given
+    if posterior.memory is not None or _of_grades(card) or compares(data):
+        return  # earlier labels may have named it; a grade may lie between others; sides are there without answers
     named: np.ndarray = search.named.sum(0) > 0
     if data.gold_codes is not None:
         named[data.gold_codes[data.gold_codes >= 0]] = True
