@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Literal, get_origin
+from typing import Any, Literal, get_args, get_origin
 
 import numpy as np
 import pandas as pd
@@ -22,10 +22,11 @@ from tests.networks.test_networks import clouds
 
 
 def choices() -> Iterator[tuple[str, str]]:
-    """Every setting of the zoo that is one of some names, or a number in a range."""
+    """Every setting of the zoo that is one of some names, or a number in a range, and no switch too."""
     for method in registry._zoo_names():
         for setting, kinds in _declared(registry._find(method)).items():
-            if any(get_origin(kind) is Literal or _range(kind) for kind in kinds):
+            switch = any(get_origin(kind) is Literal and True in get_args(kind) for kind in kinds)
+            if any(get_origin(kind) is Literal or _range(kind) for kind in kinds) and not switch:
                 yield method, setting
 
 

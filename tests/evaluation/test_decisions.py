@@ -22,7 +22,7 @@ def tagged(said: dict[str, list[str]], classes: list[str] = BIO) -> Annotations:
         for p, tag in enumerate(text.split())
     ]
     table = pd.DataFrame(rows, columns=["sequence", "position", "annotator", "label"])
-    return Annotations.from_frame(table, kind="sequence", classes=classes)
+    return Annotations.from_frame(table, kind="sequence", classes=classes, stray="keep")
 
 
 def test_marks_and_questions_by_hand() -> None:
