@@ -81,9 +81,9 @@ def runs_longer(problem: Problem, engine: str, told: Mapping[str, Any], fits: in
     return found if fits * gibbs_seconds(found) <= AUTO_SECONDS else None
 
 
-def gives_way(engine: str, told: Mapping[str, Any]) -> str | None:
-    """Why vb takes the place of chains that "auto" chose; None where they agree."""
-    if not _disagree(engine, told):
+def gives_way(problem: Problem, engine: str, told: Mapping[str, Any]) -> str | None:
+    """Why vb takes the place of chains that "auto" chose; None where they agree, or vb refuses the model."""
+    if not _disagree(engine, told) or refusal(problem.model, "vb", problem.options) is not None:
         return None
     return (
         f"{engine}'s chains disagree (R-hat {max(told['rhat'].values()):.2f}), so that vb took their place; "

@@ -100,7 +100,7 @@ def fit_one(
             result = ENGINES[engine].run(problem, data.order)
             if free and (longer := runs_longer(problem, engine, result.diagnostics, fits)) is not None:
                 options, result = longer.options, ENGINES[engine].run(longer, data.order)
-            if free and (note := gives_way(engine, result.diagnostics)) is not None:
+            if free and (note := gives_way(problem, engine, result.diagnostics)) is not None:
                 engine, result = "vb", ENGINES["vb"].run(problem, data.order)
                 result.diagnostics["warnings"].append(note)
     if volumes:
