@@ -21,7 +21,7 @@ from crowdppl.errors import DoubtWarning
 from crowdppl.fitting import fit
 from crowdppl.posterior import Posterior
 from crowdppl.results.annotators import information
-from crowdppl.results.correction import Correction
+from crowdppl.results.correction import Correction, averaged
 from tests.class_result import changed
 from tests.crowd import annotations
 from tests.doubtful import handmade, kinds, simulated
@@ -49,6 +49,22 @@ def test_a_fit_that_tells_no_items_apart_says_so() -> None:
     assert "flat" not in [x.kind for x in doubts(better)]
     alike = Annotations.from_matrix(np.array([[1, 1, 1]] * 5 + [[1, 1, -1]] * 5), classes=[0, 1])
     assert "flat" not in [x.kind for x in doubts(fit("majority_vote", alike, inference="em"))]
+
+
+def test_sets_that_softening_makes_large_say_so() -> None:
+    posterior = fit("auto", simulated(0, 100, 8, 4, 4), seed=0)
+    assert posterior.correction is not None and "large sets" not in [x.kind for x in posterior.doubts()]
+    plain, soft = (
+        Posterior.of(
+            averaged(posterior.members(), replace(posterior.correction, temperature=t, shares=np.full(4, 0.25)))
+        )
+        for t in (None, 4.0)
+    )
+    (found,) = [x for x in soft.doubts() if x.kind == "large sets"]
+    sizes = [x.label_sets(0.9)["size"].mean() for x in (plain, soft)]
+    np.testing.assert_allclose([found.figures["before"], found.figures["size"]], sizes)
+    assert found.figures["size"] > 1.5 * found.figures["votes"]
+    assert isinstance(run(found.remedies[0], soft), Posterior)
 
 
 @pytest.mark.parametrize(("method", "n_classes"), [("dawid_skene", 3), ("one_coin", 4), ("majority_vote", 3)])

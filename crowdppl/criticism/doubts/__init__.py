@@ -23,8 +23,8 @@ def doubts(posterior: Fit, thorough: bool = False) -> tuple[Doubt, ...]:
     - classes: "diagonal", "collapse", "unnamed", "order", "prevalence", "permuted"
     - comparisons: "position"
     - data: "unanimous", "abstained", "repeats"
-    - fit: "flat", "misfit", "votes", "bias", "pareto" (of pathfinder), and those that the method itself offers,
-      such as "diffuse" of mmlc
+    - fit: "flat", "misfit", "votes", "bias", "large sets", "pareto" (of pathfinder), and those that the method
+      itself offers, such as "diffuse" of mmlc
 
     Where truths are numbers, there are "copying", "pareto" and those of the method.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from math import isnan
 from typing import Any
 
@@ -16,10 +17,13 @@ from crowdppl.criticism.doubts.search import AUTO, Search, doubt
 from crowdppl.data.ids import native
 from crowdppl.errors import DataError
 from crowdppl.inference.options import Options
-from crowdppl.results.correction import MIN_GOLD
+from crowdppl.results.choices import credible_sets
+from crowdppl.results.correction import MIN_GOLD, averaged, members
 
 FLAT = 1e-3
 """Largest difference between the probabilities of items that count as the same."""
+COVERAGE, LARGE, MOST_ITEMS = 0.9, 1.5, 10_000
+"""Of label sets: their probability, how many times those of vote shares is large, and of how many items."""
 
 
 @doubt("own", truth=object, needs=("model", "doubts"))
@@ -136,4 +140,34 @@ def bias(search: Search) -> Iterator[Doubt]:
         figures={"temperature": size, "gold": MIN_GOLD},
         remedies=(search.refit(gold="gold"),),
         general=True,
+    )
+
+
+@doubt("large sets", needs=("correction", "temperature"))
+def large_sets(search: Search) -> Iterator[Doubt]:
+    """Label sets are more than 1.5 times as large as those of vote shares, at least half of it by softening.
+
+    Where they are as large without it, the labels themselves say so: annotators are often wrong.
+    """
+    posterior, data = search.posterior, search.posterior.data
+    assert posterior.correction is not None
+    plain = averaged(members(posterior), replace(posterior.correction, temperature=None))
+    some = np.flatnonzero(search.votes.any(1))
+    some = some[:: -(-len(some) // MOST_ITEMS) or 1]
+    share = search.votes[some] / search.votes[some].sum(1, keepdims=True)
+    shares = (posterior.result.probabilities[some], plain.result.probabilities[some], share)
+    size, before, of_votes = (
+        float(np.mean([len(held) for held in credible_sets(p, range(data.n_classes), COVERAGE)])) for p in shares
+    )
+    if size <= LARGE * of_votes or size - before < before - of_votes:
+        return
+    temperature = float(posterior.correction.temperature or 1)
+    yield Doubt(
+        "large sets",
+        f"label sets of {COVERAGE:.0%} hold {size:.2f} of {data.n_classes} classes on average, those of vote "
+        f"shares {of_votes:.2f}: probabilities are softened, p^(1/{temperature:.2f}), for a bias that annotators "
+        f"may share. Otherwise sets would hold {before:.2f}, enough where annotators err independently; {MIN_GOLD} "
+        "known truths or more (gold=) would show it",
+        figures={"size": size, "before": before, "votes": of_votes, "temperature": temperature},
+        remedies=(search.refit(gold="gold"),),
     )

@@ -158,6 +158,7 @@ ORDER = (
     "pareto",
     "misfit",
     "votes",
+    "large sets",
     "bias",
 )
 """Kinds in the order in which they are told; others come last."""
