@@ -21,6 +21,7 @@ from crowdppl.agreement.span_agreement import agreement_of_spans
 from crowdppl.agreement.votes import (
     DeduplicatedVotes,
     annotator_pairs,
+    are_unnamed,
     bootstrap_counts,
     masi_distances,
     ratio,
@@ -282,8 +283,9 @@ def agreement_table(
 ) -> pd.DataFrame:
     """The usual coefficients of agreement side by side, each with a bootstrap interval.
 
-    Abstentions count as missing. Of an annotator's m labels of one item, each has the weight 1/m. Items with one
-    annotator are left out; in Fleiss' kappa, AC1 and AC2 they still count in the shares of classes, as in Gwet
+    Abstentions count as missing. Of an annotator's m labels of one item, each has the weight 1/m; votes of
+    annotators without names (counts, ``annotator=None``) are each of another, and have no cohen_kappa. Items with
+    one annotator are left out; in Fleiss' kappa, AC1 and AC2 they still count in the shares of classes, as in Gwet
     (2014). The intervals resample items, not annotators. Of labels that are numbers, there is krippendorff_interval
     alone; of rankings there are kendall_tau and kendall_w.
 
@@ -355,7 +357,10 @@ def agreement_table(
     votes = votes_to_compare(data)
     others = item_coefficients(votes, data, weights, samples, seed)
     first = {"percent_agreement": others.pop("percent_agreement")}
-    found = first | {"cohen_kappa": cohen_kappa(votes, nearness(data.n_classes, weights), samples, seed)} | others
+    found = first
+    if not are_unnamed(data):
+        found |= {"cohen_kappa": cohen_kappa(votes, nearness(data.n_classes, weights), samples, seed)}
+    found |= others
     if data.alphabet.kind == SETS:
         whole, members = set_votes(data)
         masi: Formulas = {"krippendorff_masi": partial(_krippendorff_masi, distance=masi_distances(members))}
@@ -411,7 +416,7 @@ def agreement_pairs(data: Annotations, *, weights: Weights | None = None) -> pd.
     if data.alphabet.kind.numeric:
         return pairs_of_rankings(data) if data.alphabet.kind == RANKINGS else pairs_of_numbers(data)
     near = nearness(data.n_classes, weights)
-    votes = votes_to_compare(data)
+    votes = votes_to_compare(data, pairs=True)
     every = np.ones((votes.n_items, 1))
     parts = [(pairs.one, pairs.other, *pairs.kappas(every)) for pairs in annotator_pairs(votes, near)]
     one, other, items, agreement, kappa = (np.concatenate(column).ravel() for column in zip(*parts, strict=True))

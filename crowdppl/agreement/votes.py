@@ -13,6 +13,7 @@ from crowdppl.core.devices import require_memory
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.kinds.sets import NO_YES, OF_SETS
 from crowdppl.data.ragged import runs
+from crowdppl.data.tables import EVERYONE
 from crowdppl.errors import DataError
 
 EPSILON = 1e-12
@@ -74,15 +75,33 @@ class DeduplicatedVotes:
         return np.flatnonzero((np.diff(self.item, prepend=-1) != 0) | (np.diff(self.annotator, prepend=-1) != 0))
 
 
-def votes_to_compare(data: Annotations) -> DeduplicatedVotes:
-    """The votes of annotations; DataError where they have no classes, or no item two annotators."""
+def are_unnamed(data: Annotations) -> bool:
+    """Whether labels are votes of annotators whom nobody names, each of another."""
+    return data.annotators.tolist() == [EVERYONE]
+
+
+def votes_to_compare(data: Annotations, pairs: bool = False) -> DeduplicatedVotes:
+    """The votes of annotations; DataError where they have no classes, or no item two annotators.
+
+    Votes of annotators whom nobody names are each of another, and refused where ``pairs`` of annotators are wanted.
+    """
     require_labels_to_compare(data)
     if data.alphabet.kind.numeric:
         raise DataError(
             f"labels of kind {data.kind!r} have no classes, which this table compares; take agreement_table, "
             "agreement_items or agreement_pairs"
         )
-    votes = DeduplicatedVotes.of(data)
+    if are_unnamed(data):
+        if pairs:
+            raise DataError(
+                "labels are votes of annotators who have no names, so that no pairs of them are known; take "
+                "agreement_table or agreement_items"
+            )
+        item, _, answer = data.label_codes()
+        turn = pd.Series(item).groupby(item).cumcount().to_numpy()
+        votes = DeduplicatedVotes.of_codes(item, turn, answer, int(turn.max()) + 1, data.n_classes)
+    else:
+        votes = DeduplicatedVotes.of(data)
     require_two_annotators(votes.n_items, len(votes.first_rows))
     return votes
 

@@ -6,6 +6,7 @@ import ast
 import csv
 import json
 import re
+import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from inspect import Parameter, signature
@@ -128,6 +129,12 @@ READING: Mapping[str, tuple[Any, Any]] = {
     ),
     "encoding": _encoding("the file"),
     "wide": _flag("--wide", "A row is an item, a column an annotator, an empty cell no label."),
+    "columns": _text(
+        "What columns are, where several hold labels: annotators, as of --wide; classes, of counts of votes or of "
+        "0 and 1; items, where a row is an annotator.",
+        "NAME",
+    ),
+    "items": _text("In a table whose columns are items, those that are: 'q1,q2'.", "NAMES"),
     "annotators": _text("All annotators; in a wide table, the columns that are theirs: 'ann,bob'.", "NAMES"),
     "item": _column("items, or 'left,right' where two name one"),
     "annotator": _column("annotators"),
@@ -186,7 +193,19 @@ SPELLED = {name: name.replace("_", "-") for name in (*READING, "inference", "cal
 }
 """The option that is an argument of a function."""
 OF_LABELS = (
-    *("format", "delimiter", "encoding", "wide", "annotators", "item", "annotator", "no_annotator", "label"),
+    *(
+        "format",
+        "delimiter",
+        "encoding",
+        "wide",
+        "columns",
+        "items",
+        "annotators",
+        "item",
+        "annotator",
+        "no_annotator",
+        "label",
+    ),
     *("question", "predictions", "classes", "abstain", "kind", "unit", "objects", "decimal", "repeats", "time"),
     "stray",
 )
@@ -255,13 +274,19 @@ def as_options(text: str, spelled: Mapping[str, str] = SPELLED) -> str:
         if found[2] == "None":
             return f"--no-{spelled[found[1]]}"
         value = "" if found[2] in (None, "True") else found[2]
-        value = ",".join(part.strip(" '\"") for part in value.strip("()[]").split(","))
-        return f"--{spelled[found[1]]}{value and ' '}{value}"
+        try:
+            parsed = ast.literal_eval(value)
+            parts = [str(part) for part in (parsed if isinstance(parsed, list | tuple) else [parsed])]
+        except (ValueError, SyntaxError):
+            parts = [part.strip(" '\"") for part in value.strip("()[]").split(",")]
+        value = ",".join(f'"{part}"' if "," in part and len(parts) > 1 else part for part in parts)
+        return f"--{spelled[found[1]]}{value and ' '}{shlex.quote(value) if value else ''}"
 
     names = "|".join(sorted(spelled, key=len, reverse=True))
     value = r"True|None|\.\.\.|'[^']*'|\"[^\"]*\"|\([^)]*\)|\[[^\]]*\]"
     quoted = r"(?<!\w)'(?:[^'\\]|\\.)*'|(?<!\w)\"(?:[^\"\\]|\\.)*\""
-    return re.sub(rf"(?<![\w.-])({names})=({value})?(?!\w)|{quoted}", option, text)
+    told = re.sub(rf"(?<![\w.-])({names})=({value})?(?!\w)|{quoted}", option, text)
+    return re.sub(r"(--[\w-]+ (?:'[^']*'|[\w,]+)), (?=--)", r"\1 ", told)  # of several, one line
 
 
 def settings_by_method(texts: Sequence[str] | None, methods: Sequence[str]) -> dict[str, dict[str, Any]]:

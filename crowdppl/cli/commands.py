@@ -26,7 +26,19 @@ if TYPE_CHECKING:
 COVARIATES = ("features", "item_covariates", "annotator_covariates")
 COLUMNS = ("item", "annotator", "label", "gold_column")
 ALIKE = (
-    *("format", "delimiter", "encoding", "wide", "question", "predictions", "kind", "unit", "objects", "repeats"),
+    *(
+        "format",
+        "delimiter",
+        "encoding",
+        "wide",
+        "columns",
+        "question",
+        "predictions",
+        "kind",
+        "unit",
+        "objects",
+        "repeats",
+    ),
     *("time", "informative_abstentions", "decimal", "stray"),
 )
 """Options that are arguments of ``read_annotations`` as they are."""
@@ -311,7 +323,7 @@ def read_answers(answers: Path, given: Mapping[str, Any]) -> Annotations:
         columns = arguments.names(given["item"], "--item") or []
         found["item"] = columns[0] if len(columns) == 1 else columns
     found |= {"classes": arguments.names(given["classes"], "--classes"), "abstentions": given["abstain"] or ()}
-    found["annotators"] = arguments.names(given["annotators"], "--annotators")
+    found |= {name: arguments.names(given[name], f"--{name}") for name in ("annotators", "items")}
     found["label_covariates"] = given["label_covariate"] or ()
     readers: dict[str, tuple[Callable[..., Any], dict[str, str]]] = {
         "gold": (files.read_gold, {"item": "gold_item", "label": "gold_label", "encoding": "gold_encoding"}),

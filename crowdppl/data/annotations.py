@@ -48,7 +48,8 @@ from crowdppl.data.notation import with_decimal_commas
 from crowdppl.data.repeats import treated_repeats
 from crowdppl.data.shapes import Said, rows_of_table
 from crowdppl.data.tables import Rows, Table, coded_table, require_table, rows_of_dicts
-from crowdppl.data.wide import rows_of_matrix
+from crowdppl.data.votes import COUNTED
+from crowdppl.data.wide import COLUMNS, rows_of_matrix
 from crowdppl.errors import CrowdpplWarning, DataError
 
 if TYPE_CHECKING:
@@ -161,6 +162,11 @@ def check_options(options: AnnotationOptions) -> None:
     one_of("stray", options.get("stray", STRAY[0]), STRAY, DataError)
     if options.get("unit") is not None:
         one_of("unit", options.get("unit"), sorted({x for kind in KINDS.values() for x in kind.units}), DataError)
+
+
+def columns_said(columns: Any) -> Any:
+    """What columns are said to be; DataError for what they cannot be."""
+    return None if columns is None else one_of("columns", columns, COLUMNS, DataError)
 
 
 def code_rows(rows: Rows, options: AnnotationOptions) -> Coded:
@@ -290,10 +296,11 @@ class Annotations:
         label: Hashable | None = None,
         *,
         wide: bool = False,
+        columns: Literal["annotators", "classes", "items"] | None = None,
         gold_column: Hashable | None = None,
         **options: Unpack[AnnotationOptions],
     ) -> Annotations:
-        """Reads a table with one label a row, or with a row an item and a column an annotator.
+        """Reads a table with one label a row, or with a column for each annotator, class or item.
 
         Where neither ``kind`` nor ``classes`` are said, columns and values tell whether objects are compared
         (model_a, model_b and winner; winner and loser; chosen and rejected) or ranked (object and rank).
@@ -306,11 +313,18 @@ class Annotations:
             wide: whether columns are annotators; items are the index, unless ``item`` is given or recognised. An
                 empty cell, or one of blanks, is no label; a row of a long table without a label is refused. A
                 column that looks like something else is refused, unless ``annotators`` names those of annotators.
+            columns: what columns are, of a table with several for labels. "annotators": as ``wide=True``, without a
+                look whether numbers may be counts of votes or ranks. "classes": a row is an item, and cells count
+                the votes for a class, all as of one annotator; or a row is the label of an annotator who is named,
+                1 in the column of its class, or of several classes of a set; ``classes`` names the columns where
+                there are others. A column of records ``{"cat": 3, "dog": 2}`` holds votes, too. "items": a row is
+                an annotator; ``items`` names the columns where there are others. By default, votes of which rows
+                have (nearly) the same sum, ranks, and tables with a row for each annotator are recognised.
             gold_column: column of known truths: blank where unknown, repeated where known.
         """
         check_options(options)
         table = Table(require_table(frame, "the table"))
-        said = Said(item, annotator, label, gold_column, wide)
+        said = Said(item, annotator, label, gold_column, wide, columns_said(columns))
         rows, changed = rows_of_table(table, said, said_kind(options), options)
         return cls.of_rows(rows, cast(AnnotationOptions, changed))
 
@@ -331,7 +345,8 @@ class Annotations:
                 unless among floats, and text that is empty or of blanks.
             options: ``items`` and ``annotators`` name rows and columns, also in place of a DataFrame's own names.
         """
-        rows = rows_of_matrix(matrix, missing, options.get("items"), options.get("annotators"))
+        asked = said_kind(options) in COUNTED
+        rows = rows_of_matrix(matrix, missing, options.get("items"), options.get("annotators"), asked)
         return cls.of_rows(rows, options)
 
     @classmethod

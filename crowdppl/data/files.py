@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TextIO, Unpack, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TextIO, Unpack, cast
 
 import numpy as np
 import pandas as pd
 
 from crowdppl.core.validation import kind_of, require_path, shown, switch
-from crowdppl.data.annotations import AnnotationOptions, Annotations, parts_of_items, said_kind
+from crowdppl.data.annotations import AnnotationOptions, Annotations, columns_said, parts_of_items, said_kind
 from crowdppl.data.gold import without_blanks
 from crowdppl.data.ids import by_item, encode, place_in_rows, refuse_missing_text
 from crowdppl.data.kinds.sequences import SEQUENCE
@@ -279,6 +279,7 @@ def read_annotations(
     delimiter: str | None = None,
     encoding: str | None = None,
     wide: bool = False,
+    columns: Literal["annotators", "classes", "items"] | None = None,
     gold_column: Hashable | None = None,
     question: str | None = None,
     predictions: bool = False,
@@ -315,6 +316,8 @@ def read_annotations(
         encoding: of a file of text, such as "cp1252", "latin-1" or "utf-16"; by default UTF-8.
         wide: whether columns are annotators; an empty cell, or one of blanks, is no label. ``annotators`` names
             their columns where there are others.
+        columns: what columns are, of a table with several for labels: "annotators", "classes" (counts of votes, or
+            0 and 1) or "items" (a row an annotator), as of ``Annotations.from_frame``.
         gold_column: column of known truths, which inform the fit: blank where unknown, repeated where known.
         question: in tasks of Label Studio, the question to read (the name of its control), where there are several.
         predictions: whether predictions in them are read too, each model an annotator.
@@ -334,16 +337,17 @@ def read_annotations(
         2  008       ann    no
         3  008       bob   yes
     """
-    parts = () if switch("wide", wide) else parts_of_items(options)
+    several = switch("wide", wide) or columns_said(columns) is not None
+    parts = () if several else parts_of_items(options)
     roles = label_roles(item, annotator, label, gold_column, parts)
-    table = read_table(path, None if wide else roles, format, delimiter, encoding)
+    table = read_table(path, None if several else roles, format, delimiter, encoding)
     found = _tasks(table, question if label is None else label, options.get("kind"))
     if found is not None:
-        columns = (gold_column, *([label] if found is table.frame else []))
-        if wide or annotator not in (None, ...) or any(name is not None for name in columns):
+        named = (gold_column, *([label] if found is table.frame else []))
+        if several or annotator not in (None, ...) or any(name is not None for name in named):
             raise DataError(
                 f"{table.origin} holds tasks of Label Studio, and no such columns; leave out wide=, annotator=, "
-                "label= and gold_column=, and say question= where there are several"
+                "label=, columns= and gold_column=, and say question= where there are several"
             )
         return Annotations.of_rows(*rows_of_tasks(found, table.place, options, item, question, predictions))
     if question is not None or predictions:
@@ -351,7 +355,7 @@ def read_annotations(
             f"question= and predictions= are for tasks of Label Studio, and {table.origin} holds none; leave them "
             "out, and name the column of labels by label="
         )
-    said = Said(item, annotator, label, gold_column, wide)
+    said = Said(item, annotator, label, gold_column, wide, columns)
     rows, told = rows_of_table(table, said, said_kind(options), options)
     del table  # whose text is not kept
     return Annotations.of_rows(rows, cast(AnnotationOptions, told))

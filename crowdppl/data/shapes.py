@@ -9,12 +9,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from crowdppl.data.ids import as_numbers, encode
+from crowdppl.data.ids import Place, as_numbers, encode
+from crowdppl.data.kinds.classes import NOMINAL
 from crowdppl.data.kinds.comparisons import PAIR, TIE, side_of
 from crowdppl.data.kinds.kind import Kind
 from crowdppl.data.kinds.parts import SIDES
 from crowdppl.data.kinds.rankings import BETTER, OF_RANKS, RANKINGS
 from crowdppl.data.kinds.sequences import SEQUENCES, tag_in_any_scheme
+from crowdppl.data.kinds.sets import SETS
 from crowdppl.data.kinds.similarity import DIFFERENT_SAME, SIMILARITY
 from crowdppl.data.tables import (
     EVERYONE,
@@ -22,6 +24,7 @@ from crowdppl.data.tables import (
     Roles,
     Rows,
     Table,
+    as_pandas,
     label_roles,
     letters,
     looks_like,
@@ -40,7 +43,17 @@ from crowdppl.data.tagged import (
     tags_of_columns,
     tags_of_spans,
 )
-from crowdppl.data.wide import rows_of_wide
+from crowdppl.data.votes import (
+    COUNTED,
+    column_of_counts,
+    columns_of_classes,
+    counted,
+    item_of,
+    refuse_sums,
+    rows_of_classes,
+    seems,
+)
+from crowdppl.data.wide import rows_of_items, rows_of_wide, who_answered
 from crowdppl.errors import DataError
 
 TIED = frozenset(["tie", "draw", "istie", "isdraw", "tied"])
@@ -51,13 +64,15 @@ Reading = tuple[Rows, dict[str, Any]]
 
 
 class Said(NamedTuple):
-    """What a user says of a table: columns, ``...`` to recognise that of annotators, and whether it is wide."""
+    """What a user says of a table: the column of each role, ``...`` to recognise that of annotators, whether it is
+    wide, and what its columns are: annotators, classes or items."""
 
     item: Any = None
     annotator: Hashable | None = ...
     label: Hashable | None = None
     gold: Hashable | None = None
     wide: bool = False
+    columns: str | None = None
 
 
 @dataclass(frozen=True)
@@ -98,16 +113,123 @@ def rows_of_table(table: Table, said: Said, kind: Kind, options: Mapping[str, An
     unsaid = all(options.get(name) is None for name in ("kind", "classes", "like"))
     if table.tokens and not (unsaid or kind == SEQUENCES):
         raise DataError(f"{table.origin} has columns of CoNLL, which are labels of sequences; say kind='sequence'")
-    if said.wide and not table.tokens:
-        roles = label_roles(said.item, said.annotator, said.label, said.gold)
-        return rows_of_wide(table.frame, roles, options.get("annotators"), table.place, table.text), {**options}
     seen = Seen(table, said, None if unsaid else kind, options)
+    if (said.wide or said.columns is not None) and not table.tokens:
+        return _wide(seen)
     for known, read in SHAPES:
-        found = read(seen) if unsaid or kind == known else None
+        found = read(seen) if unsaid or kind in known else None
         if found is not None:
             return found
     parts = () if kind.parts is None or not kind.parts.columns else kind.parts.names
     return rows_of_frame(table, label_roles(said.item, said.annotator, said.label, said.gold, parts)), {**options}
+
+
+def _wide(seen: Seen) -> Reading:
+    """A table of which it is said that columns are annotators, classes or items."""
+    said, table, kind = seen.said, seen.table, seen.kind
+    roles = label_roles(said.item, said.annotator, said.label, said.gold)
+    if said.columns == "items":
+        return _of_items(seen)
+    if said.columns == "classes":
+        if kind is not None and kind not in (*COUNTED, SETS):
+            raise DataError(
+                f"columns='classes' is for labels that are classes, and kind={kind.name!r}; say columns='items' "
+                "where each column is an item, or leave out kind="
+            )
+        told = any(seen.options.get(name) is not None for name in ("kind", "like"))
+        return rows_of_classes(table, roles, seen.options, kind if told else None)
+    asked = said.columns is None and (kind is None or kind in COUNTED)
+    listed = seen.options.get("annotators")
+    return rows_of_wide(table.frame, roles, listed, table.place, table.text, asked), {**seen.options}
+
+
+def _of_items(seen: Seen) -> Reading:
+    """A table with a row an annotator; of ranks, rankings."""
+    said, table = seen.said, seen.table
+    roles = label_roles(said.item, said.annotator, said.label, said.gold)
+    frame, place = _without_questions(table)
+    rows = rows_of_items(frame, roles, seen.options.get("items"), place, table.text, table.origin)
+    ranks = seen.kind is None and seems(as_pandas(table.frame, table.origin)[[*rows.items]]) == "ranks"
+    return rows, {**seen.options, "kind": RANKINGS.name} if ranks else {**seen.options}
+
+
+def _without_questions(table: Table) -> tuple[Any, Place]:
+    """Answers to questions of a Qualtrics export, whose first two rows are no answers; other tables as they are."""
+    frame = table.frame
+    if len(table.names) > 1 and len(frame) > 2:
+        second = as_pandas(frame[1:2] if isinstance(frame, pd.DataFrame) else frame.slice(1, 1), table.origin)
+        ids = {name: str(cell) for name, cell in second.iloc[0].items() if str(cell).startswith('{"ImportId"')}
+        if len(ids) == len(table.names):
+            names = [name for name, cell in ids.items() if '"QID' in cell or "recordId" in cell]
+            return table.some(names)[2:].reset_index(drop=True), lambda row: table.place(row + 2)
+    return frame, table.place
+
+
+def _answered(seen: Seen) -> Reading | None:
+    """A row an annotator, who is named, and a column an item; or a row a ranker."""
+    said, table = seen.said, seen.table
+    if (
+        said.item is not None
+        or said.label is not None
+        or said.annotator not in (..., None)
+        or said.gold is not None
+    ):
+        return None
+    if looks_like(table.names, "item") or looks_like(table.names, "label"):
+        return None
+    frame = as_pandas(_without_questions(table)[0], table.origin)
+    ranks = seen.kind in (None, RANKINGS) and seems(frame) == "ranks"
+    who = who_answered(frame) if said.annotator is ... else None
+    return _of_items(seen) if ranks or (who is not None and who[1]) else None
+
+
+def _voted(seen: Seen) -> Reading | None:
+    """Counts of votes, in a column a class or in records."""
+    said, table = seen.said, seen.table
+    if said.annotator not in (..., None) or (said.annotator is ... and looks_like(table.names, "annotator")):
+        return None
+    head = table.head()
+    roles = label_roles(said.item, said.annotator, said.label, said.gold)
+    taken = [item_of(head, said.item, table.origin), said.gold]
+    free = [name for name in head if name not in taken]
+    if said.label in head or (said.label is None and column_of_counts(head[free]) is not None):
+        records = said.label is None or counted(head[said.label]) is not None
+        return rows_of_classes(table, roles, seen.options, seen.kind or NOMINAL) if records else None
+    if said.label is not None or looks_like(free, "label"):
+        return None
+    names = columns_of_classes(head, [name for name in taken if name is not None])
+    what = seems(table.some(names)) if len(names) > 1 else ""
+    if what == "votes":
+        return rows_of_classes(table, roles, seen.options, seen.kind or NOMINAL)
+    if what:
+        refuse_sums(table.some(names), table.origin, taken[0])
+    return None
+
+
+def _marked_classes(seen: Seen) -> Reading | None:
+    """A row a label, with a column of 0 and 1 for each class."""
+    said, table = seen.said, seen.table
+    if said.label is not None or looks_like(table.names, "label") or not looks_like(table.names, "annotator"):
+        return None
+    head = table.head()
+    roles = label_roles(said.item, said.annotator, None, said.gold)
+    item, who = (
+        item_of(head, said.item, table.origin),
+        seen.one("annotator") if said.annotator is ... else said.annotator,
+    )
+    if item is None or who is None:
+        return None
+    names = columns_of_classes(head, [name for name in (item, who, said.gold) if name is not None], marks=True)
+    numbers = table.some(names).apply(as_numbers).to_numpy()
+    if len(names) < 2 or not np.isin(numbers, (0, 1)).all():
+        return None
+    if seen.kind is None and not ((numbers.sum(1) == 1).all() and len(numbers) > 2):
+        listed = ", ".join(map(repr, names[:3])) + (", ..." if len(names) > 3 else "")
+        raise DataError(
+            f"{table.origin} has no column that looks like label, and columns {listed} hold 0 and 1; say "
+            "columns='classes' if they are classes, of which a label may hold several (and which, in classes=)"
+        )
+    return rows_of_classes(table, roles, seen.options, seen.kind)
 
 
 def _pair_of(item: Any) -> tuple[Hashable, ...]:
@@ -313,12 +435,15 @@ def _of_tokens(
     return replace(rows, roles=read, pooled=seen.said.annotator is None), more
 
 
-SHAPES: tuple[tuple[Kind, Callable[[Seen], Reading | None]], ...] = (
-    (PAIR, _winners),
-    (PAIR, _compared),
-    (RANKINGS, _ranks),
-    (SEQUENCES, _of_columns),
-    (SEQUENCES, _marked),
-    (SEQUENCES, _tagged),
+SHAPES: tuple[tuple[tuple[Kind, ...], Callable[[Seen], Reading | None]], ...] = (
+    ((PAIR,), _winners),
+    ((PAIR,), _compared),
+    ((RANKINGS,), _ranks),
+    ((SEQUENCES,), _of_columns),
+    ((SEQUENCES,), _marked),
+    ((SEQUENCES,), _tagged),
+    ((*COUNTED, RANKINGS), _answered),
+    (COUNTED, _voted),
+    ((*COUNTED, SETS), _marked_classes),
 )
-"""Shapes of tables beyond a column each of items, annotators and labels: the kind, and what reads it, or None."""
+"""Shapes of tables beyond a column each of items, annotators and labels: the kinds, and what reads it, or None."""

@@ -1,4 +1,4 @@
-"""Tables with a row an item and a column an annotator, and matrices of labels, as rows."""
+"""Tables with a column an annotator, or a column an item, and matrices of labels, as rows."""
 
 from __future__ import annotations
 
@@ -11,9 +11,19 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from crowdppl.data.ids import EXACT, Codebook, Place, as_index, native, place_in_rows, tensor_to_numpy
+from crowdppl.data.ids import (
+    EXACT,
+    Codebook,
+    Place,
+    as_index,
+    native,
+    place_in_rows,
+    tensor_to_numpy,
+)
 from crowdppl.data.tables import (
     ALIASES,
+    EVERYONE,
+    NESTED,
     UNSPECIFIC,
     Roles,
     Rows,
@@ -25,23 +35,34 @@ from crowdppl.data.tables import (
     refuse_twins,
     require_table,
 )
+from crowdppl.data.votes import FEW, column_of_counts, refuse_sums
 from crowdppl.errors import DataError
 
 NO_ANNOTATOR = "gold golden truth groundtruth gt true target majority consensus adjudicated"
 """Words in the name of a column of a wide table that holds truths."""
 MEASURED = "time times timestamp date created updated seconds duration length words tokens count"
 """Words in the name of one that holds times and lengths."""
+COLUMNS = ("annotators", "classes", "items")
+"""What the columns of a wide table may be."""
+FROM_FRAME = "read it by crowdppl.Annotations.from_frame(pandas.DataFrame(matrix), {})"
+FORMS = "email emailaddress username respondent respondentid responseid"
+"""What forms and surveys call those who fill them in."""
 
 
 def rows_of_wide(
-    frame: Any, given: Roles, annotators: Any = None, place: Place = place_in_rows, text: bool = False
+    frame: Any,
+    given: Roles,
+    annotators: Any = None,
+    place: Place = place_in_rows,
+    text: bool = False,
+    asked: bool = False,
 ) -> Rows:
     """A table with a row an item and a column an annotator; an empty cell, or one of blanks, is no label.
 
     Columns of annotators are those that ``annotators`` lists; else all but gold, of which none may look like
     something else. Items are in the column given for "item", else in one that is recognised where the index only
     counts rows, else in the index. DataError where columns are given for other roles, have one name or are those
-    of a long table.
+    of a long table, and where they seem to be classes or items, which is ``asked`` of labels that are classes.
     """
     origin = "the wide table"
     frame = as_pandas(require_table(frame, origin), origin)
@@ -49,6 +70,8 @@ def rows_of_wide(
     others = {role: given[role] for role in ("annotator", "label") if given.get(role) is not None}
     if others:
         raise DataError(f"{others} name columns, but each column of a wide table is an annotator; leave them out")
+    if asked:
+        _refuse_others_than_annotators(frame, given.get("item"), origin)
     frame = _by_item(frame, given.get("item"), text, origin)
     said, gold = {"item": str(frame.index.name or "the index")}, None
     if given.get("gold") is not None:
@@ -56,6 +79,8 @@ def rows_of_wide(
         gold, said["gold"] = frame[truth], str(truth)
         frame = frame.drop(columns=truth)
     frame = _of_annotators(frame, annotators, origin)
+    if asked:
+        refuse_sums(frame, origin)
     row, column, labels = _cells(frame, frame, np.nan)
     return Rows(
         frame.index.take(row),
@@ -68,6 +93,110 @@ def rows_of_wide(
         gold=gold,
         roles=said | {"annotator": ", ".join(map(str, frame.columns))},
     )
+
+
+def rows_of_items(
+    frame: Any,
+    given: Roles,
+    items: Any = None,
+    place: Place = place_in_rows,
+    text: bool = False,
+    origin: str = "the wide table",
+) -> Rows:
+    """A table with a row an annotator and a column an item; an empty cell, or one of blanks, is no label.
+
+    Columns of items are those that ``items`` lists, else all but that of annotators, of which none may look like
+    something else. Annotators are in the column given, else in one that is recognised, else in the index; without
+    that role all labels are by one. DataError as of ``rows_of_wide``.
+    """
+    frame = as_pandas(require_table(frame, origin), origin)
+    refuse_twins(list(frame.columns), origin)
+    others = {role: given[role] for role in ("item", "label", "gold") if given.get(role) is not None}
+    if others:
+        raise DataError(
+            f"{others} name columns, but each column is an item; leave them out, and name that of annotators by "
+            "annotator="
+        )
+    who: Any = given.get("annotator")
+    pooled = "annotator" not in given
+    if who is not None:
+        recognise(list(frame.columns), {"annotator": who}, origin)  # refuses what is not there
+    elif not pooled and not _named_by_index(frame):
+        who = next(iter(_answerers(frame)), None)
+    said = {"annotator": "none" if pooled else str(who or frame.index.name or "the rows")}
+    if who is not None:
+        frame = frame.set_index(who)
+    if items is not None and not isinstance(items, Codebook):
+        known = Codebook("item", frame.columns)
+        frame = frame.iloc[:, known.require_once(items, "items=", "name columns of the table")]
+    else:
+        foreign = dict(not_annotators(frame, by_name=False))
+        for odd, why in foreign.items():
+            rest = [native(name) for name in frame.columns if name not in foreign]
+            as_who = who is None and not pooled and frame[odd].map(str).is_unique
+            raise DataError(
+                f"{origin} has a column {odd!r} that looks like no item's, {why}; say columns='items', "
+                f"{f'annotator={odd!r}, ' if as_who else ''}items={rest}, or name others in items="
+            )
+    row, column, labels = _cells(frame, frame, np.nan)
+    return Rows(
+        frame.columns.take(column),
+        pd.Index([EVERYONE]).take(np.zeros(len(row), int)) if pooled else frame.index.take(row),
+        labels,
+        place=lambda label: f"column {frame.columns[column[label]]!r} of {place(int(row[label]))}",
+        text=text,
+        items=frame.columns,
+        annotators=None if pooled else frame.index,
+        roles=said | {"item": ", ".join(map(str, frame.columns))},
+        pooled=pooled,
+    )
+
+
+def _named_by_index(frame: pd.DataFrame) -> bool:
+    """Whether an index is called like annotators."""
+    return bool(looks_like([frame.index.name], "annotator") or named([frame.index.name], FORMS, "annotator"))
+
+
+def _answerers(frame: pd.DataFrame) -> list[Hashable]:
+    """Columns that are called like annotators, or those who fill in a form."""
+    columns = list(frame.columns)
+    return looks_like(columns, "annotator") or named(columns, FORMS, "annotator")
+
+
+def who_answered(frame: pd.DataFrame) -> tuple[Hashable, bool] | None:
+    """The index or column that names annotators, and whether each has one row; None where it holds labels, say."""
+    if len(frame) < 2 or frame.shape[1] < 2:
+        return None
+    if _named_by_index(frame):
+        return frame.index.name, frame.index.is_unique
+    found = _answerers(frame)
+    if len(found) != 1:
+        return None
+    own, others = frame[found[0]].map(str), frame.drop(columns=found).map(str)
+    once = own.is_unique and len(own) > FEW and not any(others[name].is_unique for name in others)
+    foreign = ~pd.Series(own.unique()).isin({*others.to_numpy().ravel()})
+    return (found[0], own.is_unique) if once or 2 * foreign.sum() > len(foreign) else None
+
+
+def _refuse_others_than_annotators(frame: pd.DataFrame, item: Hashable | None, origin: str) -> None:
+    """Refuses a table in which annotators are rows, or labels are counts in records or a row each."""
+    records = column_of_counts(frame[:NESTED])
+    if records is not None:
+        raise DataError(f"{origin} has a column {records!r} of counts of votes; say columns='classes', not wide=")
+    beside = item is not None or looks_like(list(frame.columns), "item")
+    who = None if looks_like(list(frame.columns), "label") else who_answered(frame)
+    if who is not None and who[1] and not beside:
+        raise DataError(
+            f"{origin} has {who[0]!r}, which names annotators, a row each; say columns='items', "
+            "or columns='annotators' if it is itself an annotator"
+        )
+    if who is not None and beside:
+        raise DataError(
+            f"{origin} has {who[0]!r}, which names annotators, a label a row; leave out wide=, or "
+            "say columns='classes' if each class has a column"
+        )
+    if not beside:
+        refuse_sums(frame, origin)
 
 
 def _by_item(frame: pd.DataFrame, item: Hashable | None, text: bool, origin: str) -> pd.DataFrame:
@@ -102,11 +231,12 @@ def _refuse_others(frame: pd.DataFrame, origin: str, remedy: str) -> None:
         raise DataError(f"{origin} has a column {column!r} that looks like no annotator's, {why}; {remedy}")
 
 
-def rows_of_matrix(matrix: Any, missing: Any, items: Any, annotators: Any) -> Rows:
+def rows_of_matrix(matrix: Any, missing: Any, items: Any, annotators: Any, asked: bool = False) -> Rows:
     """A matrix (N, A) of labels: array, tensor, table or rows; what a mask covers, or is ``missing``, is no label.
 
     By default missing is what pandas takes so, -1 among what are no floats, and text of blanks; ``items`` and
-    ``annotators`` are those of a table, else numbers. DataError if it is sparse or nothing fits.
+    ``annotators`` are those of a table, else numbers. DataError if it is sparse or nothing fits, and where numbers
+    seem to be votes or ranks, which is ``asked`` of labels that are classes.
     """
     values = tensor_to_numpy(matrix, "the matrix")
     try:
@@ -115,6 +245,8 @@ def rows_of_matrix(matrix: Any, missing: Any, items: Any, annotators: Any) -> Ro
         raise DataError(f"the matrix cannot be read ({error}); give rows of one length") from error
     if values.ndim != 2:
         raise DataError(f"the matrix has shape {values.shape}; give a row an item and a column an annotator")
+    if asked and missing is None and annotators is None and not np.ma.is_masked(values):
+        refuse_sums(pd.DataFrame(np.ma.getdata(values)), "the matrix", None, FROM_FRAME, "annotators= with names")
     if isinstance(matrix, pd.DataFrame):
         items = matrix.index if items is None else items
         annotators = _annotators_of(matrix) if annotators is None else annotators
@@ -198,10 +330,16 @@ def _whole(values: np.ndarray) -> np.ndarray:
     return values.astype(np.int64)
 
 
-def not_annotators(table: pd.DataFrame) -> Iterator[tuple[Hashable, str]]:
-    """Columns of a wide table that look like no annotator's, and why: their names, or values of their own."""
-    usual = {*" ".join(chain(*(ALIASES[role] for role in ("item", "label", "class")))).split(), *UNSPECIFIC}
-    truths, measures = {*NO_ANNOTATOR.split()}, {*MEASURED.split()}
+def not_annotators(table: pd.DataFrame, by_name: bool = True) -> Iterator[tuple[Hashable, str]]:
+    """Columns of a wide table that look like no annotator's, and why: their names, or values of their own.
+
+    Where columns are questions, of any words, they look like no item's not ``by_name``.
+    """
+    usual = (
+        {*" ".join(chain(*(ALIASES[role] for role in ("item", "label", "class")))).split()} if by_name else set()
+    )
+    usual |= {*UNSPECIFIC}
+    truths, measures = {*NO_ANNOTATOR.split()} if by_name else set(), {*MEASURED.split()}
     values = [_values(table.iloc[:, n]) for n in range(table.shape[1])]
     spans = [_span(own) for own in values]
     times = Counter(chain(*values))

@@ -10,6 +10,7 @@ from crowdppl.core.doubt import Doubt
 from crowdppl.criticism.doubts.search import Search, doubt
 from crowdppl.data.blocks import row_sizes
 from crowdppl.data.coded import count_repeats
+from crowdppl.data.tables import EVERYONE
 from crowdppl.networks.outputs import networks_of
 
 LEAST_EXCESS, LEAST_GROUPS = 0.1, 10
@@ -91,10 +92,12 @@ def repeats(search: Search) -> Iterator[Doubt]:
         return
     share, error = beyond.sum() / missing, np.sqrt((beyond**2).sum()) / missing
     if share > LEAST_EXCESS and share > BEYOND_CHANCE * error:
+        unnamed = data.annotators.tolist() == [EVERYONE]
+        repeated = "votes on an item agree" if unnamed else "annotators who label an item again repeat themselves"
         observed, expects = float(same.sum() / pairs.sum()), float((pairs * expected).sum() / pairs.sum())
         yield Doubt(
             "repeats",
-            f"annotators who label an item again repeat themselves in {observed:.0%} of pairs of labels, where "
+            f"{repeated} in {observed:.0%} of pairs of labels, where "
             f"the fit expects {expects:.0%}: one who errs errs again, and probabilities are too sure. Read the "
             "labels with repeats='share', so that labels count for less the more an annotator repeats them",
             figures={"labels": int(again.sum()), "observed": observed, "expected": expects, "share": float(share)},

@@ -28,6 +28,10 @@ def kind_named(name: Any) -> Kind:
     if isinstance(name, str) and name in KINDS:
         return KINDS[name]
     word = str(name).lower().replace("-", "_").replace(" ", "_")
+    if word in ("vote", "votes", "one_hot", "onehot"):
+        raise DataError(
+            f"kind={shown(name)} is no kind of labels; say columns='classes' where each class has a column"
+        )
     meant = next((kind.name for kind in KINDS.values() if word in kind.aliases), None)
     meant = meant or next(iter(get_close_matches(word, KINDS, n=1)), None)
     remedy = f"; say kind={meant!r}" if meant else ""

@@ -1,0 +1,311 @@
+"""Tables with a column a class: counts of votes, or 0 and 1 of an annotator; and what sums of rows tell."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from crowdppl.core.validation import shown
+from crowdppl.data.ids import Encoding, as_index, as_numbers, listed_answers, native
+from crowdppl.data.kinds.classes import NOMINAL, parsed
+from crowdppl.data.kinds.grades import ORDINAL
+from crowdppl.data.kinds.kind import Kind
+from crowdppl.data.kinds.sets import SETS
+from crowdppl.data.tables import (
+    EVERYONE,
+    NESTED,
+    UNSPECIFIC,
+    Roles,
+    Rows,
+    Table,
+    apart_from_roles,
+    as_pandas,
+    letters,
+    looks_like,
+    recognise,
+)
+from crowdppl.errors import DataError
+
+COUNTED = (NOMINAL, ORDINAL)
+"""Kinds of labels that votes are counted of."""
+FEW, MANY = 3, 20
+"""Rows from which equal sums tell what numbers are, and from which sums do that are near each other."""
+NEAR = 0.1
+"""Variance of sums of rows, in that of the columns, below which rows share a number of votes. It is 1 where
+annotators are independent, and more where they agree."""
+ROUNDED = 0.01
+"""How far probabilities that are written with few digits may be from the sum 1."""
+MOST_VOTES = 10**8
+"""Most votes that are taken one by one."""
+COUNTS = "give counts instead, (table[names] * n).round() of n annotators, and say columns='classes'"
+
+
+def seems(frame: pd.DataFrame) -> str:
+    """What numbers are by the rows of a table: "ranks" 1 to K, "votes" or "shares" of K classes; "" for others.
+
+    Annotators agree, so that sums of their labels vary more than labels do; those of votes are near each other.
+    Empty cells are ranks that nobody gave, or no votes.
+    """
+    if frame.shape[1] < 2 or len(frame) < FEW or _numbers(frame[:MANY]) is None:
+        return ""
+    numbers = _numbers(frame)
+    if numbers is None or (numbers < 0).any():
+        return ""
+    blank, filled = np.isnan(numbers), np.nan_to_num(numbers)
+    given, sums, k = (~blank).sum(1), filled.sum(1), frame.shape[1]
+    if (filled % 1).any():
+        return "shares" if not blank.any() and (np.abs(sums - 1) < ROUNDED).all() else ""
+    ranks = np.where(np.arange(k) < given[:, None], np.arange(1.0, k + 1), np.nan)
+    if k >= FEW and (given > 1).all() and np.array_equal(np.sort(numbers, 1), ranks, equal_nan=True):
+        return "ranks"
+    vary = (filled != filled[0]).any(0)
+    if not vary.any() or (~vary & (filled[0] > 0)).any():
+        return ""
+    if blank.any():
+        return "votes" if (sums == sums[0]).all() and (given != given[0]).any() else ""
+    alike = len(frame) >= MANY and sums.var() < NEAR * filled.var(0).sum()
+    return "votes" if alike or (sums == sums[0]).all() else ""
+
+
+def _numbers(frame: pd.DataFrame) -> np.ndarray | None:
+    """Cells as numbers (N, K), NaN where they are empty; None where one is anything else."""
+    columns = []
+    for n in range(frame.shape[1]):
+        own = frame.iloc[:, n]
+        try:
+            numbers = as_numbers(own)
+        except (TypeError, ValueError):  # lists and the like
+            return None
+        if np.isinf(numbers).any() or not all(map(_is_empty, own[np.isnan(numbers)].array)):
+            return None
+        columns.append(numbers)
+    return np.column_stack(columns)
+
+
+def _is_empty(cell: Any) -> bool:
+    return not cell.strip() if isinstance(cell, str) else bool(pd.isna(cell))
+
+
+def refuse_sums(
+    frame: pd.DataFrame, origin: str, row: Hashable | None = None, call: str = "say {}", labels: str | None = None
+) -> None:
+    """Refuses rows of numbers that seem to be no labels, a column an annotator, with what to say instead.
+
+    ``row`` is the column that names rows, ``call`` where arguments are said, ``labels`` what to say of labels.
+    """
+    found = seems(frame)
+    if not found:
+        return
+    names = ", ".join(repr(native(name)) for name in frame.columns[:3]) + (", ..." if frame.shape[1] > 3 else "")
+    item, ranker = ("", "") if row is None else (f"item={row!r}, ", f"annotator={row!r}, ")
+    told = {
+        "ranks": f"each row has the numbers 1, 2, ... once, as one annotator's ranks of {names}; "
+        + call.format(f"{ranker}columns='items', kind='ranking'"),
+        "votes": f"rows have the same sum, or nearly so, as counts of votes for {names}; "
+        + call.format("columns='classes'"),
+        "shares": f"rows have the sum 1, as probabilities of {names}; {COUNTS}",
+    }
+    labels = labels or f"{item}columns='annotators'"
+    raise DataError(f"{origin} seems to hold no labels: {told[found]} (or {labels} if columns are annotators)")
+
+
+def counted(column: pd.Series[Any]) -> list[dict[Any, float]] | None:
+    """Counts of a column whose cells are records {"cat": 3, "dog": 2}, also as text; None for others."""
+    found = []
+    for cell in column:
+        record = parsed(cell) if isinstance(cell, str) else cell
+        if not isinstance(record, Mapping) or not record:
+            return None
+        own = {name: x for name, x in record.items() if x is not None}  # Arrow fills records up
+        if not all(isinstance(x, int | float | np.number) and not isinstance(x, bool) for x in own.values()):
+            return None
+        found.append(own)
+    return found or None
+
+
+def column_of_counts(head: pd.DataFrame) -> Hashable | None:
+    """The one column of records of counts, by the first rows of a table."""
+    found = [name for name in head if counted(head[name]) is not None]
+    return found[0] if len(found) == 1 else None
+
+
+def columns_of_classes(head: pd.DataFrame, taken: list[Hashable], marks: bool = False) -> list[Hashable]:
+    """Columns of numbers, by the first rows of a table; those of True and False where there are no others.
+
+    Where a row of ``marks`` is a label, those of 0 and 1 if there are several.
+    """
+    numbers = {name: own for name in head if name not in taken and (own := _numbers(head[[name]])) is not None}
+    found = [name for name, own in numbers.items() if not np.isnan(own).all()]
+    plain = [name for name in found if not pd.api.types.is_bool_dtype(head[name])] or found
+    one = [name for name in plain if marks and np.isin(numbers[name], (0, 1)).all()]
+    return one if len(one) > 1 else plain
+
+
+def item_of(head: pd.DataFrame, given: Hashable | None, origin: str) -> Hashable | None:
+    """The column of items: given, recognised, or an index that was written; None where rows are counted."""
+    names = list(head.columns)
+    if given is not None:
+        return recognise(names, {"item": given}, origin)["item"]
+    names = [name for name in names if not head[name].map(lambda x: isinstance(x, Mapping)).any()]
+    written = [name for name in names if name == "" or letters(name) in UNSPECIFIC]
+    found = looks_like(names, "item")
+    if len(found) > 1:
+        return recognise(names, {"item": None}, origin)["item"]  # refuses
+    return (found or written or [None])[0]
+
+
+def rows_of_classes(
+    table: Table, given: Roles, options: Mapping[str, Any], kind: Kind | None
+) -> tuple[Rows, dict[str, Any]]:
+    """Rows of a table with a column a class, or a column of records of counts, and options with kind and classes.
+
+    Where a column names annotators, a row is the label of one, 1 in the column of its class, or of several of a
+    set; else cells are counts of votes, which all count as one annotator's. Columns of classes are those that
+    ``classes`` lists, else all of numbers. An item without a name is its row. DataError for cells that are no
+    such numbers, with their place.
+    """
+    frame, origin = as_pandas(table.frame, table.origin), table.origin
+    by_index = not (frame.index.name is None and pd.api.types.is_integer_dtype(frame.index.dtype))
+    if by_index and given.get("item") is None and not looks_like(list(frame.columns), "item"):
+        named = frame.index.rename(frame.index.name or "item")
+        given, frame = {**given, "item": named.name}, frame.set_axis(named).reset_index()
+    frame = frame.reset_index(drop=True)
+    names, head = list(frame.columns), frame[:NESTED]
+    item = item_of(head, given.get("item"), origin)
+    who = given.get("annotator")
+    if "annotator" in given and who is None:
+        who = next(iter(looks_like([name for name in names if name != item], "annotator")), None)
+    gold = given.get("gold")
+    for role, column in (("annotator", who), ("gold", gold), ("label", given.get("label"))):
+        if column is not None:
+            recognise(names, {role: column}, origin)  # refuses what is not there
+    taken = [name for name in (item, who, gold) if name is not None]
+    records = given.get("label") or column_of_counts(head.drop(columns=taken))
+    listed = None if options.get("classes") is None else listed_answers(options["classes"], "classes")
+    if records is not None:
+        cells = _of_records(frame[records], listed, table)
+    else:
+        cells = frame[_listed(listed, names, origin) or columns_of_classes(head, taken, marks=who is not None)]
+    rest = [name for name in names if name not in (*taken, records, *cells.columns)]
+    if item is None and (unnamed := [x for x in rest if head[x].map(str).is_unique and len(head) > 1]):
+        raise DataError(
+            f"{origin} has no column that looks like item; say item={native(unnamed[0])!r}, columns='classes'"
+        )
+    if cells.shape[1] < 2:
+        raise DataError(
+            f"{origin} has {cells.shape[1]} columns of numbers beside items and annotators, and each class "
+            "needs one; name the columns in classes="
+        )
+    numbers = _checked(cells, table)
+    said = {"item": "the rows" if item is None else str(item)}
+    said |= {} if who is None else {"annotator": str(who)}
+    said |= {} if gold is None else {"gold": str(gold)}
+    said["classes" if who is not None else "votes"] = ", ".join(map(str, cells.columns))
+    items = pd.RangeIndex(len(frame)) if item is None else as_index(frame[item])
+    if item is None and table.text:
+        items = items.astype(str)
+    truths = None if gold is None else frame[gold].set_axis(items)
+    classes = as_index(cells.columns)
+    more = {**options} if options.get("like") is not None else {**options, "classes": classes}
+    each = numbers.sum(1)
+    if who is None and kind != SETS:
+        if kind is None and numbers.max() <= 1 and (each != each[0]).any():
+            raise DataError(
+                f"{origin} has no counts of votes above 1: say kind='set' if a row is a set of classes, "
+                "kind='nominal' if its classes have a vote each"
+            )
+        _refuse_total(numbers, classes, origin)
+        row, answer = (np.repeat(at, numbers[numbers > 0].astype(int)) for at in np.nonzero(numbers))
+        label: Any = Encoding(classes, answer.astype(np.int32))
+    else:
+        one = kind != SETS and (each == 1).all()
+        if numbers.max() > 1 or (kind in COUNTED and not one):
+            at = int(np.argmax(numbers.max(1) > 1 if numbers.max() > 1 else each != 1))
+            raise DataError(
+                f"{table.place(at)} has {', '.join(f'{x:g}' for x in numbers[at][:9])} for the classes, and a "
+                "label is 1 in one column, 0 in others; say kind='set' if it may be of several classes, or "
+                "annotator=None if cells are counts of votes"
+            )
+        row = np.arange(len(frame))
+        label = Encoding(classes, numbers.argmax(1).astype(np.int32))
+        if not one:
+            more["kind"], label = SETS.name, [list(classes[own > 0]) for own in numbers]
+    columns = frame[rest].rename(columns=apart_from_roles(rest, dict.fromkeys(("item", "annotator", "label"), "")))
+    return Rows(
+        items.take(row),
+        Encoding(pd.Index([EVERYONE]), np.zeros(len(row), np.int32)) if who is None else frame[who],
+        label,
+        columns if rest and len(row) == len(frame) and who is not None else None,
+        lambda n: table.place(int(row[n])),
+        table.text,
+        items=items.dropna().unique(),
+        gold=truths,
+        roles=said,
+        pooled=who is None,
+    ), more
+
+
+def _refuse_total(numbers: np.ndarray, names: pd.Index[Any], origin: str) -> None:
+    """Refuses a column that is the sum of all others."""
+    total = (2 * numbers == numbers.sum(1, keepdims=True)).all(0)
+    if len(names) > 2 and total.any():
+        at = int(total.argmax())
+        rest = [native(name) for n, name in enumerate(names) if n != at]
+        raise DataError(
+            f"the column {names[at]!r} of {origin} is the sum of the others, and no class; say columns='classes', "
+            f"classes={rest}"
+        )
+
+
+def _listed(classes: Iterable[Any] | None, names: Iterable[Hashable], origin: str) -> list[Hashable]:
+    """The columns that bear the names of classes."""
+    texts = {str(name): name for name in names}
+    for name in classes or ():
+        if str(name) not in texts:
+            raise DataError(f"{origin} has no column {name!r}, which classes= names; name columns of the table")
+    return [texts[str(name)] for name in classes or ()]
+
+
+def _of_records(column: pd.Series[Any], classes: list[Any] | None, table: Table) -> pd.DataFrame:
+    """Records of counts as a table with a column a class."""
+    found = counted(column)
+    if found is None:
+        at = next(n for n, cell in enumerate(column) if counted(pd.Series([cell], dtype=object)) is None)
+        raise DataError(
+            f"{shown(column.iloc[at])} at {table.place(at)} is no record of counts such as {{'cat': 3, 'dog': 2}}; "
+            "correct it, or leave the row out"
+        )
+    names = sorted({name for own in found for name in own}, key=str) if classes is None else classes
+    for at, own in enumerate(found):
+        if unknown := {*own} - {*names}:
+            raise DataError(f"the class {unknown.pop()!r} at {table.place(at)} is not in classes=; add it")
+    return pd.DataFrame([[own.get(name, 0) for name in names] for own in found], columns=as_index(names))
+
+
+def _checked(cells: pd.DataFrame, table: Table) -> np.ndarray:
+    """Counts (N, K); DataError for what is none."""
+    values = [as_numbers(cells.iloc[:, n].mask(cells.iloc[:, n].map(_is_empty), 0)) for n in range(cells.shape[1])]
+    numbers = np.column_stack(values)
+    wrong = ~((numbers >= 0) & (numbers % 1 == 0))
+    if wrong.any():
+        row, column = np.argwhere(wrong)[0]
+        value, name = shown(native(cells.iloc[row, column])), native(cells.columns[column])
+        shares = (np.abs(np.nansum(numbers, 1) - 1) < ROUNDED).all()
+        remedy = (
+            f"rows have the sum 1, as probabilities; {COUNTS}"
+            if shares
+            else "correct it, or name the columns of classes in classes="
+        )
+        raise DataError(f"{value} of column {name!r} at {table.place(int(row))} is no count of votes; {remedy}")
+    if numbers.sum() > MOST_VOTES:
+        large = cells.columns[int(numbers.sum(0).argmax())]
+        raise DataError(
+            f"the columns hold {numbers.sum():g} votes, most of them in {large!r}, and {MOST_VOTES:g} are taken at "
+            "most; name the columns of classes in classes=, or divide all counts by a number"
+        )
+    if not numbers.any():
+        raise DataError(f"all counts of {table.origin} are 0; give at least one vote")
+    return numbers
