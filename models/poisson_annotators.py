@@ -91,6 +91,7 @@ class PoissonLabels(cp.NumberLabels):
         self, block: cp.Block, gain: tuple[Tensor, Tensor], rate: tuple[Tensor, Tensor], shape: float
     ) -> None:
         super().__init__(block)
+        self.gains = gain[1]
         self.log_gain, self.gain = (block.of_annotator(x) for x in gain)
         (self.log_rate, self.rate), self.concentration = rate, torch.tensor(shape)
 
@@ -102,6 +103,10 @@ class PoissonLabels(cp.NumberLabels):
         each = each + self.concentration * self.log_rate - torch.lgamma(self.concentration)
         known = None if self.block.gold is None else self.block.gold.clamp(min=LEAST)
         return cp.log_gamma(each, total, exposure, name=self.truth, known=known)
+
+    def information(self, truth: Tensor, sd: Tensor) -> tuple[Tensor, Tensor]:
+        """A gain over the count, by annotator and item."""
+        return self.gains.unsqueeze(-1), 1 / truth.clamp(min=LEAST).unsqueeze(0)
 
     def draw(self) -> tuple[Tensor, Tensor]:
         """Truths (n_items,), and labels (S,) given them."""

@@ -35,7 +35,7 @@ import pyro
 import pyro.distributions as dist
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
+from torch.nn.functional import one_hot, pad
 
 import crowdppl.primitives as cp
 from crowdppl import mean_field
@@ -277,6 +277,17 @@ class FacetLabels(cp.NumberLabels):
             known = self.block.gold.unsqueeze(-1)
             each = each - torch.where(known >= 0, (self.expected - known).square(), 0.0) / (2 * ROUNDED)
         return cp.log_grid(each + prior, self.place, self.truth)
+
+    def information(self, truth: Tensor, sd: Tensor) -> tuple[Tensor, Tensor]:
+        """Of a grade on any criterion, averaged over the places that an item may have."""
+        step = self.place[0, 1] - self.place[0, 0]
+        slope = torch.gradient(self.table, dim=-1)[0] / step
+        told = (self.table.exp() * slope.square()).sum(-2).mean(-2)  # (A, G, P)
+        apart = (self.place - truth.unsqueeze(-1)) / torch.maximum(sd, step).unsqueeze(-1)
+        share = (-apart.square() / 2).softmax(-1)
+        group = torch.zeros(len(truth), dtype=torch.long) if self.group is None else self.group
+        of_group = one_hot(group, told.shape[1]).to(share)
+        return told.flatten(1), (of_group.unsqueeze(-1) * share.unsqueeze(1)).flatten(1).t()
 
     def _of_items(self, x: Tensor) -> Tensor:
         """Values of groups (..., G, P) by item."""

@@ -193,9 +193,9 @@ class RobustLabels(cp.NumberLabels):
         low, high = self.ends
         return torch.where(y <= low, _below(u).log(), torch.where(y >= high, _below(-u).log(), inside))
 
-    def information(self) -> Tensor:
-        """Of each annotator, (..., A), where the scale has no ends near."""
-        return INFORMATION / (self.spreads.square() + self.least)
+    def information(self, truth: Tensor, sd: Tensor) -> tuple[Tensor, Tensor]:
+        """Of each annotator, where the scale has no ends near."""
+        return self.alike(INFORMATION / (self.spreads.square() + self.least))
 
     def spread(self) -> Tensor:
         """The variance of truths around the consensus."""

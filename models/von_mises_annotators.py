@@ -95,11 +95,10 @@ class VonMisesLabels(cp.NumberLabels):
         known = None if known is None else known / self.unit
         return cp.log_circle(constant - LOG_TURN, cosine, sine, name=self.truth, spread=self.spread(), known=known)
 
-    def information(self) -> Tensor:
-        """Of each annotator, (..., A)."""
+    def information(self, truth: Tensor, sd: Tensor) -> tuple[Tensor, Tensor]:
+        """Of each annotator."""
         k = self.concentration
-        out: Tensor = k * torch.special.i1e(k) / torch.special.i0e(k)
-        return out
+        return self.alike(k * torch.special.i1e(k) / torch.special.i0e(k))
 
     def spread(self) -> Tensor:
         """The variance of truths around the consensus, in radians."""

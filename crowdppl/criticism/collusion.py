@@ -192,12 +192,12 @@ def loadings(excess: ExcessAgreement, n_annotators: int) -> np.ndarray:
     return np.asarray(np.sqrt((vectors**2) @ np.where(values > edge, values, 0)))
 
 
-def groups(excess: ExcessAgreement, linked: np.ndarray, n_annotators: int) -> np.ndarray:
-    """Annotators joined by linked pairs, three or more: group numbers from 0, or -1, (A,)."""
+def groups(one: np.ndarray, other: np.ndarray, n_annotators: int) -> np.ndarray:
+    """Annotators joined by pairs, codes (P,) of each side, three or more: group numbers from 0, or -1, (A,)."""
     from scipy.sparse import coo_array  # slow to import
     from scipy.sparse.csgraph import connected_components
 
-    pairs = (np.ones(int(linked.sum())), (excess.one[linked], excess.other[linked]))
+    pairs = (np.ones(len(one)), (one, other))
     _, member = connected_components(coo_array(pairs, shape=(n_annotators, n_annotators)), directed=False)
     large = np.flatnonzero(np.bincount(member) > 2)
     number = np.full(member.max() + 1, -1)

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from statistics import NormalDist
+
 import numpy as np
 import pandas as pd
 
 from crowdppl.core.validation import number_within, share_between
 from crowdppl.criticism import collusion
-from crowdppl.criticism.collusion import ExcessAgreement, excess_agreement
+from crowdppl.criticism.collusion import excess_agreement
+from crowdppl.criticism.design import Design
+from crowdppl.criticism.joint_errors import shared_errors
 from crowdppl.data.annotations import Annotations, labels_given
-from crowdppl.inference.result import Fit, require_fit
+from crowdppl.errors import DataError
+from crowdppl.inference.result import Fit, NumberTruth, require_fit
 from crowdppl.results.annotators import information, informative_part
+
+COPIED = 0.5
+"""Correlation of two annotators' errors above which one may copy the other."""
 
 
 def suspicious_annotators(posterior: Fit, *, bits: float = 0.05, level: float = 0.05) -> pd.DataFrame:
@@ -32,9 +40,14 @@ def suspicious_annotators(posterior: Fit, *, bits: float = 0.05, level: float = 
       test of pairs: the annotator's part in the matrix of agreement beyond what confusions can explain (rank K
       squared), in standard deviations of noise; 0 where nothing stands out.
 
+    Of numbers, the information is that of Gaussian ones with the rank correlation of an annotator's labels and the
+    means of others' (of angles, a circular one). A spammer's is below ``bits``, and the correlation is below the
+    median of annotators beyond chance, which few labels do not tell. A pair copies where errors correlate by more
+    than .5, beyond chance. Rankings, and grades on a scale, are refused.
+
     Args:
         bits: information below which an annotator counts as a spammer.
-        level: of the tests for copying.
+        level: of the tests for copying, and for spammers of numbers; over all pairs, or annotators.
 
     Returns:
         DataFrame by annotator:
@@ -52,9 +65,12 @@ def suspicious_annotators(posterior: Fit, *, bits: float = 0.05, level: float = 
         - ``collusion``: the annotator's part in agreement that confusions do not explain; 0 is none
         - ``group``: number of the group, from 0; missing outside of groups
 
+        Of numbers, ``correlation`` (of errors) stands in place of ``agreement``, ``expected``, ``z`` and
+        ``collusion``.
+
     Raises:
         MethodError: when bits or level are out of range.
-        DataError: when no item has two labels, or labels are no classes.
+        DataError: when no item has two labels, or these are rankings, or grades whose truths are numbers.
 
     Examples:
         >>> crowd = crowdppl.simulate_annotators([0, 1, 2] * 50, {"hammer": 3, "spammer": 1}, seed=0)
@@ -69,42 +85,113 @@ def suspicious_annotators(posterior: Fit, *, bits: float = 0.05, level: float = 
     """
     posterior, level = require_fit(posterior), share_between("level", level, "0.05 is usual")
     bits = number_within("bits", bits, "a number, at least 0", lambda x: x >= 0)
+    if isinstance(posterior.result.truth, NumberTruth):
+        return _of_numbers(posterior, bits, level)
     data, n = posterior.data, posterior.data.n_annotators
     excess = excess_agreement(posterior)
     p = collusion.p_values(excess)
-    labels = labels_given(data) + (0 if posterior.memory is None else posterior.memory.labels)
-    partners = _partners(data, excess, p)
+    shares = {"agreement": excess.agreed / excess.shared, "expected": excess.expected / excess.shared}
+    about = {"shared": excess.shared, **shares, "z": excess.deviate, "p_value": p}
+    partners = _partners(data, excess.one, excess.other, about, -excess.deviate)
     found = information(informative_part(posterior, posterior.result.confusions), posterior.result.prevalence)
-    group = collusion.groups(excess, p <= level, n)
+    linked = p <= level
+    given = _given(posterior)
     columns = {
-        "labels": labels,
+        "labels": given,
         "information": found,
-        "spammer": (found < bits) & (labels > 0),
+        "spammer": (found < bits) & (given > 0),
         "met": excess.met,
         "tested": np.bincount(np.concatenate([excess.one, excess.other]), minlength=n),
         **partners,
         "copying": partners["p_value"] <= level,
         "collusion": collusion.loadings(excess, n),
-        "group": pd.array(np.where(group < 0, 0, group), "Int64"),
+        "group": _groups(data, excess.one[linked], excess.other[linked]),
     }
-    table = pd.DataFrame(columns, index=data.annotators)
-    table.loc[group < 0, "group"] = pd.NA
-    return table
+    return pd.DataFrame(columns, index=data.annotators)
 
 
-def _partners(data: Annotations, excess: ExcessAgreement, p: np.ndarray) -> dict[str, pd.Series]:
-    """For each annotator the pair with the smallest p-value, of equal ones that with the largest deviate."""
-    rows = np.concatenate([np.arange(len(p))] * 2)
-    me, other = np.concatenate([excess.one, excess.other]), np.concatenate([excess.other, excess.one])
-    best = np.lexsort([-excess.deviate[rows], p[rows], me])
+def _of_numbers(posterior: Fit, bits: float, level: float) -> pd.DataFrame:
+    """The table where labels are numbers: how they go with those of others, and whose errors go together."""
+    data, n = posterior.data, posterior.data.n_annotators
+    kind = data.alphabet.kind
+    if not kind.numeric or kind.parts is not None:
+        raise DataError(
+            f"suspicious_annotators compares classes or numbers, and takes no {kind.plural} by {posterior.method}; "
+            "posterior.annotators() says how reliable each annotator is"
+            + (", and a fit of 'ordinal' takes grades as classes" if data.n_classes else "")
+        )
+    design = Design.of(data, numbers=True)
+    found, most = _rank_correlations(design, level / n)
+    told = -np.log2(1 - found**2) / 2
+    pair, correlation, p = shared_errors(design)
+    one, other = np.divmod(pair, n)
+    linked = (p <= level) & (correlation > COPIED)
+    met, times = design.met()
+    about = {"shared": times[np.searchsorted(met, pair)], "correlation": correlation, "p_value": p}
+    partners = _partners(data, one, other, about, -correlation)
+    columns = {
+        "labels": _given(posterior),
+        "information": told,
+        "spammer": (told < bits) & (most < pd.Series(found).median()),
+        "met": np.bincount(np.concatenate(np.divmod(met, n)), minlength=n),
+        "tested": np.bincount(np.concatenate([one, other]), minlength=n),
+        **partners,
+        "copying": (partners["p_value"] <= level) & (partners["correlation"] > COPIED),
+        "group": _groups(data, one[linked], other[linked]),
+    }
+    return pd.DataFrame(columns, index=data.annotators)
+
+
+def _rank_correlations(design: Design, level: float) -> tuple[np.ndarray, np.ndarray]:
+    """Of each annotator's numbers and the means of others' on the same items: (A,), and the largest likely.
+
+    Of angles, the circular correlation of Fisher & Lee (1983). NaN of fewer than 4 items.
+    """
+    space, item = design.space, design.item
+    own = np.stack(space.moments(design.answer))
+    others = np.stack([np.bincount(item, x)[item] for x in own]) - own
+    count = design.labels[item] - 1
+    kept = count > 0
+    who, times = design.annotator[kept], np.bincount(design.annotator[kept], minlength=design.n_annotators)
+    mean = space.estimate(*(others[:, kept] / count[kept]))[0]
+    x, y = design.answer[kept], mean
+    if space.ordered:
+        ranks = pd.DataFrame({"x": x, "y": y}).groupby(who).rank()
+        x, y = (ranks - ranks.groupby(who).transform("mean")).to_numpy().T
+        total, *squares = (np.bincount(who, z, len(times)) for z in (x * y, x**2, y**2))
+    else:
+        (a, b), (c, d) = space.moments(x), space.moments(y)
+        products = (a * c, b * d, a * d, b * c, a**2 - b**2, 2 * a * b, c**2 - d**2, 2 * c * d)
+        s = [np.bincount(who, z, len(times)) for z in products]
+        total = 4 * (s[0] * s[1] - s[2] * s[3])
+        squares = [times**2 - s[4] ** 2 - s[5] ** 2, times**2 - s[6] ** 2 - s[7] ** 2]
+    over = np.sqrt(np.maximum(squares[0] * squares[1], 0))
+    r = np.divide(total, over, out=np.zeros(len(times)), where=over > 0)
+    r = np.where(times > 3, np.clip(np.abs(r), 0, 1 - 1e-9), np.nan)
+    above = np.arctanh(r) + NormalDist().inv_cdf(1 - level) / np.sqrt(np.maximum(times - 3, 1))
+    return r, np.tanh(above)
+
+
+def _given(posterior: Fit) -> np.ndarray:
+    """Labels of each annotator, those before an update included, (A,)."""
+    return labels_given(posterior.data) + (0 if posterior.memory is None else posterior.memory.labels)
+
+
+def _groups(data: Annotations, one: np.ndarray, other: np.ndarray) -> pd.Series[int]:
+    """The group of each annotator that pairs join; missing outside of groups."""
+    group = collusion.groups(one, other, data.n_annotators)
+    return pd.Series(group, data.annotators, "Int64").mask(group < 0)
+
+
+def _partners(
+    data: Annotations, one: np.ndarray, other: np.ndarray, about: dict[str, np.ndarray], tie: np.ndarray
+) -> dict[str, pd.Series]:
+    """For each annotator the pair with the smallest p-value, of equal ones that with the smallest ``tie``."""
+    rows = np.concatenate([np.arange(len(one))] * 2)
+    me, partner = np.concatenate([one, other]), np.concatenate([other, one])
+    best = np.lexsort([tie[rows], about["p_value"][rows], me])
     first = best[np.unique(me[best], return_index=True)[1]]
-    row, who = rows[first], data.annotators[me[first]]
-    found = {
-        "partner": data.annotators[other[first]].to_series(index=who),
-        "shared": pd.Series(excess.shared[row], who),
-        "agreement": pd.Series(excess.agreed[row] / excess.shared[row], who),
-        "expected": pd.Series(excess.expected[row] / excess.shared[row], who),
-        "z": pd.Series(excess.deviate[row], who),
-        "p_value": pd.Series(p[row], who),
-    }
+    who = data.annotators[me[first]]
+    found = {"partner": data.annotators[partner[first]].to_series(index=who)}
+    found |= {name: pd.Series(x[rows[first]], who) for name, x in about.items()}
     return {name: values.reindex(data.annotators) for name, values in found.items()}

@@ -64,8 +64,8 @@ def plot_agreement_network(
     n = posterior.data.n_annotators
     excess = excess_agreement(posterior)
     linked = collusion.p_values(excess) <= level
-    group = collusion.groups(excess, linked, n) if groups is None else _given_groups(groups, n)
     one, other = excess.one[linked], excess.other[linked]
+    group = collusion.groups(one, other, n) if groups is None else _given_groups(groups, n)
     place = node_places(group, one, other, seed)
     links = np.bincount(np.concatenate([one, other]), minlength=n)
     beyond = ((excess.agreed - excess.expected) / excess.shared)[linked]

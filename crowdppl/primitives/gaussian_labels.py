@@ -172,9 +172,9 @@ class GaussianLabels(NumberLabels):
         around = None if known is None else self._around()
         return log_gaussian(c, h, p, name=self.truth, spread=spread, known=known, around=around)
 
-    def information(self) -> Tensor:
-        """The precision that a label of each annotator adds to the consensus, (..., A)."""
-        return self.errors.tgg
+    def information(self, truth: Tensor, sd: Tensor) -> tuple[Tensor, Tensor]:
+        """The precision that a label of each annotator adds to the consensus."""
+        return self.alike(self.errors.tgg)
 
     def spread(self) -> Tensor:
         """The variance of truths around the consensus."""

@@ -178,12 +178,17 @@ class NumberLabels(Labels):
         """Truths (n_items,), and labels (S,) given them."""
         raise NotImplementedError
 
-    def information(self) -> Tensor | None:
-        """Fisher's, about the number around which an item's labels lie, of a label of each annotator, (..., A).
+    def information(self, truth: Tensor, sd: Tensor) -> tuple[Tensor, Tensor] | None:
+        """Fisher's, about the number around which an item's labels lie, of a label of each annotator.
 
-        None unless a subclass says what it is, the same for all items.
+        As two factors, (A, F) and (F, n_items), whose product it is; or None, where a subclass does not know.
+        Truths are about ``truth``, (n_items,), give or take ``sd``.
         """
         return None
+
+    def alike(self, precision: Tensor) -> tuple[Tensor, Tensor]:
+        """These factors of information (A,) that is the same for all items."""
+        return precision.unsqueeze(-1), torch.ones(1, self.block.n_items)
 
     def spread(self) -> Tensor:
         """The variance of truths around that number, by errors that labels of an item share, (..., n_items)."""

@@ -15,6 +15,7 @@ from crowdppl.errors import CrowdpplWarning
 from crowdppl.inference.predict.answers import AnswerTables, Asked, NumberAnswers
 from crowdppl.inference.result import Fit, NumberTruth
 from crowdppl.results import choices
+from crowdppl.results.next_rankings import RankingAnswers, is_ranked
 
 ITEM, ANNOTATOR, GAIN, KEY = range(4)
 """Columns of a pair."""
@@ -100,10 +101,11 @@ def suggest_labels(
     of refitting the item with each possible answer, parameters fixed; where there are draws, tables are averaged,
     not gains. A continuous site of an item (a difficulty) stays at its fitted value. Where labels depend on
     covariates of their own, the next one is taken to be like the annotator's labels so far. Of numbers, truth and
-    next label are taken to be Gaussian together, at fitted parameters.
+    next label are taken to be Gaussian together, at fitted parameters. Of rankings, a problem is given to an
+    annotator, and the gain is what a whole ranking of its objects tells of their skills.
 
     Args:
-        n: how many labels to ask for, all at once.
+        n: how many labels, or rankings, to ask for, all at once.
         annotators: ids of those who can be asked, or one id that is text; by default all.
         exclude_answered: whether to leave out items that an annotator labelled already.
         per_item: labels of an item at most: the gains of two labels of one item do not add up.
@@ -113,13 +115,14 @@ def suggest_labels(
     Returns:
         DataFrame, best first, with fewer than n rows where there are no more pairs:
 
-        - ``item``, ``annotator``: whom to ask about what
+        - ``item``, or the columns that name it, ``annotator``: whom to ask about what; of rankings ``problem``
         - ``information``: the gain, in bits
-        - ``entropy``: of the item's truth now, in bits; of numbers ``sd``, its standard deviation
+        - ``entropy``: of the item's truth now, in bits; of numbers ``sd``, its standard deviation; of rankings the
+          root mean square of those of log-skills
 
     Raises:
         MethodError: when n, per_item or per_annotator is no whole number from 1 on, the seed is out of range, no
-            truth is summed out, or what a label tells of a number is not known, as by ``rater_facets``.
+            truth is summed out, or what a label tells of a number is not known.
         DataError: when an annotator is not one of the fit.
 
     Examples:
@@ -139,7 +142,10 @@ def suggest_labels(
     remedy = "ask those who gave labels, or list newcomers in annotators= before the fit"
     who = np.unique(data.annotator_book.require(names, "annotators", remedy))
     asked: Asked
-    if isinstance(truth, NumberTruth):
+    if is_ranked(posterior):
+        ranked = RankingAnswers(posterior, who)
+        asked, gain_of, most, now = ranked, ranked.information, ranked.most, {"sd": ranked.sd}
+    elif isinstance(truth, NumberTruth):
         numbers = NumberAnswers(posterior, who)
         asked, gain_of, most, now = numbers, numbers.information, numbers.most, {"sd": truth.sd}
     else:
@@ -155,7 +161,7 @@ def suggest_labels(
         if exclude_answered:
             gain[asked.answered(items)] = -1
         some = np.flatnonzero(gain.max(1, initial=-1) >= wanted.least)
-        key = (_keys(data.items.take(items[some]), seed)[:, None] + keys) * 997 % 1
+        key = (_keys(asked.ids.take(items[some]), seed)[:, None] + keys) * 997 % 1
         wanted.add(items[some], gain[some], key)
     wanted.settle(-1.0)
     best = np.reshape(wanted.chosen, (-1, 4))
@@ -163,7 +169,7 @@ def suggest_labels(
         text = f"n={n}, but only {len(best)} pairs of an item and an annotator are left under the limits"
         warn(text, CrowdpplWarning)
     item, place = best[:, :2].astype(np.int64).T
-    columns = data.item_columns(item) | {"annotator": data.annotators.take(who[place])}
+    columns = asked.columns(item) | {"annotator": data.annotators.take(who[place])}
     known = {name: x[item] for name, x in now.items()}
     return pd.DataFrame(columns | {"information": best[:, 2]} | known)
 

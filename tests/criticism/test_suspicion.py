@@ -243,3 +243,40 @@ def test_no_strength_exceeds_what_an_annotator_varies() -> None:
     own = np.sqrt(1 - (rates**2).sum(axis=1))
     assert (strength <= own + 1e-9).all()
     assert (strength > 0.9 * own).any()  # the bound is met
+
+
+@pytest.mark.parametrize("kind", ["real", "count", "angle", "whole turns"])
+def test_of_numbers_random_labels_and_copies_are_found_and_honest_ones_are_not(kind: str) -> None:
+    """Annotators 0 and 1 answer at random, and 3 repeats 2."""
+    rng = np.random.default_rng(0)
+    shape = (300, 12)
+    truth, sd = rng.normal(0, 1, (300, 1)), rng.uniform(0.3, 0.8, 12)
+    label = truth + rng.normal(0, 0.5, 12) + sd * rng.normal(size=shape)
+    label[:, :2] = 1.2 * rng.normal(size=(300, 2))
+    label[:, 3] = label[:, 2]
+    to_kind = {"real": label, "count": np.floor(np.exp(0.5 * label + 4)), "angle": (60 * label) % 360}
+    to_kind["whole turns"] = (60 * label + 90 * (np.arange(300)[:, None] % 4)) % 360
+    to_kind["whole turns"][:, :2] = rng.uniform(0, 360, (300, 2))
+    seen = np.argsort(rng.random(shape), 1)[:, :6].ravel()
+    item = np.repeat(np.arange(300), 6)
+    data = Annotations.from_arrays(
+        item, seen, to_kind[kind][item, seen], kind="angle" if kind == "whole turns" else kind
+    )
+    found = suspicious_annotators(fit("auto", data, seed=0))
+    assert [*found.index[found["spammer"]]] == [0, 1]
+    copied = [*found.index[found["copying"]]]  # errors of counts vary with the item, which hides copies
+    assert found["partner"][2] == 3 and (copied == [2, 3] or (kind == "count" and not copied))
+    assert found["group"].isna().all() and (found["labels"] == np.bincount(seen)).all()
+    assert (found["information"][2:] > 0.1).all()
+
+
+def test_of_few_numbers_nobody_is_suspected() -> None:
+    found = suspicious_annotators(fit("poisson_annotators", crowdppl.datasets.example("count"), seed=0))
+    assert not found["spammer"].any() and not found["copying"].any() and found["partner"].isna().all()
+
+
+@pytest.mark.parametrize(("kind", "method"), [("ranking", "plackett_luce"), ("ordinal", "rater_facets")])
+def test_ranks_and_places_on_a_scale_are_refused_by_name(kind: str, method: str) -> None:
+    posterior = fit(method, crowdppl.datasets.example(kind), inference="em", seed=0)
+    with pytest.raises(DataError, match=f"takes no .* by {method}; posterior.annotators"):
+        suspicious_annotators(posterior)

@@ -237,10 +237,22 @@ def test_a_count_of_minus_zero_is_shown_as_zero() -> None:
     assert str(counts([("x", "ann", -0.0), ("y", "ann", 3)]).frame()["label"].iloc[0]) == "0.0"
 
 
+def test_a_next_count_tells_what_a_poisson_count_tells_of_a_gamma() -> None:
+    """Mutual information by sums over counts and quantiles of the truth."""
+    posterior = crowdppl.fit(method(), crowdppl.datasets.example("count"), inference="em", seed=0)
+    found = posterior.suggest_labels(18, exclude_answered=False, per_item=3).set_index(["item", "annotator"])
+    gain, counted = posterior.result.sites["gain"].mean, np.arange(300)
+    for item, row in posterior.truth().iterrows():
+        shape = (row["estimate"] / row["sd"]) ** 2
+        truth = stats.gamma(shape, scale=row["estimate"] / shape).ppf((np.arange(1000) + 0.5) / 1000)
+        for a, who in enumerate(posterior.data.annotators):
+            p = stats.poisson(gain[a] * truth[:, None]).pmf(counted)
+            exact = stats.entropy(p.mean(0), base=2) - stats.entropy(p, base=2, axis=1).mean()
+            assert found.loc[(item, who), "information"] == pytest.approx(exact, rel=0.1)
+
+
 def test_what_needs_classes_is_refused_by_name() -> None:
     posterior = crowdppl.fit(method(), counts(), inference="vb", seed=0)
-    with pytest.raises(MethodError, match="poisson_annotators does not say what a further label tells of a number"):
-        posterior.suggest_labels(1)
     for ask in (
         posterior.labels,
         posterior.probabilities,

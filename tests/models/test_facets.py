@@ -7,11 +7,13 @@ import pandas as pd
 import pytest
 import torch
 from scipy import optimize, stats
+from scipy.special import softmax
 
 import crowdppl
 from crowdppl import Annotations
 from crowdppl.errors import DataError, MethodError
 from crowdppl.inference.density import Density
+from crowdppl.inference.predict.answers import NumberAnswers
 
 RASCH: dict[str, Any] = {"slopes": 0, "centrality": 0, "consistency": 0}
 
@@ -263,13 +265,32 @@ def test_what_it_cannot_treat_is_refused() -> None:
         crowdppl.fit("gaussian_annotators", known, inference="em").separation()
 
 
+@pytest.mark.parametrize("grouped", [False, True])
+def test_a_next_grade_tells_what_the_rating_scale_model_says(grouped: bool) -> None:
+    """Mutual information by quadrature over places, at fitted severities and steps (Rasch)."""
+    rows = [(i, a, (i // 4 + (i * a) % 2) % 4, 0) for i in range(12) for a in range(4)]
+    data = grades(rows, range(4), [0, 1] * 6 if grouped else None)
+    settings: Any = {"slopes": 0.0, "centrality": 0.0, "consistency": 0.0, "group": "group" if grouped else None}
+    fit = crowdppl.fit("rater_facets", data, inference="vb" if grouped else "em", seed=0, settings=settings)
+    sites = {name: np.asarray(site.mean) for name, site in fit.result.sites.items()}
+    found = fit.suggest_labels(48, exclude_answered=False, per_item=4).set_index(["item", "annotator"])
+    step = (sites["step"] - sites["step"].mean()).ravel()
+    x, weight = np.polynomial.hermite_e.hermegauss(60)
+    exact, sd = [], np.sqrt(NumberAnswers(fit, np.arange(4)).variance)  # at fitted sites
+    for item, who in found.index:
+        row = fit.truth().loc[item]
+        above = row["estimate"] + sd[item] * x - sites["severity"][[*data.annotators].index(who)]
+        p = softmax(np.arange(4) * above[:, None] - np.append(0, step.cumsum()), axis=1)
+        exact.append(stats.entropy(weight @ p, base=2) - weight @ stats.entropy(p, base=2, axis=1) / weight.sum())
+    np.testing.assert_allclose(found["information"], exact, rtol=0.15)
+    assert found["information"].is_monotonic_decreasing
+
+
 def test_grades_are_no_places_on_the_scale() -> None:
     data = grades([(i, a, (i + a) % 3, 0) for i in range(6) for a in range(3)], range(3))
     fit = crowdppl.fit("rater_facets", data, inference="em", seed=0)
     with pytest.raises(MethodError, match="fair_averages"):
         crowdppl.evaluate(fit, dict.fromkeys(range(6), 1))
-    with pytest.raises(MethodError, match="sd"):
-        fit.suggest_labels(1)
     plan = design(9, 3, 1)
     plain, graded = (crowdppl.simulate("rater_facets", x, seed=0) for x in (plan, plan.with_gold({0: 3})))
     pd.testing.assert_series_equal(plain.truth, graded.truth)

@@ -502,7 +502,6 @@ def test_traces_are_drawn_and_what_counts_classes_is_refused() -> None:
     assert posterior.plot_trace("error").get_title().startswith("error (annotator")
     for refused in (
         posterior.plot_agreement_network,
-        lambda: crowdppl.suspicious_annotators(posterior),
         lambda: crowdppl.find_groups(data),
         lambda: crowdppl.covariance_spammers(data),
     ):

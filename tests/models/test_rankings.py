@@ -12,12 +12,13 @@ import torch
 from scipy.integrate import quad
 from scipy.optimize import minimize
 from scipy.special import logsumexp
-from scipy.stats import kendalltau
+from scipy.stats import entropy, kendalltau
 
 import crowdppl
 from crowdppl import Annotations
 from crowdppl.errors import DataError, MethodError
 from crowdppl.inference.density import Density
+from crowdppl.results import next_rankings
 
 EXACTLY: dict[str, Any] = {"inference": "em", "tolerance": 1e-15, "max_iterations": 5000, "seed": 0}
 ALWAYS: dict[str, Any] = {"right": 1e12, "wrong": 1.0}
@@ -283,6 +284,35 @@ def test_known_ranks_are_a_reliable_ranking(first: str) -> None:
     assert np.isfinite(score.items["log_p"]).all()
 
 
+@pytest.mark.parametrize("reliable", [0.0, 0.4, 1.0])
+def test_a_next_ranking_tells_of_skills_what_all_orders_do(reliable: float) -> None:
+    skill = np.random.default_rng(0).normal(0, 1, (200, 4))
+    p = []
+    for order in permutations(range(4)):
+        left = [np.exp(skill[:, order[k:]]).sum(1) for k in range(4)]
+        p.append(reliable * np.exp(skill.sum(1)) / np.prod(left, 0) + (1 - reliable) / 24)
+    exact = entropy(np.mean(p, 1), base=2) - entropy(p, base=2).mean()
+    for every in (True, False):  # all orders, or some that are drawn
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(next_rankings, "MOST_ORDERS", 120 if every else 0)
+            (found,) = next_rankings.ranking_information(skill, np.array([reliable]))
+        assert found == pytest.approx(exact, rel=1e-9 if every else 0.05, abs=1e-12)
+
+
+def test_the_problem_known_least_is_given_to_who_did_not_rank_it() -> None:
+    rows = [("x", f"a{n}", "p > q > r") for n in range(6)] + [("y", "a0", "s > t > u")]
+    data = Annotations.from_frame(pd.DataFrame(rows, columns=["problem", "annotator", "label"]), kind="ranking")
+    posterior = crowdppl.fit("plackett_luce", data, inference="vb", seed=0)
+    found = posterior.suggest_labels(5, per_item=5)
+    assert [*found.columns] == ["problem", "annotator", "information", "sd"]
+    assert (found["problem"] == "y").all() and {*found["annotator"]} == {"a1", "a2", "a3", "a4", "a5"}
+    every = posterior.suggest_labels(12, exclude_answered=False, per_item=6)
+    assert every["problem"].tolist()[:6] == ["y"] * 6 and every["information"].is_monotonic_decreasing
+    points = crowdppl.fit("plackett_luce", data, inference="em", seed=0)
+    with pytest.raises(MethodError, match="inference='vb'"):
+        points.suggest_labels(1)
+
+
 def test_what_rankings_lack_is_refused_by_name() -> None:
     posterior = crowdppl.fit("plackett_luce", rankings(FEW), inference="vb", seed=0)
     for ask in (
@@ -290,7 +320,6 @@ def test_what_rankings_lack_is_refused_by_name() -> None:
         posterior.probabilities,
         posterior.comparisons,
         posterior.confusion,
-        lambda: posterior.suggest_labels(1),
     ):
         with pytest.raises((MethodError, DataError), match="number"):
             ask()

@@ -136,4 +136,4 @@ def test_ranks_and_scores_of_objects_tell_winners() -> None:
 
 def test_what_numbers_do_not_have_is_refused_with_what_they_have() -> None:
     with pytest.raises(crowdppl.errors.DataError, match="agreement_pairs"):
-        crowdppl.suspicious_annotators(fitted("real"))
+        crowdppl.find_groups(crowdppl.datasets.example("real"))

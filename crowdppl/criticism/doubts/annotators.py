@@ -169,7 +169,7 @@ def copying(search: Search) -> Iterator[Doubt]:
     linked = p <= LEVEL
     if linked.mean() > 0.5:
         return
-    group = collusion.groups(excess, linked, posterior.data.n_annotators)
+    group = collusion.groups(excess.one[linked], excess.other[linked], posterior.data.n_annotators)
     alone = np.flatnonzero(linked & (group[excess.one] < 0))
     how = f"{FIGURES} has the figures, posterior.without([...]) fits without them"
     if len(alone):

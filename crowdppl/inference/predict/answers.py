@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from torch import Tensor
 
@@ -149,6 +150,15 @@ class Asked:
         item, self._cell = row_codes(self.data.blocks, self.data.order)
         self._starts = np.searchsorted(item, np.arange(self.data.n_items + 1))
 
+    @property
+    def ids(self) -> pd.Index[Any]:
+        """Of what is asked about."""
+        return self.data.items
+
+    def columns(self, codes: np.ndarray) -> dict[str, pd.Index[Any]]:
+        """The columns that name some of these in a table of results."""
+        return self.data.item_columns(codes)
+
     def answered(self, items: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Who labelled which of some items: places among ``items`` and ``annotators``."""
         place = np.full(self.data.n_annotators, -1)
@@ -174,43 +184,46 @@ class NumberAnswers(Asked):
     Attributes:
         variance: of the number around which an item's labels lie, (N,).
         apart: of the truth around that number, (N,).
-        precision: of that number, which a label of each annotator adds, (A,).
+        told, of_item: (A, F) and (N, F), whose product is what a label tells of that number (Fisher's information).
     """
 
     def __init__(self, posterior: Fit, annotators: np.ndarray) -> None:
         super().__init__(posterior, annotators)
-        variance, apart = [], []
+        variance, apart, of_item = [], [], []
         with model_runs(posterior.model, posterior.data):
             problem = problem_of(posterior, self.data, options_of(posterior, device="cpu", dtype=None))
             fold, values, integral = problem.full_pass(), _centre(problem, posterior), str(problem.integral)
             for block in problem.blocks:
                 found = fold.density(block, fold.in_block(values, block), marginals=(integral,))
                 labels = next(x.fn for x in found.sites.values() if isinstance(x.fn, NumberLabels))
-                information = labels.information()
+                space, moments = number_space(block.space), found.marginals[integral].double().numpy()
+                about = map(torch.from_numpy, space.estimate(*moments))
+                information = labels.information(*(x.float() for x in about))
                 if information is None:
                     raise MethodError(
                         f"{posterior.method} does not say what a further label tells of a number; ask about the "
                         'items of the largest sd: posterior.truth().sort_values("sd", ascending=False)'
                     )
-                self.precision = information.detach().double().numpy()[annotators]
-                total = number_space(block.space).variance(*found.marginals[integral].double().numpy())
+                factors = [x.detach().double().numpy() for x in information]
+                self.told = factors[0][annotators]
+                of_item.append(factors[1].T)
                 apart.append(labels.spread().detach().double().expand(block.n_items).numpy())
-                variance.append(np.maximum(total - apart[-1], 0))
-        self.variance, self.apart = (by_code(np.concatenate(x), self.data.order) for x in (variance, apart))
+                variance.append(np.maximum(space.variance(*moments) - apart[-1], 0))
+        every = (by_code(np.concatenate(x), self.data.order) for x in (variance, apart, of_item))
+        self.variance, self.apart, self.of_item = every
 
     def information(self, items: np.ndarray) -> np.ndarray:
         """Mutual information in bits, (n, A), of truths of some items and next labels that are Gaussian."""
-        return self._of(self.precision, items[:, None])
+        precision, variance = self.of_item[items] @ self.told.T, self.variance[items]
+        share = variance / np.maximum(variance + self.apart[items], np.finfo(float).tiny)
+        told = precision * variance[:, None]
+        return np.asarray(-np.log2(1 - share[:, None] * told / (1 + told)) / 2)
 
     @property
     def most(self) -> np.ndarray:
         """Of the annotator who tells most, (N,)."""
-        return self._of(self.precision.max(initial=0), np.arange(len(self.variance)))
-
-    def _of(self, precision: Any, items: np.ndarray) -> np.ndarray:
-        variance = self.variance[items]
-        share = variance / np.maximum(variance + self.apart[items], np.finfo(float).tiny)
-        return np.asarray(-np.log2(1 - share * variance * precision / (1 + variance * precision)) / 2)
+        every = self.chunks(np.arange(len(self.variance)))
+        return np.concatenate([self.information(items).max(1, initial=0) for items in every])
 
 
 class AnswerTables(Asked):
