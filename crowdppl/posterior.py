@@ -28,6 +28,7 @@ from crowdppl.results import (
     correction,
     decisions,
     grouping,
+    levels,
     rankings,
     truths,
     updating,
@@ -97,6 +98,12 @@ class Posterior(Fit):
     def members(self) -> dict[str, Posterior]:
         """The fits whose probabilities a corrected posterior averages, by name (``correction.members``)."""
         return {name: Posterior.of(fit) for name, fit in correction.members(self).items()}
+
+    def at_level(self, level: int) -> Posterior:
+        """What this posterior says at a level of the tree of its classes (``levels.at_level``)."""
+        coarse = Posterior.of(levels.at_level(self, level))
+        coarse._doubts.append(self.doubts())  # they are about the fit, which is the same
+        return coarse
 
     def doubts(self, thorough: bool = False) -> tuple[Doubt, ...]:
         """Problems of this fit, each with a remedy; ``thorough`` fits again (``criticism.doubts.doubts``)."""

@@ -44,6 +44,7 @@ from crowdppl.data.kinds.numbers import NUMBER
 from crowdppl.data.kinds.parts import SIDES, of_objects, ordered
 from crowdppl.data.kinds.sequences import STRAY, units_of
 from crowdppl.data.kinds.space import REAL_LINE, number_space
+from crowdppl.data.levels import ancestor, coarser
 from crowdppl.data.notation import with_decimal_commas
 from crowdppl.data.repeats import treated_repeats
 from crowdppl.data.shapes import Said, rows_of_table
@@ -614,8 +615,63 @@ class Annotations:
         blocks = [with_known(block, self.order, known) for block in self.blocks]
         return replace(self, known=known, blocks=blocks)
 
+    def at_level(self, level: int) -> Annotations:
+        """The labels at a level of a tree, where classes are paths such as "animal/dog".
+
+        At level 1 this label is "animal". Agreement, fits and evaluation are then at that level; known truths, here
+        and in ``evaluate``, may be paths to the end. A label that says no more than "animal" is read as an
+        abstention, ``abstentions=["animal"]``, and is a label where "animal" is a class.
+
+        Args:
+            level: from 1, the root's children; a path that ends above a level stays as it is.
+
+        Returns:
+            Annotations with the same items and annotators, and the classes that there are at that level, in the
+            order in which they first come among all.
+
+        Raises:
+            DataError: where classes are no paths, one holds others, all are one at that level, or there is none.
+
+        Examples:
+            >>> ann = {"x": "animal/dog", "y": "plant/tree", "z": "animal/cat"}
+            >>> bob = ann | {"x": "animal/cat"}
+            >>> coarse = crowdppl.Annotations.from_dicts({"ann": ann, "bob": bob}).at_level(1)
+            >>> coarse.classes.tolist(), crowdppl.agreement_items(coarse)["agreement"].to_dict()
+            (['animal', 'plant'], {'x': 1.0, 'y': 1.0, 'z': 1.0})
+        """
+        alphabet, code = coarser(self.alphabet, level)
+        item, annotator, answer = self.label_codes()
+        coded = Coded(
+            self.item_book,
+            self.annotator_book,
+            alphabet,
+            item,
+            annotator,
+            code[answer].astype(answer.dtype) if self.blocks[0].has_labels else None,
+        )
+        order, blocks = coded.blocks(None)
+        may = who_abstains(coded, cell_counts(blocks), self.abstainers)
+        known = (
+            None if self.known is None else np.where(self.known >= 0, code[self.known], -1).astype(self.known.dtype)
+        )
+        history = self.blocks[0].history
+        if history is not None:
+            up = torch.eye(alphabet.n_classes, dtype=history.dtype)[code[: self.n_classes]]
+            history = up.T @ history.cpu() @ up
+        made = replace(
+            self,
+            alphabet=alphabet,
+            blocks=blocks,
+            order=order,
+            known=known,
+            columns=coded.sorted_columns(self.columns, None),
+        )
+        return made.filled(history=history, abstainers=None if may is None else torch.from_numpy(may))
+
     def truths_by_id(self, gold: Any) -> Any:
         """Known truths by item id, as answers where labels are sets or comparisons, of items named as in labels."""
+        if gold is not None and self.alphabet.level:
+            gold = by_item(gold).map(lambda name: ancestor(name, self.alphabet.level))
         if gold is None or self.item_covariates is None:
             return gold
         known = by_item(gold)

@@ -11,6 +11,7 @@ from crowdppl.errors import MethodError
 from crowdppl.inference.result import Fit, SiteResult
 from crowdppl.plots.axes import ACCENT, DARK, LIGHT, MAX_POINTS, MIDDLE, axes_or_new, short
 from crowdppl.results.arviz import coordinates
+from crowdppl.results.levels import require_own_model
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -89,6 +90,7 @@ def plot_ranks(posterior: Fit, site: str | None = None, *, ax: Axes | None = Non
         >>> posterior.plot_ranks("ability").get_xlabel()
         'rank among the 1,600 draws of all chains'
     """
+    require_own_model(posterior)
     chosen = _site(posterior, site)
     if chosen is None:
         raise MethodError(f"the fit by {posterior.inference} kept no draws to rank; fit with 'gibbs' or 'nuts'")

@@ -36,6 +36,7 @@ from crowdppl.networks.classifier import ROWS, Network
 from crowdppl.networks.embedding import Embedding
 from crowdppl.networks.outputs import networks_of, state_of
 from crowdppl.primitives.model import Model, set_up, settings_of
+from crowdppl.results.levels import require_own_model
 from crowdppl.results.schema import FIT, LARGEST, RECORDS, require_counts, require_posterior, require_sites
 
 TEXT, ARRAYS = "posterior.json", "posterior.safetensors"
@@ -81,6 +82,7 @@ def save(posterior: Fit, path: str | Path) -> None:
         <Posterior of one_coin by vb: 45 items, 5 annotators, 4 classes>
     """
     require_path(path, ResultError)
+    require_own_model(posterior)
     spare_others(Path(path))
     with new_files(path) as folder:
         write(posterior, folder)

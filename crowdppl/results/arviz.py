@@ -16,6 +16,7 @@ from crowdppl.data.annotations import Annotations
 from crowdppl.errors import MethodError
 from crowdppl.inference.predict.held_out import given_the_rest
 from crowdppl.inference.result import Fit, NumberTruth, SiteResult
+from crowdppl.results.levels import require_own_model
 from crowdppl.results.schema import hints_of
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ def to_arviz(posterior: Fit, draws: int = DRAWS, seed: int = 0, *, log_likelihoo
     """
     import xarray as xr  # slow to import
 
+    require_own_model(posterior)
     draws, stream = whole_number("draws", draws, 1), np.random.default_rng(seed_number(seed))
     scored = switch("log_likelihood", log_likelihood)
     drawn: Named = {}
@@ -175,6 +177,7 @@ def site(posterior: Fit, name: str, draws: bool = False, *, widened: bool = True
         >>> posterior.site("ability", draws=True).sizes["draw"]
         1000
     """
+    require_own_model(posterior)
     found = posterior.result.sites.get(name) if isinstance(name, str) else None
     if found is None:
         raise MethodError(f"the fit has no site {shown(name)}; it has {', '.join(posterior.result.sites)}")

@@ -120,12 +120,14 @@ class LabelSet:
         n_classes: K; 0 where labels are numbers.
         kind: of the labels.
         informative: whether an abstention may depend on the class.
+        level: of the tree of which classes were paths; 0 where they are as they were read.
     """
 
     book: Codebook
     n_classes: int
     kind: Kind
     informative: bool = False
+    level: int = 0
 
     @property
     def classes(self) -> Codebook:
