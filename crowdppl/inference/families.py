@@ -119,6 +119,10 @@ class Family(ABC):
         """Parameter of the same ratios, in the unit that vb's objective prefers."""
         raise NotImplementedError
 
+    def exponents(self, powers: Tensor) -> Tensor:
+        """Powers of s (P,) by which statistics are multiplied where values are by s to ``powers``."""
+        raise NotImplementedError
+
     def draw_of_scale(self, statistic: Tensor, prior: Tensor, generator: torch.Generator) -> Tensor:
         """Statistics of the same ratios, in a unit drawn from the prior for each chain (the first dimension)."""
         raise NotImplementedError
@@ -344,6 +348,9 @@ class GammaFamily(Family):
 
     def sample(self, parameter: np.ndarray, n: int, stream: np.random.Generator) -> np.ndarray:
         return np.asarray(stream.gamma(parameter[..., 0], -1 / parameter[..., 1], (n, *parameter.shape[:-1])))
+
+    def exponents(self, powers: Tensor) -> Tensor:
+        return torch.cat([torch.zeros_like(powers), powers])
 
     def log_prior(self, parameter: Tensor, statistic: Tensor) -> Tensor:
         """``(a - 1) log x - b x``."""
@@ -602,6 +609,10 @@ class NormalGammaFamily(Family):
         tau = stream.gamma(a, 1 / b, (n, *a.shape))[..., None]
         noise = stream.standard_normal((n, *m.shape))[..., None]
         return np.concatenate([m + np.linalg.solve(factor.mT, noise)[..., 0] / np.sqrt(tau), tau], -1)
+
+    def exponents(self, powers: Tensor) -> Tensor:
+        w, tau = powers.tensor_split([-1])
+        return torch.cat([torch.zeros_like(tau), tau, tau + w, (tau + w.unsqueeze(-1) + w).flatten()])
 
     def log_prior(self, parameter: Tensor, statistic: Tensor) -> Tensor:
         """``(a - 1 + D / 2) log t - b t - t (w - m)'P (w - m) / 2``."""

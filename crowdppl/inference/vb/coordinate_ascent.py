@@ -30,6 +30,9 @@ from crowdppl.inference.state import (
 )
 from crowdppl.networks.outputs import network_of
 
+NEWTON, FARTHEST = 8, 0.5
+"""Steps to the unit of sites that have powers, and how far its logarithm moves in each at most."""
+
 
 class MapUpdate:
     """em: the parameter is a statistic, updated to that of the mode under prior plus counts."""
@@ -338,6 +341,8 @@ class CoordinateAscent:
             parameters[name] = self.rule.update(site.conjugate, parameters[name], prior, mean)
             if site.ratios:
                 parameters[name] = self.rule.with_scale(site.conjugate, parameters[name], prior)
+        if self.rule.spreads and problem.powers and not problem.knows_numbers:
+            parameters |= _in_best_unit(problem, parameters, priors)
         state = replace(state, parameters=parameters)
         # Each has a pass of its own: where two enter a table together, one's gradient changes as the other moves.
         for name in state.logits:
@@ -398,3 +403,28 @@ class CoordinateAscent:
 
 
 EM, VB = CoordinateAscent("em", MapUpdate()), CoordinateAscent("vb", MeanFieldUpdate())
+
+
+def _in_best_unit(problem: Problem, parameters: Tensors, priors: Mapping[str, Tensor]) -> Tensors:
+    """Sites that have powers in the unit that their priors prefer, by Newton's steps: labels alone do not tell it.
+
+    In small steps it would take long, and the objective would seem to have converged before. Known truths tell it:
+    with them this is not the objective's unit.
+    """
+    terms, slope, exponents = [], torch.zeros((), dtype=torch.float64), {}
+    for name, powers in problem.powers.items():
+        family, own = problem.sites[name].conjugate, parameters[name].double()
+        exponents[name], prior = family.exponents(powers), priors[name].double().expand(own.shape)
+        log_alone = torch.zeros_like(own)
+        log_alone[..., 0] = 1
+        slope = slope + (family.log_prior(prior, log_alone) * powers[-1] + powers.sum()).sum()
+        each = (prior * family.mean(own)).reshape(-1, own.shape[-1]).sum(0)
+        terms.append(torch.stack([each, exponents[name]])[:, 1:])
+    weight, power = torch.cat(terms, 1)
+    log_s = torch.zeros((), dtype=torch.float64)
+    for _ in range(NEWTON):
+        first = weight * power * (power * log_s).exp()
+        log_s = log_s + ((slope + first.sum()) / (first * power).sum().abs()).clamp(-FARTHEST, FARTHEST)
+    gain = slope * log_s + (weight * (power * log_s).expm1()).sum()
+    log_s = torch.where(gain > 0, log_s, 0.0)  # also where a step was not finite
+    return {n: parameters[n] * (-x * log_s).exp().to(parameters[n]) for n, x in exponents.items()}

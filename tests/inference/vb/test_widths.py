@@ -6,8 +6,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
 import crowdppl
+from crowdppl.inference.families import FAMILIES
 from crowdppl.inference.result import Fit
 from crowdppl.inference.target import Target
 from crowdppl.inference.vb import linear_response, short_chains
@@ -60,3 +62,35 @@ def test_fits_with_the_widths_of_mean_field_say_so(monkeypatch: pytest.MonkeyPat
     fit = of_grades()
     assert "too long" in fit.diagnostics()["widths"]
     assert "too narrow" in fit.summary()
+
+
+def test_the_unit_of_gains_does_not_creep() -> None:
+    story, data, *_ = drawn("gain_annotators", 200, 7)
+    fit = crowdppl.fit(story, data, inference="vb", seed=7, max_iterations=100)
+    found = fit.diagnostics()
+    assert found["converged"]  # in small steps alone, not within 1,000 iterations, when it is at -1,094.517
+    assert np.diff(found["objectives"]).min() > -1e-6
+    assert found["objective"] == pytest.approx(-1094.443, abs=0.01)
+
+
+@pytest.mark.parametrize("method", ["gain_annotators", "poisson_annotators"])
+def test_known_truths_tell_the_unit_of_gains(method: str) -> None:
+    story, data, truth, _ = drawn(method, 60, 7)
+    found = crowdppl.fit(story, data, inference="vb", seed=7, gold=dict(enumerate(truth[:3]))).diagnostics()
+    assert found["converged"]
+    assert np.diff(found["objectives"]).min() > -1e-6  # a step by priors alone lowers it
+
+
+@pytest.mark.parametrize(
+    ("family", "value", "powers"), [("gamma", [1.5], [-1.0]), ("normal_gamma", [1.2, -0.7, 2.0], [-1.0, 0.5, -2.0])]
+)
+def test_exponents_are_those_of_statistics(family: str, value: list[float], powers: list[float]) -> None:
+    x, p, s = torch.tensor(value).double(), torch.tensor(powers).double(), 1.3
+    one = FAMILIES[family]
+    if len(value) == 1:
+        before, after = one.statistic(x[0]), one.statistic((x * s**p)[0])
+    else:
+        before, after = one.statistic(x), one.statistic(x * s**p)
+    expected = before * s ** one.exponents(p)
+    expected[0] += p[-1] * np.log(s)
+    torch.testing.assert_close(after, expected)
