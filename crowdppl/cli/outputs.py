@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 LABELS, ANNOTATORS, RUN = "labels.csv", "annotators.csv", "run.json"
-FILES = f"{LABELS}, {ANNOTATORS}, {RUN} and the posterior"
+FILES = f"{LABELS}, {ANNOTATORS}, {RUN} and the posterior ({', '.join(archive.FILES)})"
 TABLES = {kind.table: f"{kind.table}.csv" for kind in KINDS.values() if kind.table}
 """By method of a posterior, the file of the table that belongs to a kind of labels."""
 DEMO = "built in: Dawid & Skene (1979), Table 1"

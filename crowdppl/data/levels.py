@@ -33,7 +33,10 @@ def coarser(alphabet: LabelSet, level: Any) -> tuple[LabelSet, np.ndarray]:
     names = [native(name) for name in alphabet.book.ids]
     classes, away = names[: alphabet.n_classes], names[alphabet.n_classes :]
     if alphabet.kind != NOMINAL:
-        raise DataError(f"levels are of classes without order, and labels are {alphabet.kind.plural}")
+        raise DataError(
+            f"levels are of classes without order, and labels are {alphabet.kind.plural}; read paths "
+            "by kind='nominal'"
+        )
     depth = max(len(name.split(PATH)) if isinstance(name, str) else 1 for name in classes)
     if depth == 1:
         raise DataError(

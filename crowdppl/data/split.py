@@ -18,6 +18,7 @@ from crowdppl.data.covariates import label_columns, regrouped
 from crowdppl.data.features import StoredFeatures, in_columns
 from crowdppl.data.ids import native, place_in_rows
 from crowdppl.data.kinds.numbers import NUMBER
+from crowdppl.data.kinds.rankings import OF_RANKS
 from crowdppl.data.kinds.sequences import units_of
 from crowdppl.data.tables import looks_like, recognise
 from crowdppl.errors import CrowdpplWarning, DataError, RepeatsWarning, SparseDataWarning
@@ -64,12 +65,19 @@ def unlabelled(old: Annotations, new: Annotations | pd.DataFrame) -> Annotations
         design = Annotations.design(_ids(new), [who] * new.n_items, like=old, **known)
     else:
         names = [*new.columns] if isinstance(new, pd.DataFrame) else []
-        if not names or looks_like(names, "annotator") or looks_like(names, "label"):
+        alone = {*names} == {*old.item_index.names}
+        if not names or (not alone and (looks_like(names, "annotator") or looks_like(names, "label"))):
             return new
         parts = parts_of_items({"kind": old.kind})
         found = recognise(names, dict.fromkeys(parts or ("item",)), "the table")
-        item = new[[*found.values()]].set_axis([*found], axis=1) if parts else new[found["item"]]
-        design = Annotations.design(item, [who] * len(new), like=old)
+        item: Any = new[[*found.values()]].set_axis([*found], axis=1) if parts else new[found["item"]].unique()
+        if OF_RANKS[0] in found and not item.duplicated(OF_RANKS[0], keep=False).all():
+            one = item.drop_duplicates(OF_RANKS[0], keep=False).iloc[0]
+            raise DataError(
+                f"of problem {one[OF_RANKS[0]]!r}, {one[OF_RANKS[1]]!r} is named alone, and its rank is one among "
+                "others; name all objects of the problem"
+            )
+        design = Annotations.design(item, [who] * len(item), like=old)
     blocks = [replace(block, has_labels=True) for block in design.blocks]
     columns = pd.DataFrame({NUMBER: np.zeros(design.n_labels)}) if old.alphabet.kind.numeric else design.columns
     return keep(replace(design, blocks=blocks, columns=columns), np.zeros(design.n_labels, bool))

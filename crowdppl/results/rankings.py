@@ -11,9 +11,11 @@ import pandas as pd
 
 from crowdppl.core.devices import device_or_cpu, moved_to
 from crowdppl.core.intervals import check_level, from_draws, from_point
+from crowdppl.data.annotations import Annotations
 from crowdppl.data.features import Features, feature_tensor, plain_array
 from crowdppl.data.kinds.comparisons import grades_of
 from crowdppl.data.kinds.parts import SIDES, beside
+from crowdppl.data.kinds.rankings import OF_RANKS
 from crowdppl.errors import MethodError
 from crowdppl.inference.result import Fit
 from crowdppl.networks.classifier import Rewards, outputs
@@ -46,6 +48,8 @@ def ranking(posterior: Fit, level: float = 0.95, features: Any = None) -> pd.Dat
           being preferred
         - ``low``, ``high``: interval of the score; NaN where the engine gives points, and by networks
         - ``rank_low``, ``rank_high``: intervals that hold all ranks at once with this probability
+        - ``wins``, ``losses``, ``ties``: labels in which the object was before, behind or beside another one; of
+          rankings, such pairs of their objects. Left out of objects that were not compared, and of groups
 
     Raises:
         MethodError: when the method ranks no objects, has no network for features, or the level is out of range.
@@ -54,18 +58,19 @@ def ranking(posterior: Fit, level: float = 0.95, features: Any = None) -> pd.Dat
     Examples:
         >>> posterior = crowdppl.fit("bradley_terry", crowdppl.datasets.example("pair"), inference="vb", seed=0)
         >>> posterior.ranking().round(1)
-                rank  score  low  high  rank_low  rank_high
+                rank  score  low  high  rank_low  rank_high  wins  losses  ties
         object
-        pear       1    0.3 -0.3   0.9         1          4
-        apple      2    0.0 -0.5   0.5         1          5
-        plum       3   -0.0 -0.5   0.6         1          5
-        fig        4   -0.1 -0.6   0.5         1          5
-        kiwi       5   -0.2 -0.8   0.4         1          5
+        pear       1    0.3 -0.3   0.9         1          4     9       3     0
+        apple      2    0.0 -0.5   0.5         1          5     6       6     0
+        plum       3   -0.0 -0.5   0.6         1          5     6       6     0
+        fig        4   -0.1 -0.6   0.5         1          5     5       7     0
+        kiwi       5   -0.2 -0.8   0.4         1          5     4       8     0
     """
     check_level(level)
     if features is not None:
         return _ranked(_rewards_of(posterior, features), None, level)
-    return _by_group(posterior, partial(_ranked, level=level))
+    found = _by_group(posterior, partial(_ranked, level=level))
+    return found if found.index.nlevels > 1 else found.join(_counts(posterior.data))
 
 
 def order_probabilities(posterior: Fit) -> pd.DataFrame:
@@ -124,6 +129,28 @@ def comparisons(posterior: Fit) -> pd.DataFrame:
     grade = grades_of(data.n_classes)
     columns |= {"p_left": p[:, grade > 0].sum(1), "p_right": p[:, grade < 0].sum(1), "p_wrong": wrong}
     return pd.DataFrame(data.item_columns(item) | columns)
+
+
+def _counts(data: Annotations) -> pd.DataFrame:
+    """How often each object was before, behind and beside another one, by object."""
+    objects, table = objects_of(data), data.item_covariates
+    assert objects is not None and table is not None
+    item, _, answer = data.label_codes()
+    if data.n_classes:
+        kept = answer < data.n_classes
+        ahead = grades_of(data.n_classes)[answer[kept]]
+        one = np.concatenate([table[side].cat.codes.to_numpy()[item[kept]] for side in SIDES])
+        ahead = np.concatenate([ahead, -ahead])
+        counts = [ahead > 0, ahead < 0, ahead == 0]
+    else:
+        block = data.as_block()
+        rankings = block.rankings
+        one = table[OF_RANKS[1]].cat.codes.to_numpy()[data.order][np.asarray(block.item)]
+        ranks = pd.Series(np.asarray(rankings.ranks)).groupby(np.asarray(rankings.of_label))
+        first, last, size = ranks.rank(method="min"), ranks.rank(method="max"), ranks.transform("size")
+        counts = [size - last, first - 1, last - first]
+    times = (np.bincount(one, np.asarray(x, float), len(objects)).astype(np.int64) for x in counts)
+    return pd.DataFrame(dict(zip(("wins", "losses", "ties"), times, strict=True)), index=objects)
 
 
 def _joint_ranks(drawn: np.ndarray, level: float) -> tuple[np.ndarray, np.ndarray]:

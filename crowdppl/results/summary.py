@@ -4,27 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from textwrap import shorten
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
 from crowdppl.core.validation import printable
-from crowdppl.data.kinds.parts import compares
 from crowdppl.data.kinds.space import POSITIVE, number_space
 from crowdppl.errors import MethodError
 from crowdppl.inference.result import Fit, NumberTruth
 from crowdppl.primitives.model import truth_space
+from crowdppl.results import grouping
 from crowdppl.results.annotators import annotators, prevalence
 from crowdppl.results.rankings import ranking
-from crowdppl.results.truths import labels, truth
-
-if TYPE_CHECKING:
-    pass
-
+from crowdppl.results.truths import fair_averages, labels, truth
 
 MAX_ROWS = 10
 """Classes or annotators that a summary lists."""
+SCREEN = 120
+"""Characters of a line of a table; wider ones are shown without columns of deviations."""
 WIDTH = 200
 """Characters after which a summary's list of columns is cut: a wide table has many."""
 
@@ -54,7 +51,9 @@ def summarise(posterior: Fit, doubts: Sequence[object] = ()) -> str:
         3              45     0.797        0.061         0.675          0.905
         2              45     0.698        0.068         0.556          0.817
     """
-    parts = [_ranking_lines(posterior), _truth_lines(posterior), _annotator_lines(posterior)]
+    table, lines = _kind_lines(posterior)
+    known = table in ("ranking", "fair_averages")  # which say more of truths than a row of each item
+    parts = [lines, [] if known else _truth_lines(posterior), _annotator_lines(posterior)]
     parts = [_fit_lines(posterior, doubts), *parts]  # last, for intervals tell why they are narrow
     return printable("\n\n".join("\n".join(lines) for lines in parts if lines))
 
@@ -89,32 +88,44 @@ def _fit_lines(posterior: Fit, doubts: Sequence[object]) -> list[str]:
     return [*lines, *(f"doubt: {text}" for text in doubts)]
 
 
-def _ranking_lines(posterior: Fit) -> list[str]:
-    """The objects that were compared or ranked; none where there are none, or the method does not rank them."""
-    if not compares(posterior.data):
-        return []
+TITLES: dict[str, tuple[str, Callable[[Fit], pd.DataFrame]]] = {
+    "ranking": ("ranking, the best first", ranking),
+    "fair_averages": ("fair averages", fair_averages),
+    "spans": ("spans", grouping.spans),
+    "sets": ("sets", grouping.sets),
+    "clusters": ("clusters", grouping.clusters),
+}
+"""Titles of the tables that belong to kinds of labels, and what makes them."""
+
+
+def _kind_lines(posterior: Fit) -> tuple[str, list[str]]:
+    """The table that belongs to the kind of labels, by name; none where there is none, or the method has it not."""
+    name = posterior.data.alphabet.kind.table
+    if name not in TITLES:
+        return "", []
+    title, make = TITLES[name]
     try:
-        table = ranking(posterior)
+        table = make(posterior)
     except MethodError:
-        return []
+        return "", []
+    return name, [title, *_first_rows(table, {"ranking": "objects", "spans": "spans"}.get(name, "items"))]
+
+
+def _first_rows(table: pd.DataFrame, what: str) -> list[str]:
+    """The first rows of a table, and how many more there are."""
     more = len(table) - MAX_ROWS
-    return [
-        "ranking, the best first",
-        _table(table.head(MAX_ROWS)),
-        *([f"... and {more:,} more objects"] if more > 0 else []),
-    ]
+    return [_table(table.head(MAX_ROWS)), *([f"... and {more:,} more {what}"] if more > 0 else [])]
 
 
 def _truth_lines(posterior: Fit) -> list[str]:
     if isinstance(posterior.result.truth, NumberTruth):
         table, space = truth(posterior), number_space(posterior.data.space)
-        found = table.describe().iloc[1:, :2]
-        if not space.ordered:  # no least, median or largest
-            x = table["estimate"].to_numpy()
-            found = found[:2].assign(estimate=[float(space.mean(x)), float(space.spread(x))])
+        x = table["estimate"].to_numpy()
+        spread = f"mean {float(space.mean(x)):.3f}, standard deviation {float(space.spread(x)):.3f}"
+        ends = f", {x.min():.3f} to {x.max():.3f}" if space.ordered else ""
         logs = truth_space(posterior.model, space) == POSITIVE
-        words = ", medians; annotators' numbers are of logarithms, so that a bias of 0.1 is 10 %" if logs else ""
-        return [f"truth: {posterior.data.n_items:,} numbers{words}", _table(found)]
+        words = "; medians; annotators' numbers are of logarithms, so that a bias of 0.1 is 10 %" if logs else ""
+        return [f"truth: {posterior.data.n_items:,} numbers, {spread}{ends}{words}", *_first_rows(table, "items")]
     found, share = labels(posterior), prevalence(posterior)
     sure = int((found["probability"] >= 0.95).sum())
     tied = int(found["tied"].sum())
@@ -129,12 +140,7 @@ def _truth_lines(posterior: Fit) -> list[str]:
 def _annotator_lines(posterior: Fit) -> list[str]:
     table = annotators(posterior)
     if posterior.result.tables is None:
-        more = len(table) - MAX_ROWS
-        return [
-            "annotators",
-            _table(table.head(MAX_ROWS)),
-            *([f"... and {more} more annotators"] if more > 0 else []),
-        ]
+        return ["annotators", *_first_rows(table, "annotators")]
     by, word = ("agreement", "typical") if "agreement" in table else ("accuracy", "accurate")
     table = table.sort_values(by, ascending=False, kind="stable")
     if len(table) <= MAX_ROWS:
@@ -145,9 +151,15 @@ def _annotator_lines(posterior: Fit) -> list[str]:
 
 
 def _table(table: pd.DataFrame) -> str:
-    """A table as text, without columns of NaN alone."""
-    text: str = table.dropna(axis=1, how="all").to_string(float_format=lambda x: f"{x:.3f}")
-    return text
+    """A table as text, without columns of NaN alone; where it is wide, also without those of deviations."""
+    table = table.dropna(axis=1, how="all")
+    if (text := _as_text(table)).index("\n") <= SCREEN:
+        return text
+    return _as_text(table.drop(columns=[x for x in table if str(x).endswith("_sd")]))
+
+
+def _as_text(table: pd.DataFrame) -> str:
+    return str(table.to_string(float_format=lambda x: f"{x:.3f}"))
 
 
 def _extreme(values: Mapping[str, float] | None, pick: Callable[[list[float]], float]) -> float | None:
