@@ -49,6 +49,7 @@ from crowdppl.data.votes import (
     columns_of_classes,
     counted,
     item_of,
+    numbers_of,
     refuse_sums,
     rows_of_classes,
     seems,
@@ -149,7 +150,7 @@ def _of_items(seen: Seen) -> Reading:
     roles = label_roles(said.item, said.annotator, said.label, said.gold)
     frame, place = _without_questions(table)
     rows = rows_of_items(frame, roles, seen.options.get("items"), place, table.text, table.origin)
-    ranks = seen.kind is None and seems(as_pandas(table.frame, table.origin)[[*rows.items]]) == "ranks"
+    ranks = seen.kind is None and seems(as_pandas(table.frame, table.origin)[[*rows.items]])[0] == "ranks"
     return rows, {**seen.options, "kind": RANKINGS.name} if ranks else {**seen.options}
 
 
@@ -178,8 +179,8 @@ def _answered(seen: Seen) -> Reading | None:
     if looks_like(table.names, "item") or looks_like(table.names, "label"):
         return None
     frame = as_pandas(_without_questions(table)[0], table.origin)
-    ranks = seen.kind in (None, RANKINGS) and seems(frame) == "ranks"
-    who = who_answered(frame) if said.annotator is ... else None
+    ranks = seen.kind in (None, RANKINGS) and seems(frame)[0] == "ranks"
+    who = who_answered(frame) if said.annotator is ... and frame.shape[1] > 2 else None
     return _of_items(seen) if ranks or (who is not None and who[1]) else None
 
 
@@ -198,8 +199,8 @@ def _voted(seen: Seen) -> Reading | None:
     if said.label is not None or looks_like(free, "label"):
         return None
     names = columns_of_classes(head, [name for name in taken if name is not None])
-    what = seems(table.some(names)) if len(names) > 1 else ""
-    if what == "votes":
+    what, counts = seems(table.some(names)) if len(names) > 1 else ("", [])
+    if what == "votes" and counts == names:
         return rows_of_classes(table, roles, seen.options, seen.kind or NOMINAL)
     if what:
         refuse_sums(table.some(names), table.origin, taken[0])
@@ -220,8 +221,8 @@ def _marked_classes(seen: Seen) -> Reading | None:
     if item is None or who is None:
         return None
     names = columns_of_classes(head, [name for name in (item, who, said.gold) if name is not None], marks=True)
-    numbers = table.some(names).apply(as_numbers).to_numpy()
-    if len(names) < 2 or not np.isin(numbers, (0, 1)).all():
+    numbers = numbers_of(table.some(names)) if len(names) > 1 else None
+    if numbers is None or not np.isin(numbers, (0, 1)).all():
         return None
     if seen.kind is None and not ((numbers.sum(1) == 1).all() and len(numbers) > 2):
         listed = ", ".join(map(repr, names[:3])) + (", ..." if len(names) > 3 else "")

@@ -410,13 +410,14 @@ def recognise(columns: Sequence[Hashable], given: Roles, origin: str) -> dict[st
         if not near and role in ("problem", "object"):
             continue
         if not near:
+            item = ", or columns='items' if each item has a column" if role == "item" else ""
             more = (
                 ", wide=True if each has a column, columns='classes' if each class has a column of votes, or "
                 "annotator=None for one annotator of all labels"
             )
             raise DataError(
                 f"{origin} has no column that looks like {role} (such as {ALIASES[role][0].replace(' ', ', ')}); "
-                f"its columns are {listed}; say {argument}{more if role == 'annotator' else ''}"
+                f"its columns are {listed}; say {argument}{more if role == 'annotator' else item}"
             )
         found[role] = near[0]
     return {role: found[role] for role in given if role in found}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Hashable, Iterable, Mapping
 from typing import Any
 
@@ -33,48 +34,79 @@ COUNTED = (NOMINAL, ORDINAL)
 """Kinds of labels that votes are counted of."""
 FEW, MANY = 3, 20
 """Rows from which equal sums tell what numbers are, and from which sums do that are near each other."""
-NEAR = 0.1
-"""Variance of sums of rows, in that of the columns, below which rows share a number of votes. It is 1 where
-annotators are independent, and more where they agree."""
+NEAR, HALF, ERRORS = 0.1, 0.5, 4
+"""Variance of sums of rows, in that of the columns, below which rows share a number of votes: it is 1 where
+annotators are independent, and more where they agree. Beyond the first, as far as it is so many standard errors
+below 1, up to the second."""
+APART = 0.25
+"""Part of a column's variance that others take back where it counts votes for a class."""
 ROUNDED = 0.01
 """How far probabilities that are written with few digits may be from the sum 1."""
+TRUE_FALSE = ("true", "false")
 MOST_VOTES = 10**8
 """Most votes that are taken one by one."""
+TRUTHS = frozenset(["gold", "golden", "truth", "groundtruth", "gt", "majority", "consensus", "adjudicated"])
+"""Words in the name of a column of truths; two more where it also says of what."""
 COUNTS = "give counts instead, (table[names] * n).round() of n annotators, and say columns='classes'"
 
 
-def seems(frame: pd.DataFrame) -> str:
-    """What numbers are by the rows of a table: "ranks" 1 to K, "votes" or "shares" of K classes; "" for others.
+def seems(frame: pd.DataFrame) -> tuple[str, list[Hashable]]:
+    """What numbers are by the rows of a table, and the columns that are: "ranks" from 1 on, "places" from 0
+    on, "votes" or "shares" of classes; "" and none for others.
 
     Annotators agree, so that sums of their labels vary more than labels do; those of votes are near each other.
     Empty cells are ranks that nobody gave, or no votes.
     """
-    if frame.shape[1] < 2 or len(frame) < FEW or _numbers(frame[:MANY]) is None:
-        return ""
-    numbers = _numbers(frame)
+    names: list[Hashable] = list(frame.columns)
+    if frame.shape[1] < 2 or len(frame) < 2 or numbers_of(frame[:MANY]) is None:
+        return "", []
+    numbers = numbers_of(frame)
     if numbers is None or (numbers < 0).any():
-        return ""
+        return "", []
     blank, filled = np.isnan(numbers), np.nan_to_num(numbers)
-    given, sums, k = (~blank).sum(1), filled.sum(1), frame.shape[1]
+    given, k = (~blank).sum(1), frame.shape[1]
     if (filled % 1).any():
-        return "shares" if not blank.any() and (np.abs(sums - 1) < ROUNDED).all() else ""
-    ranks = np.where(np.arange(k) < given[:, None], np.arange(1.0, k + 1), np.nan)
-    if k >= FEW and (given > 1).all() and np.array_equal(np.sort(numbers, 1), ranks, equal_nan=True):
-        return "ranks"
-    vary = (filled != filled[0]).any(0)
-    if not vary.any() or (~vary & (filled[0] > 0)).any():
-        return ""
+        off = np.abs(filled.sum(1)[:, None] / (1, 100) - 1)  # per cent, too
+        found = "shares" if not blank.any() and (off < ROUNDED).all(0).any() else ""
+        return found, names if found else []
+    if k >= FEW and _are_ranks(numbers):
+        return "ranks", names
+    if k >= FEW and not blank.any() and (np.sort(filled, 1) == np.arange(k)).all():
+        return "places", names
+    # Of a sum that is the same, a class that has more votes leaves less to others; what is no class does not.
+    cov = np.atleast_2d(np.cov(filled.T))
+    own = np.diag(cov)
+    part = (cov.sum(1) - own < -APART * own) | ~filled.any(0)
+    kept, sums = own[part].sum(), filled[:, part].sum(1)
+    if len(frame) < FEW and (filled.all() or sums[0] < 2):  # labels of two annotators may be so by chance
+        return "", []
+    if (part & (own > 0)).sum() < 2 or (not part.all() and len(frame) < MANY):
+        return "", []
+    same = (sums == sums[0]).all()
     if blank.any():
-        return "votes" if (sums == sums[0]).all() and (given != given[0]).any() else ""
-    alike = len(frame) >= MANY and sums.var() < NEAR * filled.var(0).sum()
-    return "votes" if alike or (sums == sums[0]).all() else ""
+        same, alike = same and (given != given[0]).any(), False
+    else:
+        least = min(HALF, 1 - ERRORS * np.sqrt(2 / len(frame)))
+        alike = len(frame) >= MANY and sums.var(ddof=1) < max(NEAR, least) * kept
+    return (
+        ("votes", [name for name, is_one in zip(names, part, strict=True) if is_one]) if same or alike else ("", [])
+    )
 
 
-def _numbers(frame: pd.DataFrame) -> np.ndarray | None:
+def _are_ranks(numbers: np.ndarray) -> bool:
+    """Whether each row (K,) has ranks from 1 on, of which few are tied, NaN where none is given."""
+    table, given = pd.DataFrame(numbers), (~np.isnan(numbers)).sum(1)
+    in_order = any(
+        table.rank(axis=1, method=how).equals(table) for how in ("dense", "min")
+    )  # 1, 2, 2, 3 or 1, 2, 2, 4
+    return in_order and bool((given > 1).all() and (2 * table.nunique(axis=1) > given).all())
+
+
+def numbers_of(frame: pd.DataFrame) -> np.ndarray | None:
     """Cells as numbers (N, K), NaN where they are empty; None where one is anything else."""
     columns = []
     for n in range(frame.shape[1]):
-        own = frame.iloc[:, n]
+        own = _without_words(frame.iloc[:, n])
         try:
             numbers = as_numbers(own)
         except (TypeError, ValueError):  # lists and the like
@@ -83,6 +115,43 @@ def _numbers(frame: pd.DataFrame) -> np.ndarray | None:
             return None
         columns.append(numbers)
     return np.column_stack(columns)
+
+
+def _are_words(column: pd.Series[Any]) -> bool:
+    """Whether a column holds True and False, which may be text."""
+    if pd.api.types.is_bool_dtype(column):
+        return True
+    texts = (isinstance(x, str) and x.strip().lower() in TRUE_FALSE for x in column)
+    return len(column) > 0 and all(texts)
+
+
+def _without_words(column: pd.Series[Any]) -> pd.Series[Any]:
+    """A column of True and False as 1 and 0; others as they are."""
+    return column.map(lambda x: int(str(x).strip().lower() == TRUE_FALSE[0])) if _are_words(column) else column
+
+
+def are_ballots(frame: pd.DataFrame) -> bool:
+    """Whether each row names different things, mostly those of other rows, too, as nobody's labels do."""
+    if frame.shape[1] < FEW or len(frame) < FEW:
+        return False
+    head = frame[:MANY]
+    if numbers_of(head) is not None or not head.map(lambda x: isinstance(x, str) and x.strip() != "").all(
+        axis=None
+    ):
+        return False
+    cells = frame.map(str).to_numpy()
+    return all(len({*row}) == len(row) for row in cells) and 2 * len(np.unique(cells)) < cells.size
+
+
+def refuse_ballots(frame: pd.DataFrame, origin: str) -> None:
+    """Refuses a table in which a row lists what an annotator ranks, the best first."""
+    if are_ballots(frame):
+        names = list(map(native, frame.columns))
+        raise DataError(
+            f"each row of {origin} names different things, as one annotator's ranking: make a column of lists, "
+            f"pandas.DataFrame({{'annotator': table.index, 'ranking': table[{names}].values.tolist()}}), for "
+            "crowdppl.Annotations.from_frame (or say columns='annotators' if columns are annotators)"
+        )
 
 
 def _is_empty(cell: Any) -> bool:
@@ -96,17 +165,21 @@ def refuse_sums(
 
     ``row`` is the column that names rows, ``call`` where arguments are said, ``labels`` what to say of labels.
     """
-    found = seems(frame)
+    found, columns = seems(frame)
     if not found:
         return
+    beside = [] if len(columns) == frame.shape[1] else [f"classes={list(map(native, columns))}"]
+    frame = frame[columns]
     names = ", ".join(repr(native(name)) for name in frame.columns[:3]) + (", ..." if frame.shape[1] > 3 else "")
     item, ranker = ("", "") if row is None else (f"item={row!r}, ", f"annotator={row!r}, ")
     told = {
         "ranks": f"each row has the numbers 1, 2, ... once, as one annotator's ranks of {names}; "
         + call.format(f"{ranker}columns='items', kind='ranking'"),
+        "places": f"each row has the numbers 0, 1, ... once, as one annotator's ranks of {names}, or as counts of "
+        "votes; add 1 to ranks, and say columns='items', kind='ranking', or " + call.format("columns='classes'"),
         "votes": f"rows have the same sum, or nearly so, as counts of votes for {names}; "
-        + call.format("columns='classes'"),
-        "shares": f"rows have the sum 1, as probabilities of {names}; {COUNTS}",
+        + call.format(", ".join(["columns='classes'", *beside])),
+        "shares": f"rows have the sum 1 or 100, as probabilities of {names}; {COUNTS}",
     }
     labels = labels or f"{item}columns='annotators'"
     raise DataError(f"{origin} seems to hold no labels: {told[found]} (or {labels} if columns are annotators)")
@@ -137,11 +210,14 @@ def columns_of_classes(head: pd.DataFrame, taken: list[Hashable], marks: bool = 
 
     Where a row of ``marks`` is a label, those of 0 and 1 if there are several.
     """
-    numbers = {name: own for name in head if name not in taken and (own := _numbers(head[[name]])) is not None}
+    numbers = {name: own for name in head if name not in taken and (own := numbers_of(head[[name]])) is not None}
     found = [name for name, own in numbers.items() if not np.isnan(own).all()]
-    plain = [name for name in found if not pd.api.types.is_bool_dtype(head[name])] or found
-    one = [name for name in plain if marks and np.isin(numbers[name], (0, 1)).all()]
-    return one if len(one) > 1 else plain
+    words = [name for name in found if _are_words(head[name])]
+    plain = [name for name in found if name not in words]
+    if marks:
+        plain = [name for name in plain if np.isin(numbers[name], (0, 1)).all()] or plain
+        return plain if len(plain) > 1 and np.isin(numbers[plain[0]], (0, 1)).all() else words or plain
+    return plain or words
 
 
 def item_of(head: pd.DataFrame, given: Hashable | None, origin: str) -> Hashable | None:
@@ -189,6 +265,7 @@ def rows_of_classes(
         cells = _of_records(frame[records], listed, table)
     else:
         cells = frame[_listed(listed, names, origin) or columns_of_classes(head, taken, marks=who is not None)]
+        _refuse_truths(list(cells.columns) if listed is None else [], origin)
     rest = [name for name in names if name not in (*taken, records, *cells.columns)]
     if item is None and (unnamed := [x for x in rest if head[x].map(str).is_unique and len(head) > 1]):
         raise DataError(
@@ -218,6 +295,12 @@ def rows_of_classes(
                 "kind='nominal' if its classes have a vote each"
             )
         _refuse_total(numbers, classes, origin)
+        found = seems(cells)[1] if listed is None else []
+        if len(found) not in (0, cells.shape[1]):
+            raise DataError(
+                f"{origin} has numbers beside counts of votes, whose sums are near each other; say "
+                f"columns='classes', classes={list(map(native, found))}, or name others"
+            )
         row, answer = (np.repeat(at, numbers[numbers > 0].astype(int)) for at in np.nonzero(numbers))
         label: Any = Encoding(classes, answer.astype(np.int32))
     else:
@@ -246,6 +329,18 @@ def rows_of_classes(
         roles=said,
         pooled=who is None,
     ), more
+
+
+def _refuse_truths(names: list[Hashable], origin: str) -> None:
+    """Refuses a column among those of classes that is called like truths."""
+    for name in names:
+        words = {word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+", str(name))}
+        if words & TRUTHS or (words & {"true", "target"} and words & {"label", "class", "category", "answer"}):
+            rest = [native(other) for other in names if other != name]
+            raise DataError(
+                f"{origin} has a column {name!r}, which looks like truths, beside counts; say columns='classes', "
+                f"classes={rest}"
+            )
 
 
 def _refuse_total(numbers: np.ndarray, names: pd.Index[Any], origin: str) -> None:
@@ -287,13 +382,14 @@ def _of_records(column: pd.Series[Any], classes: list[Any] | None, table: Table)
 
 def _checked(cells: pd.DataFrame, table: Table) -> np.ndarray:
     """Counts (N, K); DataError for what is none."""
-    values = [as_numbers(cells.iloc[:, n].mask(cells.iloc[:, n].map(_is_empty), 0)) for n in range(cells.shape[1])]
+    own = [_without_words(cells.iloc[:, n]) for n in range(cells.shape[1])]
+    values = [as_numbers(column.mask(column.map(_is_empty), 0)) for column in own]
     numbers = np.column_stack(values)
     wrong = ~((numbers >= 0) & (numbers % 1 == 0))
     if wrong.any():
         row, column = np.argwhere(wrong)[0]
         value, name = shown(native(cells.iloc[row, column])), native(cells.columns[column])
-        shares = (np.abs(np.nansum(numbers, 1) - 1) < ROUNDED).all()
+        shares = seems(cells)[0] == "shares"
         remedy = (
             f"rows have the sum 1, as probabilities; {COUNTS}"
             if shares

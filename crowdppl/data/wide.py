@@ -35,7 +35,7 @@ from crowdppl.data.tables import (
     refuse_twins,
     require_table,
 )
-from crowdppl.data.votes import FEW, column_of_counts, refuse_sums
+from crowdppl.data.votes import FEW, column_of_counts, refuse_ballots, refuse_sums
 from crowdppl.errors import DataError
 
 NO_ANNOTATOR = "gold golden truth groundtruth gt true target majority consensus adjudicated"
@@ -78,9 +78,12 @@ def rows_of_wide(
         truth = recognise(list(frame.columns), {"gold": given["gold"]}, origin)["gold"]
         gold, said["gold"] = frame[truth], str(truth)
         frame = frame.drop(columns=truth)
+    if asked:
+        refuse_sums(frame, origin)
     frame = _of_annotators(frame, annotators, origin)
     if asked:
         refuse_sums(frame, origin)
+        refuse_ballots(frame, origin)
     row, column, labels = _cells(frame, frame, np.nan)
     return Rows(
         frame.index.take(row),
@@ -131,6 +134,11 @@ def rows_of_items(
         frame = frame.iloc[:, known.require_once(items, "items=", "name columns of the table")]
     else:
         foreign = dict(not_annotators(frame, by_name=False))
+        if len(foreign) >= frame.shape[1] - 1 > 0 and len(foreign) > 1:
+            raise DataError(
+                f"{origin} has a row an annotator, and columns with values that no other has, as answers to "
+                "different questions; make a table of each question, or name items with the same classes in items="
+            )
         for odd, why in foreign.items():
             rest = [native(name) for name in frame.columns if name not in foreign]
             as_who = who is None and not pooled and frame[odd].map(str).is_unique
@@ -138,6 +146,7 @@ def rows_of_items(
                 f"{origin} has a column {odd!r} that looks like no item's, {why}; say columns='items', "
                 f"{f'annotator={odd!r}, ' if as_who else ''}items={rest}, or name others in items="
             )
+    refuse_ballots(frame, origin)
     row, column, labels = _cells(frame, frame, np.nan)
     return Rows(
         frame.columns.take(column),
@@ -228,6 +237,9 @@ def _of_annotators(frame: pd.DataFrame, listed: Any, origin: str) -> pd.DataFram
 def _refuse_others(frame: pd.DataFrame, origin: str, remedy: str) -> None:
     """Refuses a column that looks like something else than an annotator's labels."""
     for column, why in not_annotators(frame):
+        if frame[column].map(str).is_unique and len(frame) > FEW:
+            items, who = f"item={column!r}", f"columns='items', annotator={column!r}"
+            remedy = f"say {items} if it names items, {who} if annotators; else {remedy}"
         raise DataError(f"{origin} has a column {column!r} that looks like no annotator's, {why}; {remedy}")
 
 

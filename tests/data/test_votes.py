@@ -129,7 +129,7 @@ def test_a_fit_to_votes_is_that_to_labels() -> None:
 def remedies(message: str) -> list[dict[str, Any]]:
     """The arguments that a message says: one after "say", one in brackets."""
     found = []
-    for part in re.findall(r"say (.*?)(?:[;(]|, or |, not| if |$)|\(or (.*?) if", message):
+    for part in re.findall(r"say (.*?)(?:[;(]|, or |, or name|, not| if |$)|\(or (.*?) if", message):
         text = "".join(part)
         found.append(dict(eval(f"dict({text})")))
     return found
@@ -235,15 +235,78 @@ def test_ranks_with_a_row_a_ranker_are_rankings(tmp_path: Path) -> None:
         assert data.kind == "ranking" and data.n_labels == 24
 
 
+def test_ties_places_and_ballots(tmp_path: Path) -> None:
+    tied = RANKS.replace(4, 3)
+    for data in both(tied, tmp_path):
+        assert data.kind == "ranking" and data.n_labels == 32
+    with pytest.raises(DataError, match=r"add 1 to ranks.*columns='items', kind='ranking'.*columns='classes'"):
+        Annotations.from_frame(RANKS - 1)
+    assert Annotations.from_frame(RANKS - 1 + 1, columns="items", kind="ranking").n_labels == 32
+    table = RANKS.apply(lambda row: pd.Series(row.sort_values().index), axis=1).set_axis(
+        ["x", "y", "z", "last"], axis=1
+    )
+    for frame in (table, table.assign(judge=list("abcdefgh"))):
+        with pytest.raises(DataError, match="a column of lists") as told:
+            Annotations.from_frame(frame, columns="items")
+    with pytest.raises(DataError, match="a column of lists") as told:
+        Annotations.from_frame(table, wide=True)
+    line = re.search(r"pandas(\.DataFrame.*?\)}\)), for", str(told.value))
+    assert line
+    data = Annotations.from_frame(eval(f"pd{line[1]}", {"pd": pd, "table": table}))
+    assert data.kind == "ranking" and data.n_annotators == 8
+    wanted = crowdppl.fit("plackett_luce", Annotations.from_frame(RANKS), inference="em").ranking()
+    assert [*crowdppl.fit("plackett_luce", data, inference="em").ranking().index] == [*wanted.index]
+
+
+def test_true_and_false_are_one_and_zero(tmp_path: Path) -> None:
+    plain = MARKS.drop(columns="unclear")
+    for data in both(plain.astype(dict.fromkeys(PETS, bool)), tmp_path):
+        assert np.array_equal(votes_of(data), votes_of(Annotations.from_frame(plain)))
+
+
+def test_a_column_that_differs_in_each_row_may_name_annotators() -> None:
+    frame = RATERS.rename(columns={"rater": "Name"})
+    with pytest.raises(DataError, match=r"columns='items', annotator='Name'"):
+        Annotations.from_frame(frame, wide=True)
+    assert Annotations.from_frame(frame, columns="items", annotator="Name").n_annotators == 4
+    with pytest.raises(DataError, match="columns='items'"):
+        Annotations.from_frame(frame)
+
+
 def test_what_sums_tell() -> None:
     pivot = COUNTS[["cat", "dog"]].clip(upper=20).assign(dog=lambda x: 20 - x["cat"]).replace(0, np.nan)
-    assert seems(FLEISS) == seems(COUNTS) == seems(pivot) == "votes"
-    assert seems(RANKS) == "ranks" and seems(SHARES[PETS]) == "shares"
-    assert seems(LABELS.drop(columns="item")) == seems(FLEISS[:2]) == seems(FLEISS.replace(0, -1)) == ""
+    for frame in (FLEISS, COUNTS, pivot):
+        assert seems(frame) == ("votes", [*frame])
+    ragged = pd.DataFrame([RNG.multinomial(RNG.integers(3, 6), p) for p in RNG.dirichlet([0.3] * 3, 200)])
+    assert seems(ragged) == ("votes", [0, 1, 2])
+    for extra in (RNG.integers(0, 10, 60), RNG.integers(1990, 2020, 60), COUNTS.sum(axis=1)):
+        assert seems(COUNTS.assign(more=extra)) == ("votes", PETS)
+    assert seems(RANKS) == ("ranks", [*RANKS])
+    assert seems(SHARES[PETS])[0] == seems(SHARES[PETS] * 100)[0] == "shares"
     same = pd.DataFrame({"ann": [1, 1, 1], "bob": [1, 1, 1]})
-    assert seems(same) == seems(same.astype(str).replace("1", "yes")) == ""
     some = pd.DataFrame(np.where(RNG.random((200, 9)) < 0.4, RNG.integers(1, 3, (200, 9)), np.nan))
-    assert seems(some) == ""
+    for frame in (LABELS.drop(columns="item"), FLEISS[:1], FLEISS.replace(0, -1), same, some):
+        assert seems(frame) == ("", [])
+    assert seems(same.astype(str).replace("1", "yes")) == ("", [])
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_numbers_beside_counts_are_no_classes(wide: bool) -> None:
+    for name, extra in (
+        ("true_label", TRUTH),
+        ("year", RNG.integers(1990, 2020, 40)),
+        ("n", COUNTS.sum(axis=1)[:40]),
+    ):
+        if wide and name == "true_label":
+            continue  # refused by its name
+        frame = NEAR[:40].assign(**{name: np.asarray(extra)})
+        with pytest.raises(DataError) as told:
+            Annotations.from_frame(frame, wide=wide)
+        found = remedies(str(told.value))
+        assert found and found[0] == {"columns": "classes", "classes": PETS}, str(told.value)
+        assert [*Annotations.from_frame(frame, **found[0]).classes] == PETS
+        with pytest.raises(DataError, match=re.escape(f"classes={PETS}")):
+            Annotations.from_frame(frame, columns="classes")
 
 
 def test_labels_of_annotators_are_no_votes(tmp_path: Path) -> None:
@@ -336,4 +399,4 @@ def test_real_labels_are_no_votes(name: str, real_data: Path) -> None:
     long["label"] = pd.to_numeric(long["label"], errors="coerce").fillna(pd.Series(pd.factorize(long["label"])[0]))
     few = long[long["annotator"].isin(long["annotator"].value_counts().index[:40])]
     table = few.pivot_table(index="item", columns="annotator", values="label", aggfunc="first")
-    assert seems(table) == seems(table.dropna()) == ""
+    assert seems(table)[0] == seems(table.dropna())[0] == ""
