@@ -251,7 +251,7 @@ def items_of_numbers(data: Annotations) -> pd.DataFrame:
     columns = {
         "annotators": n,
         "mean": by_item.agg(lambda x: float(space.mean(x.to_numpy()))).to_numpy(),
-        "sd": np.sqrt(apart / 2),
+        "sd": np.sqrt(np.maximum(apart, 0) / 2),  # equal numbers, rounded
         "agreement": np.where(n > 1, _alpha_of(apart, expected), np.nan),
     }
     return pd.DataFrame(columns, data.item_index[size.index.to_numpy()])

@@ -75,8 +75,8 @@ class Dataset:
         truth: known classes by item id; None where there are none.
         part: "train", "valid" or "test" by item id; None where the source has no parts.
         source: its entry in the catalogue: citation, licence, url.
-        checked: "verified" (hashes in the catalogue), "unchanged" (since the first download), "unverified" (at
-            the first download), or "built in".
+        checked: "verified" (hashes in the catalogue, or yours), "unchanged" (since the first download),
+            "unverified" (at the first download), or "built in".
     """
 
     data: Annotations
@@ -124,9 +124,13 @@ def load(
     cache: str | Path | None = None,
     offline: bool | None = None,
     mirror: str | None = None,
+    sha256: Mapping[str, str] | None = None,
     **options: Any,
 ) -> Dataset:
     """A public data set by its name, fetched where it is not in the cache yet.
+
+    Each is at a fixed commit of a repository. The hashes of its files are recorded at the first download, which is
+    trusted unless the catalogue or you know them, and a file that is another one later is refused.
 
     Args:
         name: as in ``available()``.
@@ -134,12 +138,16 @@ def load(
         offline: whether to fetch nothing; by default as CROWDPPL_OFFLINE says.
         mirror: address of a server that has the files as raw.githubusercontent.com does, under
             repository/commit/path.
+        sha256: hashes that you know, by the name of a file, such as those in the cache of another machine.
         options: of ``crowdppl.Annotations.from_frame``, such as ``repeats="first"``.
 
     Raises:
-        DataError: for an unknown name, or files that are not as expected.
+        DataError: for an unknown name, of files too, or files that are not as expected.
         FetchError: when a file is not there and cannot be fetched.
-        ChecksumError: when a file has changed.
+        ChecksumError: when a file has changed, or has another hash.
+
+    Warns:
+        UnverifiedWarning: at a first download of files of which no hash is known; it tells what they have.
 
     Examples:
         >>> crowdppl.datasets.load("web", cache="empty", offline=True)
@@ -148,7 +156,7 @@ def load(
         crowdppl...FetchError: ...web_crowd.txt is not there, and nothing is fetched offline; ...
     """
     source = _source(name)
-    files, checked = fetch(source, cache, offline, mirror)
+    files, checked = fetch(source, cache, offline, mirror, sha256)
     try:
         found = READERS[source.format](files)
     except (ValueError, KeyError, IndexError) as error:  # of pandas and numpy
@@ -183,11 +191,19 @@ def cache_folder(cache: str | Path | None = None) -> Path:
 
 
 def fetch(
-    source: Source, cache: str | Path | None = None, offline: bool | None = None, mirror: str | None = None
+    source: Source,
+    cache: str | Path | None = None,
+    offline: bool | None = None,
+    mirror: str | None = None,
+    sha256: Mapping[str, str] | None = None,
 ) -> tuple[dict[str, Path], str]:
     """The files of a data set by what they hold, and how they were checked; FetchError or ChecksumError."""
     folder = cache_folder(cache) / source.name
+    names = {Path(path).name for path in source.files.values()}
+    if unknown := {**(sha256 or {})}.keys() - names:
+        raise DataError(f"sha256= names {min(unknown)!r}, and the files of {source.name} are {sorted(names)}")
     known = {Path(path).name: digest for path, digest in source.sha256.items()}
+    known |= {name: digest.lower() for name, digest in (sha256 or {}).items()}
     recorded, new = _recorded(folder), []
     for path in source.files.values():
         target = folder / Path(path).name
@@ -201,9 +217,10 @@ def fetch(
         if digest != expected:
             if missing:
                 target.unlink()
+            trust = "correct sha256=" if target.name in known else f"delete its line in {folder / RECORD}"
             raise ChecksumError(
-                f"{target} has the SHA-256 {digest}, not {expected}. Delete it to fetch it again; to trust it, "
-                f"delete its line in {folder / RECORD}"
+                f"{target} has the SHA-256 {digest}, not {expected}. Delete it to fetch it again; to "
+                f"trust it, {trust}"
             )
         if target.name not in recorded:
             new.append(target.name)
@@ -211,11 +228,12 @@ def fetch(
             lines = [f"{digest}  {name}\n" for name, digest in sorted(recorded.items())]
             (folder / RECORD).write_text("".join(lines), encoding="utf-8")
     files = {what: folder / Path(path).name for what, path in source.files.items()}
-    if {path.name for path in files.values()} <= known.keys():
+    if names <= known.keys():
         return files, "verified"
     if not new:
         return files, "unchanged"
-    text = f"{', '.join(new)} cannot be verified at the first download; later changes will be noticed"
+    pinned = {name: recorded[name] for name in new}
+    text = f"no hash is known of {', '.join(new)} at the first download; sha256={pinned} tells other machines"
     warn(f"{source.name}: {text}", UnverifiedWarning)
     return files, "unverified"
 

@@ -1,5 +1,6 @@
 """Public data sets, on small files of the same make and a server on this machine: fetched, checked, converted."""
 
+import ast
 import hashlib
 import json
 import threading
@@ -260,6 +261,19 @@ def test_hashes_that_crowdppl_knows_come_first(
     monkeypatch.setitem(SOURCES, "web", replace(source, sha256={"src/web_truth.txt": "0" * 64}))
     with pytest.raises(ChecksumError, match=digests["src/web_truth.txt"]):
         load("web")
+
+
+def test_hashes_that_the_user_knows_are_checked(load: Load, server: Server, tmp_path: Path) -> None:
+    server.put("face", FILES["face"])
+    with pytest.warns(UnverifiedWarning, match="answer.csv.*sha256=") as said:
+        datasets.load("face", cache=tmp_path / "one", mirror=server.url)
+    text = next(str(warning.message) for warning in said if "sha256=" in str(warning.message))
+    told = ast.literal_eval(text[text.index("{") : text.index("}") + 1])
+    assert datasets.load("face", cache=tmp_path / "two", mirror=server.url, sha256=told).checked == "verified"
+    with pytest.raises(ChecksumError, match="truth.csv has.*correct sha256="):
+        load("face", sha256=told | {"truth.csv": "0" * 64})
+    with pytest.raises(DataError, match=r"'gold.csv', and the files of face are \['answer.csv', 'truth.csv'\]"):
+        load("face", sha256={"gold.csv": "0" * 64})
 
 
 def test_without_a_network(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
