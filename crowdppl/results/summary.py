@@ -16,7 +16,7 @@ from crowdppl.primitives.model import truth_space
 from crowdppl.results import grouping
 from crowdppl.results.annotators import annotators, prevalence
 from crowdppl.results.rankings import ranking
-from crowdppl.results.truths import fair_averages, labels, truth
+from crowdppl.results.truths import fair_averages, labels, shared_variance, truth
 
 MAX_ROWS = 10
 """Classes or annotators that a summary lists."""
@@ -125,7 +125,8 @@ def _truth_lines(posterior: Fit) -> list[str]:
         ends = f", {x.min():.3f} to {x.max():.3f}" if space.ordered else ""
         logs = truth_space(posterior.model, space) == POSITIVE
         words = "; medians; annotators' numbers are of logarithms, so that a bias of 0.1 is 10 %" if logs else ""
-        return [f"truth: {posterior.data.n_items:,} numbers, {spread}{ends}{words}", *_first_rows(table, "items")]
+        lines = [f"truth: {posterior.data.n_items:,} numbers, {spread}{ends}{words}", *_first_rows(table, "items")]
+        return [*lines, *_shared_lines(posterior)]
     found, share = labels(posterior), prevalence(posterior)
     sure = int((found["probability"] >= 0.95).sum())
     tied = int(found["tied"].sum())
@@ -135,6 +136,18 @@ def _truth_lines(posterior: Fit) -> list[str]:
     more = len(share) - len(table)
     lines = [f"truth: {sure:,} of {len(found):,} items at 95 % or more{ties}; prevalence of the classes"]
     return [*lines, _table(table), *([f"... and {more} more classes"] if more > 0 else [])]
+
+
+def _shared_lines(posterior: Fit) -> list[str]:
+    """How much of truths' intervals comes from errors that all labels of an item share, where it is most."""
+    share = shared_variance(posterior)
+    if share <= 0.5:
+        return []
+    return [
+        f"their intervals are {np.sqrt(1 / (1 - share)):.1f} times as wide as without errors that all labels of an "
+        f"item share ({share:.0%} of the variance), which shared={posterior.model.shared:g} assumes, for labels do "  # type: ignore[attr-defined]
+        'not tell them; settings={"shared": ...} says how far these errors correlate'
+    ]
 
 
 def _annotator_lines(posterior: Fit) -> list[str]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -16,12 +17,16 @@ from crowdppl.data.ids import as_number
 from crowdppl.data.kinds.space import number_space
 from crowdppl.data.tables import arrow_table
 from crowdppl.errors import MethodError
+from crowdppl.inference.predict.update import predict
 from crowdppl.inference.result import Fit, NumberTruth
 from crowdppl.primitives.model import truth_space
 from crowdppl.results import choices
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+NONE = 1e-9
+"""A correlation of errors that is none; settings lie above 0."""
 
 
 def probabilities(posterior: Fit, sd: bool = False) -> pd.DataFrame:
@@ -83,6 +88,21 @@ def entropy(posterior: Fit) -> pd.DataFrame:
         epistemic = np.clip(total - aleatoric, 0, None)
     columns = {"total": total, "aleatoric": aleatoric, "epistemic": epistemic}
     return pd.DataFrame(columns, index=posterior.data.item_index)
+
+
+def shared_variance(posterior: Fit) -> float:
+    """Share of the variance of unknown truths, which are numbers, that the setting ``shared`` of their model adds.
+
+    That is errors which all labels of an item share; 0 of models without this setting.
+    """
+    model: Any = posterior.model
+    before = posterior.result.truth
+    if not isinstance(before, NumberTruth) or "shared" not in getattr(model, "__dataclass_fields__", ()):
+        return 0.0
+    alone = predict(replace(posterior, model=replace(model, shared=NONE)), posterior.data.with_gold(None))
+    assert isinstance(alone, NumberTruth)
+    unknown = before.sd > 0
+    return max(0.0, 1 - float(np.square(alone.sd[unknown]).sum() / np.square(before.sd[unknown]).sum()))
 
 
 def is_corrected(posterior: Fit) -> bool:

@@ -15,6 +15,7 @@ from crowdppl.errors import DataError, MethodError
 from crowdppl.evaluation.number_metrics import NumberEvaluation
 from crowdppl.inference.vb.coordinate_ascent import EM, VB
 from crowdppl.inference.vb.fit import run_starts
+from crowdppl.results.truths import shared_variance
 from tests.crowd import double, problem_of
 
 ROWS = [
@@ -515,3 +516,14 @@ def test_a_gain_that_may_be_0_leaves_a_new_item_within_the_range_of_items(engine
     fit = crowdppl.fit("gain_annotators", numbers(rows[["item", "annotator", "label"]]), inference=engine, seed=0)
     new = pd.DataFrame({"item": ["new"], "annotator": [rows["annotator"][0]], "label": [rows["label"].mean()]})
     assert fit.predict(new).loc["new", "sd"] < 1.5 * rows["label"].std()
+
+
+@pytest.mark.parametrize(("shared", "each"), [(0.5, 4), (0.2, 4), (0.5, 1)])
+def test_how_much_of_intervals_is_shared_errors_is_said(shared: float, each: int) -> None:
+    """Of n equally precise labels with a flat prior, the consensus has variance v / n, truths shared v more."""
+    values = np.random.default_rng(0).normal(size=(30, each)) + 10 * np.arange(30)[:, None]
+    data = Annotations.from_matrix(values, kind="real")
+    fit = crowdppl.fit("label_mean", data, inference="em", settings={"shared": shared}, gold={0: 1.0})
+    found, share = shared_variance(fit), shared * each / (1 + shared * each)
+    assert found == pytest.approx(share, abs=0.01)
+    assert (f"as without errors that all labels of an item share ({found:.0%}" in fit.summary()) == (share > 0.5)
