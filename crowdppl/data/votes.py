@@ -43,6 +43,8 @@ APART = 0.25
 ROUNDED = 0.01
 """How far probabilities that are written with few digits may be from the sum 1."""
 TRUE_FALSE = ("true", "false")
+LOOKED_AT = 20_000
+"""Most rows that tell what numbers are."""
 MOST_VOTES = 10**8
 """Most votes that are taken one by one."""
 TRUTHS = frozenset(["gold", "golden", "truth", "groundtruth", "gt", "majority", "consensus", "adjudicated"])
@@ -60,7 +62,7 @@ def seems(frame: pd.DataFrame) -> tuple[str, list[Hashable]]:
     names: list[Hashable] = list(frame.columns)
     if frame.shape[1] < 2 or len(frame) < 2 or numbers_of(frame[:MANY]) is None:
         return "", []
-    numbers = numbers_of(frame)
+    numbers = numbers_of(_some(frame))
     if numbers is None or (numbers < 0).any():
         return "", []
     blank, filled = np.isnan(numbers), np.nan_to_num(numbers)
@@ -86,11 +88,16 @@ def seems(frame: pd.DataFrame) -> tuple[str, list[Hashable]]:
     if blank.any():
         same, alike = same and (given != given[0]).any(), False
     else:
-        least = min(HALF, 1 - ERRORS * np.sqrt(2 / len(frame)))
+        least = min(HALF, 1 - ERRORS * np.sqrt(2 / len(filled)))
         alike = len(frame) >= MANY and sums.var(ddof=1) < max(NEAR, least) * kept
     return (
         ("votes", [name for name, is_one in zip(names, part, strict=True) if is_one]) if same or alike else ("", [])
     )
+
+
+def _some(frame: pd.DataFrame) -> pd.DataFrame:
+    """Rows that are looked at, spread over a long table."""
+    return frame.iloc[:: -(-len(frame) // LOOKED_AT)]
 
 
 def _are_ranks(numbers: np.ndarray) -> bool:
@@ -139,7 +146,7 @@ def are_ballots(frame: pd.DataFrame) -> bool:
         axis=None
     ):
         return False
-    cells = frame.map(str).to_numpy()
+    cells = _some(frame).map(str).to_numpy()
     return all(len({*row}) == len(row) for row in cells) and 2 * len(np.unique(cells)) < cells.size
 
 
