@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import re
 import sys
 import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -26,12 +27,14 @@ MOST = 100_000_000
 """The largest count: of passes or draws, at no less than a millisecond each, more would take longer than a day."""
 SEED = f"a whole number from 0 and below 2**{SEEDS.bit_length() - 1}"
 Given = TypeVar("Given")
+OF_NUMPY = re.compile(r"\bnp\.[a-z]\w*\(([^()]*)\)")
+"""A number or text as numpy writes it."""
 
 
 def shown(value: object) -> str:
     """A wrong value as messages show it; of a long one, such as a table, its type."""
     try:
-        text = repr(value)
+        text = OF_NUMPY.sub(r"\1", repr(value))
     except ValueError:  # a whole number of thousands of digits
         text = ""
     return text if 0 < len(text) <= LONGEST and "\n" not in text else kind_of(value)

@@ -242,7 +242,8 @@ def plain_array(features: Any) -> np.ndarray:
     except ValueError as error:
         raise DataError(f"features are no array: {error}; give rows of one shape") from error
     if values.dtype.kind not in "iufb":
-        raise DataError(f"features are of dtype {values.dtype}; give an array of real numbers")
+        what = "text" if values.dtype.kind in "US" else f"of dtype {values.dtype}"
+        raise DataError(f"features are {what}; give an array of real numbers")
     with np.errstate(over="ignore"):  # what float64 cannot hold is then not finite
         return values.astype(_held(values.dtype), copy=False)
 

@@ -74,7 +74,7 @@ def as_column(values: Any, name: str) -> pd.Series[Any]:
     except (ValueError, TypeError, ArithmeticError) as error:  # also UnicodeError, for half a surrogate pair
         raise DataError(f"the {name} column cannot be read ({error}); use text or integers") from error
     if column.dtype == np.float16:
-        raise DataError(f"the {name} column holds half floats, such as {values[0]!r}; use text or integers")
+        raise DataError(f"the {name} column holds half floats, such as {native(values[0])!r}; use text or integers")
     if isinstance(column.dtype, pd.ArrowDtype) and "dictionary" in str(column.dtype):
         column = column.astype(object)
     return column
@@ -323,9 +323,8 @@ def _text_or_integers(column: pd.Series[Any], name: str, place: Place, mixed: bo
     first: dict[str, int] = {}
     for row, value in enumerate(values):
         if not isinstance(value, str | int | np.integer | np.bool_):
-            raise DataError(
-                f"the {name} {value!r:.60} at {place(row)} is {kind_of(native(value))}; {_remedy(value, name)}"
-            )
+            what = kind_of(native(value))
+            raise DataError(f"the {name} {native(value)!r:.60} at {place(row)} is {what}; {_remedy(value, name)}")
         type_name = "str" if isinstance(value, str) else type(native(value)).__name__
         first.setdefault(type_name, row)
     if len(first) > (2 if mixed and "str" in first else 1):
@@ -344,7 +343,9 @@ def _remedy(value: Any, name: str) -> str:
     if name == "label" and (isinstance(value, Mapping) or (isinstance(value, Collection) and not plain)):
         return "take the class out of it, into a column of its own, with a row for each part that has a class"
     if name == "label" and plain:
-        return f"{AS_SETS}; where each holds one class, take it out by .str[0] of pandas"
+        return AS_SETS + (
+            "; where each holds one class, take it out by .str[0] of pandas" if len(value) == 1 else ""
+        )
     if name == "label" and isinstance(value, float):
         return (
             'cut measurements into classes (pandas.cut), or say kind="real"; if each is a class, use .astype(str)'
@@ -396,7 +397,8 @@ def is_iterable(value: Any) -> bool:
 def require_list(values: Any, name: str) -> None:
     """DataError for an option that is no list: for one text, which is a list of letters to Python, too."""
     if isinstance(values, str) or not (isinstance(values, Codebook) or is_iterable(values)):
-        raise DataError(f"{name}={values!r} is no list; give one, such as {name}=[{values!r}]")
+        value = native(values)
+        raise DataError(f"{name}={value!r} is no list; give one, such as {name}=[{value!r}]")
 
 
 def listed(values: Iterable[Any], name: str) -> list[Any]:

@@ -72,9 +72,9 @@ def unlabelled(old: Annotations, new: Annotations | pd.DataFrame) -> Annotations
         found = recognise(names, dict.fromkeys(parts or ("item",)), "the table")
         item: Any = new[[*found.values()]].set_axis([*found], axis=1) if parts else new[found["item"]].unique()
         if OF_RANKS[0] in found and not item.duplicated(OF_RANKS[0], keep=False).all():
-            one = item.drop_duplicates(OF_RANKS[0], keep=False).iloc[0]
+            one = [*map(native, item.drop_duplicates(OF_RANKS[0], keep=False)[[*OF_RANKS]].iloc[0])]
             raise DataError(
-                f"of problem {one[OF_RANKS[0]]!r}, {one[OF_RANKS[1]]!r} is named alone, and its rank is one among "
+                f"of problem {one[0]!r}, {one[1]!r} is named alone, and its rank is one among "
                 "others; name all objects of the problem"
             )
         design = Annotations.design(item, [who] * len(item), like=old)

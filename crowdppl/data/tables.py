@@ -252,7 +252,7 @@ def _one_annotator_a_row(
     if not all(isinstance(cell, LISTS) for cell in head[names[0]]) or not len(head):
         return frame, place
     frame = as_pandas(frame, origin).reset_index(drop=True)
-    for row, cells in enumerate(zip(*(frame[name] for name in names), strict=True)):
+    for row, cells in enumerate(zip(*(frame[name].map(_plain) for name in names), strict=True)):
         sizes = [len(cell) if isinstance(cell, LISTS) else None for cell in cells]
         if sizes[0] is None or sizes[0] != sizes[1]:
             raise DataError(
@@ -265,14 +265,21 @@ def _one_annotator_a_row(
     return long.reset_index(drop=True), lambda row: place(int(rows[row]))
 
 
+def _plain(cell: Any) -> Any:
+    """An array as a list."""
+    return cell.tolist() if isinstance(cell, np.ndarray) else cell
+
+
 def _refuse_nested(frame: pd.DataFrame | pa.Table, origin: str) -> None:
     """Refuses a table of which a column holds records, as labelling tools export the annotations of a task."""
     head = frame.head(NESTED) if isinstance(frame, pd.DataFrame) else as_pandas(frame.slice(0, NESTED), origin)
     cells = [(name, cell) for name in head.columns for cell in head[name]]
     lists = [(name, cell[0]) for name, cell in cells if isinstance(cell, list | np.ndarray) and len(cell)]
-    for name, record in [*lists, *cells]:
+    for n, (name, record) in enumerate([*lists, *cells]):
         if isinstance(record, Mapping):
-            tool, remedy = "", "make a row of each label, as pandas.json_normalize does"
+            tool, remedy = "", "make a row of each label, with columns item, annotator and label"
+            if n < len(lists):
+                remedy += f", such as by pandas.json_normalize(records, {name!r}, [...]) with the column of items"
             if "completed_by" in record:
                 tool, remedy = " of Label Studio", "read the exported file by crowdppl.read_annotations"
             keys = ", ".join(map(str, [*record][:5]))

@@ -162,7 +162,7 @@ def refuse_ballots(frame: pd.DataFrame, origin: str) -> None:
 
 
 def _is_empty(cell: Any) -> bool:
-    return not cell.strip() if isinstance(cell, str) else bool(pd.isna(cell))
+    return not cell.strip() if isinstance(cell, str) else pd.api.types.is_scalar(cell) and bool(pd.isna(cell))
 
 
 def refuse_sums(
@@ -357,8 +357,8 @@ def _refuse_total(numbers: np.ndarray, names: pd.Index[Any], origin: str) -> Non
         at = int(total.argmax())
         rest = [native(name) for n, name in enumerate(names) if n != at]
         raise DataError(
-            f"the column {names[at]!r} of {origin} is the sum of the others, and no class; say columns='classes', "
-            f"classes={rest}"
+            f"the column {native(names[at])!r} of {origin} is the sum of the others, and no class; say "
+            f"columns='classes', classes={rest}"
         )
 
 

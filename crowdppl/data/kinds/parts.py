@@ -146,7 +146,7 @@ def _parts(
         wrong = next((n for n, x in enumerate(cells) if not isinstance(x, tuple | list) or len(x) != 2), None)
         if wrong is not None:
             raise DataError(
-                f"the item {values[wrong]!r} at {place(wrong)} is no {' and '.join(pair.names)}, as "
+                f"the item {native(values[wrong])!r} at {place(wrong)} is no {' and '.join(pair.names)}, as "
                 f"kind={pair.kind!r} asks; give item={pair.names!r}, two columns, or ids such as 'a{SEPARATOR}b'"
             )
         ids = pd.DataFrame(cells, columns=list(pair.names)) if cells else pd.DataFrame(columns=list(pair.names))

@@ -166,14 +166,20 @@ def refuse_whole(truths: pd.Series[Any]) -> None:
     for problem, cell in truths.items():
         if _is_whole(cell):
             raise DataError(
-                f"the truth {cell!r:.60} of item {native(problem)!r} is a whole ranking; give each object's rank, "
-                "1 the best: a file with columns problem, object and rank, or a mapping by (problem, object)"
+                f"the truth {_plain(cell)!r:.60} of item {native(problem)!r} is a whole ranking; give each "
+                "object's rank, 1 the best: a file with columns problem, object and rank, or a mapping by "
+                "(problem, object)"
             )
+
+
+def _plain(cell: Any) -> Any:
+    """A label that is an array as a list."""
+    return cell.tolist() if isinstance(cell, np.ndarray) else cell
 
 
 def _steps(cell: Any, where: str) -> list[list[Any]]:
     """The objects of a ranking, the best first, those that are tied together."""
-    steps: Any = cell.tolist() if isinstance(cell, np.ndarray) else cell
+    steps: Any = _plain(cell)
     if isinstance(cell, str) and cell.strip().startswith("["):
         try:
             steps = json.loads(cell)

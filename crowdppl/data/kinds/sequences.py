@@ -91,11 +91,11 @@ def units_of(item_covariates: pd.DataFrame | None) -> np.ndarray | None:
     sequence, position = pd.factorize(known[SEQUENCE])[0], pd.to_numeric(known[POSITION], errors="coerce")
     wrong = (sequence < 0) | ~np.isfinite(position.to_numpy(np.float64))
     if wrong.any():
-        item = known.index[int(np.argmax(wrong))]
+        item = native(known.index[int(np.argmax(wrong))])
         raise DataError(f"the item {item!r} has no {SEQUENCE} or no {POSITION} that is a number; give both")
     twice = known.duplicated().to_numpy()
     if twice.any():
-        found = known[twice].iloc[0].to_dict()
+        found = {name: native(value) for name, value in known[twice].iloc[0].items()}
         raise DataError(f"two items have one place, {found}; give each of a sequence a position of its own")
     return np.stack([sequence, position.groupby(sequence).rank().to_numpy(np.int64)], 1)
 

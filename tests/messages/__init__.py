@@ -1,0 +1,1 @@
+"""Each message of data, cli and fitting: what provokes it, and what its remedy leads to."""

@@ -1,0 +1,148 @@
+"""Messages of the command and of fits."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import crowdppl
+from crowdppl import fitting
+from crowdppl.cli import arguments, commands, outputs
+from crowdppl.data.kinds import KINDS
+from tests.messages.inputs import FOLDER, NUMBER, Row, pairs, read, table, written
+
+NUMBERS = table(label=[1.5, 2.5, 3.0, 4.0])
+FIT: dict[str, Any] = {"inference": "vb", "seed": 0, "max_iterations": 3}
+
+
+def folder() -> Path:
+    path = FOLDER / f"result-{next(NUMBER)}"
+    path.mkdir()
+    return path
+
+
+def with_result(run: str = '{"crowdppl": "1"}') -> Path:
+    path = folder()
+    (path / "labels.csv").write_text("")
+    (path / "run.json").write_text(run)
+    return path
+
+
+def without_methods() -> Any:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(KINDS, "bare", type(KINDS["pair"])("bare", "bare", "bare", KINDS["pair"].space, methods=()))
+        return arguments.default_methods("bare")
+
+
+def stopped() -> Any:
+    """A fit by auto that somebody stops."""
+
+    def stop(*args: Any, **more: Any) -> Any:
+        raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fitting, "calibrated", stop)
+        return crowdppl.fit("auto", crowdppl.anaesthetists(), seed=0)
+
+
+def no_candidates() -> Any:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fitting, "_candidates", lambda data: {})
+        return fitting.fit_best(read(pairs(), kind="pair"), {})
+
+
+def fitted(frame: Any = None, method: str = "one_coin", kind: str | None = None, **options: Any) -> Any:
+    return crowdppl.fit(method, read(frame, kind=kind), **FIT | options)
+
+
+def unread(**given: Any) -> None:
+    commands.warn_of_unread({"one_coin": {}}, {**dict.fromkeys([*commands.COVARIATES, "label_covariate"]), **given})
+
+
+def gold(encoding: str | None) -> Any:
+    path = written("item,label\n1,é\n".encode("latin-1"), "gold.csv")
+    return commands.read_answers(
+        written("item,annotator,label\n1,a,é\n1,b,y\n"), {"gold": path, "gold_encoding": encoding}
+    )
+
+
+ROWS = [
+    Row("arguments.default_methods", without_methods, lambda: arguments.default_methods("pair")),
+    Row(
+        "arguments.names",
+        lambda: arguments.names('"a', "--classes"),
+        lambda: arguments.names('a,b,"c, d"', "--classes"),
+    ),
+    Row(
+        "arguments.names",
+        lambda: arguments.names("a,,b", "--classes"),
+        lambda: arguments.names('a,"",b', "--classes"),
+    ),
+    Row(
+        "arguments.pairs",
+        lambda: arguments.pairs(["draws"], "--option"),
+        lambda: arguments.pairs(["draws=3"], "--option"),
+    ),
+    Row(
+        "arguments.pairs",
+        lambda: arguments.pairs(["a=1", "a=2"], "--option"),
+        lambda: arguments.pairs(["a=1"], "--option"),
+    ),
+    Row(
+        "arguments.settings_by_method",
+        lambda: arguments.settings_by_method(["other.a=1"], ["one_coin"]),
+        lambda: arguments.settings_by_method(["one_coin.a=1"], ["one_coin"]),
+    ),
+    Row(
+        "arguments.engine_options",
+        lambda: arguments.engine_options(["seed=1"]),
+        lambda: arguments.engine_options(["draws=10"]),
+    ),
+    Row("commands.main", lambda: commands.main(["fit", "nowhere.csv"]), why="it ends the command after a message"),
+    Row("commands.common", lambda: commands.common(version=True), why="it ends the command, and is no message"),
+    Row("commands.read_answers", lambda: gold(None), lambda: gold("latin-1")),
+    Row("commands.warn_of_unread", lambda: unread(features=Path("f.csv")), unread),
+    Row(
+        "outputs.require_room",
+        lambda: outputs.require_room(with_result(), False),
+        lambda: outputs.require_room(with_result(), True),
+    ),
+    Row(
+        "outputs.require_room",
+        lambda: outputs.require_room(with_result("{}"), True),
+        lambda: outputs.require_room(folder(), False),
+    ),
+    Row(
+        "outputs.require_new",
+        lambda: outputs.require_new(FOLDER, False),
+        lambda: outputs.require_new(FOLDER / "new.csv", False),
+    ),
+    Row(
+        "outputs.require_new",
+        lambda: outputs.require_new(written("x"), False),
+        lambda: outputs.require_new(written("x"), True),
+    ),
+    Row(
+        "outputs._refuse_source",
+        lambda: outputs.require_new(*(lambda path: (path, True, [path]))(written("x"))),
+        lambda: outputs.require_new(written("x"), True, [written("x")]),
+    ),
+    Row(
+        "fitting.fit",
+        lambda: fitted(NUMBERS, "gaussian_annotators", "real", calibrate=True),
+        lambda: fitted(NUMBERS, "gaussian_annotators", "real"),
+    ),
+    Row(
+        "fitting.fit",
+        lambda: fitted(),
+        lambda: crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="vb", seed=0),
+        "more labels",
+    ),
+    Row(
+        "fitting.check_automatic",
+        lambda: fitted(None, "auto", inference="em"),
+        lambda: crowdppl.fit("auto", crowdppl.anaesthetists(), seed=0),
+    ),
+    Row("fitting.fit_auto", stopped, lambda: crowdppl.fit("auto", crowdppl.anaesthetists(), seed=0)),
+    Row("fitting.fit_best", no_candidates, lambda: fitted(pairs(), "bradley_terry", "pair")),
+]
