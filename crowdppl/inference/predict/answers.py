@@ -90,7 +90,8 @@ def chain_steps(
         problem = problem_of(posterior, posterior.data, options_of(posterior, device="cpu", dtype=None))
         truth = str(problem.truth)
         values, chains = values_of(problem, posterior)
-        portion = max(1, CHUNK // (n_classes**2 * max(block.n_items for block in problem.blocks)))
+        pairs = n_classes**2 * max(block.n_items for block in problem.blocks)
+        portion = max(1, CHUNK // (4 * pairs))  # a pass holds several arrays of pairs
         for start in range(0, chains or 1, portion):
             some = values if chains is None else {n: x[start : start + portion] for n, x in values.items()}
             fold = problem.full_pass(chains and len(range(chains)[start : start + portion]))
@@ -360,7 +361,8 @@ def label_tables(posterior: Fit, data: Annotations, rows: np.ndarray) -> np.ndar
         if not problem.reads.tables:
             return np.asarray(mean)
         columns, found = CovariateColumns.of(covariates, "label"), []
-        for some in np.array_split(rows, -(-len(rows) * data.n_answers * problem.states // CHUNK)):
+        size = 3 * len(problem.sites) * data.n_answers * problem.states  # of the tables that ``are_linear`` holds
+        for some in np.array_split(rows, -(-len(rows) * size // CHUNK)):
             mine = torch.from_numpy(some)
             labels = TypicalLabels.of_annotators(
                 torch.from_numpy(annotator[some]).long(), columns and columns.at(mine)
