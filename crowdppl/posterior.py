@@ -35,6 +35,7 @@ from crowdppl.results import (
 )
 from crowdppl.results import annotators as annotator_tables
 from crowdppl.results import leave_one_out as leaving_out
+from crowdppl.results import spans as span_tables
 from crowdppl.results import summary as summaries
 
 
@@ -80,7 +81,7 @@ class Posterior(Fit):
 
     probabilities = truths.probabilities
     labels = truths.labels
-    spans = grouping.spans
+    spans = span_tables.spans
     to_arrow = truths.to_arrow
     truth = truths.truth
     ranking = rankings.ranking

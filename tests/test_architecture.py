@@ -91,6 +91,7 @@ REGISTRATIONS = {
     "criticism.statistics",
     "evaluation.number_metrics",
     "results.grouping",
+    "results.spans",
     "testing.fixtures",
 }
 """Where a kind of labels is asked for beyond ``data``: what is computed for it alone."""

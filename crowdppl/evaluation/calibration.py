@@ -17,7 +17,6 @@ from crowdppl.criticism.joint_errors import joint_errors
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.split import keep, label_folds, whole_units
 from crowdppl.errors import CrowdpplWarning
-from crowdppl.evaluation.decisions import Decisions, channel_log_p, found_by
 from crowdppl.evaluation.heldout import LEAST_WEIGHT, select_volume, stacking_weights
 from crowdppl.inference.fit import fit_one
 from crowdppl.inference.predict.answers import label_tables
@@ -41,8 +40,8 @@ from crowdppl.results.correction import (
     too_sparse,
     truncated_evidence,
 )
-from crowdppl.results.grouping import of_sequences
 from crowdppl.results.leave_one_out import standard_error
+from crowdppl.results.spans import Decisions, channel_log_p, decided_by_marks, found_by, of_sequences, tags_of
 from crowdppl.results.updating import labels_without, refitted
 
 FOLDS, GOLD_FOLDS = 5, 5
@@ -56,6 +55,8 @@ LABELS, MAX_LABELS = 5_000, 20_000
 """Labels that are left out in whole folds, about, as each fold costs a refit; and at most, of a larger fold."""
 SETTLED = 3e-5
 """Relative gain, at least, at which such a refit stops. At 1e-4, labels that are left out still show in it."""
+OWN_SHARES = tuple(n / 10 for n in range(10, -1, -1))
+"""Of a method's own probabilities of spans, beside those by marks, among which annotators left out choose."""
 BIAS, FEW, FEW_ANNOTATORS, MANY_CLASSES, JOINT, DOUBTED = 0.5, 0.6, 30.0, 0.7, 0.01, 0.5
 """Of the temperature for a bias that annotators share (``shared_bias``): its logarithm where annotators are many,
 what few add, how many are few, the power of the number of classes, the joint errors that show it, and the part of
@@ -88,7 +89,7 @@ def calibrated(
         known = "{}, with the known truths".format
         given = {n: uninterrupted(fit_member(known(n), partial(refit, fit, data))) for n, fit in used.items()}
     correction = replace(correction, notes=(*correction.notes, *_truncation_notes(given, correction, data)))
-    correction = correction if plain is data else _mapped(used, correction, data)
+    correction = correction if plain is data else replace(_mapped(used, correction, data), of_spans={})
     if biased and not correction.gold:
         raw = {name: fit.result.probabilities for name, fit in given.items()}
         shares = known_shares(corrected(correction, raw, data))
@@ -138,12 +139,16 @@ def stacked(members: Mapping[str, Fit], data: Annotations, models: Mapping[str, 
     members = {name: fit for name, fit in members.items() if name not in lost}
     told = f"{{}} takes no part: labels contradict it on {{}} of {data.n_classes} classes"
     notes = tuple(told.format(name, n) for name, n in lost.items())
-    if rivals := _rivals(members):
-        decided, sequence = decision_logs(rivals, data, models)
-        chosen = [*rivals][first_of_best(np.stack([*decided.values()]), sequence)]
-        members = {name: fit for name, fit in members.items() if name == chosen or name not in _chains(rivals)}
-        each = ", ".join(f"{name} {x.mean():.4f}" for name, x in decided.items())
-        notes += (f"by what annotators left out mark, {chosen} stands, and other chains take no part: {each}",)
+    of_spans: dict[str, float] = {}
+    rivals = _rivals(members)
+    if judges := rivals or (dict([*members.items()][:1]) if tags_of(data) else {}):
+        decided, sequence, shares = decision_logs(judges, data, models)
+        chosen = [*judges][first_of_best(np.stack([*decided.values()]), sequence)]
+        of_spans = {name: share for name, share in shares.items() if name == chosen}
+        if rivals:
+            members = {name: fit for name, fit in members.items() if name == chosen or name not in _chains(rivals)}
+            each = ", ".join(f"{name} {x.mean():.4f}" for name, x in decided.items())
+            notes += (f"by what annotators left out mark, {chosen} stands, and other chains take no part: {each}",)
     logs, owner = heldout_logs(members, data, models)
     if data.n_labels > LABELS:
         notes += (f"weights and discounts are from {len(owner):,} of {data.n_labels:,} labels, left out in turn",)
@@ -156,7 +161,11 @@ def stacked(members: Mapping[str, Fit], data: Annotations, models: Mapping[str, 
     if len(members) > 1:
         scores[AVERAGE] = float(np.log(np.exp(rows) @ found / found.sum()).mean())
     rates = {name: (0.0, *RATES)[best[name]] for name in weights}
-    return Correction(empty, weights, rates, scores, notes=notes)
+    of_spans = {name: share for name, share in of_spans.items() if name in weights}
+    for name, share in of_spans.items():
+        told = f"probabilities of spans are {share:.1f} {name} and {1 - share:.1f} what annotators mark"
+        notes += (f"{told}, by marks of annotators left out",)
+    return Correction(empty, weights, rates, scores, notes=notes, of_spans=of_spans)
 
 
 def first_of_best(logs: np.ndarray, owner: np.ndarray) -> int:
@@ -211,26 +220,45 @@ def _rivals(members: Mapping[str, Fit]) -> dict[str, Fit]:
 
 def decision_logs(
     members: Mapping[str, Fit], data: Annotations, models: Mapping[str, Model] | None = None
-) -> tuple[dict[str, np.ndarray], np.ndarray]:
+) -> tuple[dict[str, np.ndarray], np.ndarray, dict[str, float]]:
     """How well members predict what annotators left out decide about sequences: log-probabilities of marks, (n,).
 
-    And the sequence of each. The labels of a span are one decision (``crowdppl.evaluation.decisions``). A method
-    that knows an annotator's last label predicts the next one well whatever the truth is; here, a member tells of
-    nothing but the truth.
+    And the sequence of each, and of spans the share of each member in their probabilities (``own_share``). The
+    labels of a span are one decision (``crowdppl.results.spans``). A method that knows an annotator's last label
+    predicts the next one well whatever the truth is; here, a member tells of nothing but the truth.
     """
     fold = label_folds(data, FOLDS, next(iter(members.values())).options["seed"])
     item, annotator, _ = data.label_codes()
     pairs = whole_units(data)[item[fold == 0]] * np.int64(data.n_annotators) + annotator[fold == 0]
-    shares: dict[str, list[np.ndarray]] = {name: [] for name in members}
-    questions = list[Decisions]()
+    parts: dict[str, list[np.ndarray]] = {name: [] for name in members}
+    questions, by_marks = list[Decisions](), list[np.ndarray]()
     for number in range(min(FOLDS, max(1, round(LABELS / len(np.unique(pairs)))))):
         out = fold == number
         found = {name: found_by(again) for name, again in _again(members, keep(data, ~out), models)}
         questions.append(Decisions.of(data, out, [spans for spans, _ in found.values()]))
         for name, each in found.items():
-            shares[name].append(questions[-1].shares(*each))
-    marked, unit = (np.concatenate([getattr(x, part) for x in questions]) for part in ("marked", "unit"))
-    return {name: channel_log_p(np.concatenate(x), marked) for name, x in shares.items()}, unit
+            parts[name].append(questions[-1].shares(*each))
+        if tags_of(data):
+            by_marks.append(questions[-1].shares(*decided_by_marks(data, ~out)))
+    asked, own = Decisions.joined(questions), {name: np.concatenate(x) for name, x in parts.items()}
+    logs = {name: channel_log_p(x, asked.marked) for name, x in own.items()}
+    told = {name: own_share(x, np.concatenate(by_marks), asked) for name, x in own.items() if by_marks}
+    return logs, asked.unit, told
+
+
+def own_share(own: np.ndarray, by_marks: np.ndarray, asked: Decisions) -> float:
+    """The largest share of a method's own probabilities of spans, beside those by marks, that marks left out bear.
+
+    That is, under which they are as probable as under any, within a standard error. Of each question, (n,); those
+    count that are about spans that the method found.
+    """
+    found = own > 0
+    if not found.any():
+        return 1.0
+    averages = (share * own[found] + (1 - share) * by_marks[found] for share in OWN_SHARES)
+    size = np.subtract(*asked.spans[asked.decision[found], 1::-1].T)
+    logs = np.stack([channel_log_p(x, asked.marked[found], size) for x in averages])
+    return OWN_SHARES[first_of_best(logs, asked.unit[found])]
 
 
 def _enough_draws(member: Fit, data: Annotations) -> int:

@@ -21,7 +21,7 @@ from crowdppl.evaluation.annotator_metrics import compared_with_gold
 from crowdppl.evaluation.metrics import Sample, Scored, scores_of
 from crowdppl.evaluation.number_metrics import NumberEvaluation, evaluate_numbers, warn_of_gold
 from crowdppl.inference.result import Fit, NumberTruth
-from crowdppl.results.grouping import in_sequences, most_probable, tags_of
+from crowdppl.results.spans import in_sequences, most_probable, tags_of
 from crowdppl.results.truths import probabilities
 
 WEIGHTS_AT_ONCE = 2**22

@@ -18,7 +18,7 @@ from crowdppl.inference.families import FAMILIES, Family
 from crowdppl.primitives.model import Model
 
 T = TypeVar("T")
-FORMAT = 17
+FORMAT = 18
 """Of files that hold these records: raised whenever a field changes, and other formats are refused."""
 
 
@@ -453,6 +453,7 @@ class Correction:
         temperature: T of p^(1/T), for a bias that annotators may share; 1 is none, None where it was not looked at.
         shares: (K,) of the classes, to which probabilities are softened; None without a temperature.
         notes: what else there is to say.
+        of_spans: share of a method in probabilities of spans, by name; the rest is that of what annotators mark.
         others: fits of the other methods that are averaged, by name, each with its own probabilities.
     """
 
@@ -465,6 +466,7 @@ class Correction:
     temperature: float | None = None
     shares: Annotated[np.ndarray, Numbers("K", low=0, shares=True)] | None = None
     notes: tuple[str, ...] = ()
+    of_spans: Mapping[str, float] = field(default_factory=dict)
     others: Mapping[str, Fit] = field(default_factory=dict, repr=False)
 
     @property

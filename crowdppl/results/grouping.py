@@ -1,4 +1,4 @@
-"""Spans of sequences, classes of an item as a set, and objects, items or annotators in clusters."""
+"""Classes of an item as a set, and objects, items or annotators in clusters."""
 
 from __future__ import annotations
 
@@ -9,20 +9,14 @@ import numpy as np
 import pandas as pd
 
 from crowdppl.core import validation
-from crowdppl.core.validation import number_within, shown
-from crowdppl.data.annotations import Annotations
 from crowdppl.data.covariates import group_book
 from crowdppl.data.kinds.parts import SIDES
-from crowdppl.data.kinds.sequences import POSITION, SEQUENCE, SEQUENCES, Tags, units_of
 from crowdppl.data.kinds.sets import NO_YES, OF_SETS, SETS
 from crowdppl.errors import DataError, MethodError
-from crowdppl.inference.predict.answers import chain_steps
 from crowdppl.inference.problem import model_sites
 from crowdppl.inference.result import Fit
 from crowdppl.primitives.linkage import linkage, log_evidence
-from crowdppl.primitives.model import Model, card_of
-from crowdppl.results.choices import choose
-from crowdppl.results.truths import is_corrected
+from crowdppl.primitives.model import card_of
 
 CRITERIA = ("accuracy", "jaccard", "f1")
 ROUNDING = 1e-12
@@ -173,118 +167,3 @@ def _groups(posterior: Fit, column: str) -> pd.Index:
     book = group_book(covariates[column])
     assert book is not None
     return book.ids.rename("object" if column in SIDES else column)
-
-
-def spans(posterior: Fit, minimum: float = 0.5) -> pd.DataFrame:
-    """The spans of each sequence, such as the names in a sentence, and how sure each is.
-
-    A span is a B-X and all the I-X that follow it; an I-X after anything else belongs to none. Its probability is
-    that of exactly this first item, last item and type. Under a chain of truths it is exact, averaged over draws of
-    the parameters where there are draws. Under other methods it is the product of those of the items. Where
-    probabilities are corrected or averaged, the items of a span are one decision, and its end another: it is the
-    least of those of its items, times that of the end.
-
-    Exact means exact under the model. Labels alone cannot show errors that annotators share: where several cut the
-    same name short, spans are told surer than they are right. Known truths of whole sequences correct this
-    (``gold=`` of ``fit``, with ``calibrate=True``).
-
-    Args:
-        minimum: the least probability of a span. Above 0.5, all such spans are listed; below, those of the most
-            probable labels. None overlap.
-
-    Returns:
-        DataFrame, a row a span, in order of sequence and position:
-
-        - ``sequence``: its id
-        - ``first``, ``last``: positions in it
-        - ``type``: X of B-X; "" of the bare tags B and I
-        - ``probability``: of exactly this span
-
-    Raises:
-        MethodError: for labels of another kind than "sequence", for classes that are no BIO tags, and for a minimum
-            that is not between 0 and 1.
-
-    Examples:
-        >>> import pandas as pd
-        >>> said = {"ann": "B-PER I-PER O", "bob": "B-PER I-PER O", "eve": "B-PER O O"}
-        >>> rows = [("s", n, who, tag) for who, tags in said.items() for n, tag in enumerate(tags.split())]
-        >>> table = pd.DataFrame(rows, columns=["sequence", "position", "annotator", "label"])
-        >>> data = crowdppl.Annotations.from_frame(table, kind="sequence")
-        >>> posterior = crowdppl.fit("hmm_crowd", data, inference="vb", seed=0)
-        >>> posterior.spans().drop(columns="probability")
-          sequence  first  last type
-        0        s      0     1  PER
-    """
-    minimum = number_within("minimum", minimum, "a number from 0 to 1", lambda x: 0 <= x <= 1)
-    data, tags = posterior.data, tags_of(posterior.data)
-    if tags is None:
-        of = f" with the classes {shown([*data.classes])}" if data.alphabet.kind == SEQUENCES else ""
-        raise MethodError(
-            f"these labels are of kind={data.kind!r}{of}; spans want kind='sequence' and classes B-X, I-X and O"
-        )
-    order, starts = in_sequences(data)
-    code = most_probable(posterior)[order]
-    ends = tags.ends(code, starts)
-    first = np.flatnonzero(ends >= 0)
-    assert data.item_covariates is not None
-    sequence, position = (np.asarray(data.item_covariates[name])[order] for name in (SEQUENCE, POSITION))
-    columns = {
-        "sequence": sequence[first],
-        "first": position[first],
-        "last": position[ends[first]],
-        "type": [tags.types[k] for k in code[first]],
-        "probability": span_probabilities(posterior, tags, order, starts, code, ends),
-    }
-    found = pd.DataFrame(columns)
-    return found[found["probability"] >= minimum].reset_index(drop=True)
-
-
-def of_sequences(model: Model) -> bool:
-    """Whether a method is for sequences, so that truths follow one another."""
-    card = card_of(model)
-    return card is not None and card.kind == SEQUENCES.name
-
-
-def tags_of(data: Annotations) -> Tags | None:
-    """The classes of sequences as BIO tags; None for other kinds, and where a class is no such tag."""
-    return Tags.of(data.classes) if data.alphabet.kind == SEQUENCES else None
-
-
-def most_probable(posterior: Fit) -> np.ndarray:
-    """The code of each item's label, as of ``labels``, int64 (N,)."""
-    data = posterior.data
-    return choose(posterior.result.probabilities, np.asarray(data.votes()), data.items, data.classes)[0]
-
-
-def in_sequences(data: Annotations) -> tuple[np.ndarray, np.ndarray]:
-    """Items in order of sequence and position, int64 (N,), and which of these are first, bool (N,)."""
-    units = units_of(data.item_covariates)
-    assert units is not None
-    order = np.lexsort(units.T[::-1])
-    return order, units[order, 1] == 1
-
-
-def span_probabilities(
-    posterior: Fit, tags: Tags, order: np.ndarray, starts: np.ndarray, code: np.ndarray, ends: np.ndarray
-) -> np.ndarray:
-    """The probability of each span: of its first item, the others given those before, and that none follows."""
-    first = np.flatnonzero(ends >= 0)
-    after, inside = ends[first] + 1, tags.inside[code[first]]
-    followed = np.append(~starts, False)[after] & (inside >= 0)
-    own = code.copy()
-    own[after[followed]] = inside[followed]
-    asked = (x[np.argsort(order)] for x in (code, own, np.roll(code, 1)))
-    found = None if is_corrected(posterior) else chain_steps(posterior, *asked)
-    if found is None:
-        each = posterior.result.probabilities
-        share, step = (each[order, x][None] for x in (code, own))
-    else:
-        share, step = (x[:, order] for x in found)
-    ended = np.ones((len(share), len(first)))
-    ended[:, followed] -= step[:, after[followed]]
-    pairs = zip(first, after, strict=True)
-    if is_corrected(posterior):
-        paths = [share[:, a:b].min(1) for a, b in pairs]
-    else:
-        paths = [share[:, a] * step[:, a + 1 : b].prod(1) for a, b in pairs]
-    return np.array([(path * end).mean() for path, end in zip(paths, ended.T, strict=True)]).clip(0, 1)

@@ -16,6 +16,7 @@ from crowdppl.primitives.model import truth_space
 from crowdppl.results import grouping
 from crowdppl.results.annotators import annotators, prevalence
 from crowdppl.results.rankings import ranking
+from crowdppl.results.spans import spans
 from crowdppl.results.truths import fair_averages, labels, shared_variance, truth
 
 MAX_ROWS = 10
@@ -91,7 +92,7 @@ def _fit_lines(posterior: Fit, doubts: Sequence[object]) -> list[str]:
 TITLES: dict[str, tuple[str, Callable[[Fit], pd.DataFrame]]] = {
     "ranking": ("ranking, the best first", ranking),
     "fair_averages": ("fair averages", fair_averages),
-    "spans": ("spans", grouping.spans),
+    "spans": ("spans", spans),
     "sets": ("sets", grouping.sets),
     "clusters": ("clusters", grouping.clusters),
 }

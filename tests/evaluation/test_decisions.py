@@ -8,8 +8,8 @@ import pytest
 
 import crowdppl
 from crowdppl import Annotations
-from crowdppl.evaluation.calibration import decision_logs, first_of_best
-from crowdppl.evaluation.decisions import Decisions, channel_log_p, marked_by
+from crowdppl.evaluation.calibration import decision_logs, first_of_best, own_share
+from crowdppl.results.spans import Decisions, channel_log_p, marked_by
 
 BIO = ["O", "B-X", "I-X", "B-Y", "I-Y"]
 
@@ -54,6 +54,20 @@ def test_a_channel_is_found_and_right_probabilities_predict_best() -> None:
         assert channel_log_p(worse, marked).mean() < exact.mean() - 0.01
 
 
+def test_the_share_of_a_method_is_told_by_marks_of_true_spans() -> None:
+    """A right method keeps its share, though longer spans are marked less often; one that is too sure does not."""
+    rng = np.random.default_rng(0)
+    n = 20_000
+    right, size = rng.uniform(0.05, 1, n), rng.integers(0, 4, n)
+    true = rng.random(n) < right
+    marked = rng.random(n) < np.where(true, np.array([0.8, 0.5, 0.3, 0.2])[size], 0.05)
+    spans = np.column_stack([np.zeros(4, np.int64), np.arange(4), np.zeros(4, np.int64)])
+    asked = Decisions(spans, size, np.zeros(n, np.int64), marked, np.arange(n))
+    by_marks = np.array([0.9, 0.6, 0.4, 0.2])[size]  # which knows no more than that
+    assert own_share(right, by_marks, asked) == 1
+    assert own_share(np.full(n, 0.98), right, asked) <= 0.1
+
+
 def overlooked(
     seed: int, sequences: int = 60, length: int = 20, annotators: int = 12
 ) -> tuple[Annotations, pd.Series]:
@@ -84,6 +98,49 @@ def test_a_chain_takes_part_only_where_its_spans_are_better() -> None:
     names = ("hierarchical_dawid_skene", "hmm_crowd", "sequence_crowd")
     fits = {name: crowdppl.fit(name, data, inference="vb", seed=0) for name in names}
     right = {name: crowdppl.evaluate(x, truth.to_dict(), bootstrap=1).span_f1 for name, x in fits.items()}
-    logs, sequence = decision_logs(fits, data)
+    logs, sequence, _ = decision_logs(fits, data)
     assert right[names[first_of_best(np.stack([*logs.values()]), sequence)]] > max(right.values()) - 0.05
     assert right["sequence_crowd"] < max(right.values()) - 0.05
+
+
+@pytest.mark.slow
+def test_sure_spans_are_right_and_stay_where_a_chain_is() -> None:
+    """Where spans are overlooked, a chain alone is too sure; where annotators err token by token, it is right."""
+    sure = {}
+    for name, (data, truth) in {"overlooked": overlooked(1, sequences=100), "chained": chained(1)}.items():
+        for corrected in (False, True):
+            posterior = crowdppl.fit("hmm_crowd", data, inference="vb", seed=0, calibrate=corrected)
+            found, true = posterior.spans(minimum=0.9), spans_of(truth)
+            spans = found[["sequence", "first", "last"]].itertuples(index=False, name=None)
+            sure[name, corrected] = (len(found), np.mean([x in true for x in spans]))
+    assert sure["overlooked", False][1] < 0.7 and sure["overlooked", True][1] > 0.85
+    assert sure["overlooked", True][0] > 5 and sure["chained", True] == pytest.approx(sure["chained", False])
+    assert sure["chained", False][1] > 0.95
+
+
+def spans_of(truth: pd.Series) -> set[tuple[str, int, int]]:
+    """(sequence, first, last) of each span of tags by (sequence, position)."""
+    out, first = set(), -1
+    for (s, p), tag in truth.items():
+        first = p if tag[0] == "B" else first
+        if tag[0] != "O" and not str(truth.get((s, p + 1), "O")).startswith("I"):
+            out.add((s, first, p))
+    return out
+
+
+def chained(seed: int, sequences: int = 100, length: int = 20) -> tuple[Annotations, pd.Series]:
+    """Truths that follow one another, and five annotators a sequence who err token by token, as hmm_crowd says."""
+    rng = np.random.default_rng(seed)
+    names, move = ["O", "B-X", "I-X"], np.array([[0.85, 0.15, 0.0], [0.4, 0.05, 0.55], [0.4, 0.05, 0.55]])
+    right = rng.uniform(0.7, 0.95, 12)
+    rows, truth = [], {}
+    for s in range(sequences):
+        path = [0]
+        for _ in range(length - 1):
+            path.append(int(rng.choice(3, p=move[path[-1]])))
+        truth |= {(f"{s}", p): names[k] for p, k in enumerate(path)}
+        for who in rng.choice(12, 5, replace=False):
+            said = np.where(rng.random(length) < right[who], path, (path + rng.integers(1, 3, length)) % 3)
+            rows += [(f"{s}", p, f"w{who}", names[k]) for p, k in enumerate(said)]
+    table = pd.DataFrame(rows, columns=["sequence", "position", "annotator", "label"])
+    return Annotations.from_frame(table, kind="sequence", stray="keep"), pd.Series(truth)

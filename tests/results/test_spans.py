@@ -1,5 +1,6 @@
 """Spans of BIO tags: their probabilities against all paths of a chain, and their scores by hand."""
 
+from dataclasses import replace
 from itertools import pairwise, product
 from typing import Any
 
@@ -30,13 +31,12 @@ def tagged(said: dict[str, list[str]], **options: Any) -> Annotations:
     return Annotations.from_frame(table, kind="sequence", classes=options.pop("classes", BIO), **options)
 
 
-DATA = tagged(
-    {
-        "ann": ["B-X I-X O B-Y", "O B-Y I-Y", "B-X"],
-        "bob": ["B-X O O B-Y", "O B-Y I-Y", "B-Y"],
-        "eve": ["B-X I-X I-X B-X", "B-X B-Y O", "O"],
-    }
-)
+SAID = {
+    "ann": ["B-X I-X O B-Y", "O B-Y I-Y", "B-X"],
+    "bob": ["B-X O O B-Y", "O B-Y I-Y", "B-Y"],
+    "eve": ["B-X I-X I-X B-X", "B-X B-Y O", "O"],
+}
+DATA = tagged(SAID)
 
 
 def spans_by_hand(tags: list[str]) -> set[tuple[int, int, str]]:
@@ -121,6 +121,37 @@ def test_items_of_a_corrected_span_are_one_decision_and_its_end_another() -> Non
     each = [p.at[("s0", 0), "B-X"], *(p.at[("s0", n), "I-X"] for n in range(1, row["last"] + 1))]
     assert row["last"] > 0
     assert row["probability"] == pytest.approx(min(each) * (1 - p.at[("s0", row["last"] + 1), "I-X"]), abs=1e-9)
+
+
+def test_a_span_is_averaged_with_what_annotators_mark() -> None:
+    """Each span that is marked is an item of its own, of the three annotators of its sequence."""
+    plain = crowdppl.fit("hmm_crowd", DATA, inference="vb", seed=0)
+    correction = Correction(
+        np.empty((0, 0)), {"hmm_crowd": 1.0}, {"hmm_crowd": 0.2}, {}, of_spans={"hmm_crowd": 0.4}
+    )
+    posterior = Posterior.of(averaged({"hmm_crowd": plain}, correction))
+    marks = {
+        (s, span): [span in spans_by_hand(texts[s].split()) for texts in SAID.values()]
+        for s in range(3)
+        for span in set.union(*(spans_by_hand(texts[s].split()) for texts in SAID.values()))
+    }
+    rows = [(span, who, int(x)) for span, said in marks.items() for who, x in zip(SAID, said, strict=True)]
+    items = dict(zip(marks, sorted(range(len(marks))), strict=True))
+    table = [(items[span], who, x) for span, who, x in rows]
+    asked = Annotations.from_arrays(*zip(*table, strict=True), classes=[0, 1])
+    told = crowdppl.fit("hierarchical_dawid_skene", asked, inference="vb", seed=0).probabilities()[1]
+    own = Posterior.of(replace(plain, result=plain.result.mean_field())).spans(minimum=0)
+    found = posterior.spans(minimum=0)
+    assert len(found) == len(own) > 2
+    for row, alone in zip(found.itertuples(), own["probability"], strict=True):
+        marked = told[items[int(row.sequence[1:]), (row.first, row.last, row.type)]]
+        assert row.probability == pytest.approx(0.4 * alone + 0.6 * marked, abs=1e-6)
+    known = Posterior.of(
+        averaged({"hmm_crowd": replace(plain, data=DATA.with_gold({("s0", 0): "B-X"}))}, correction)
+    )
+    assert (
+        known.spans(minimum=0)["probability"].iloc[-1] != found["probability"].iloc[-1]
+    )  # they tell more than marks
 
 
 def test_spans_are_averaged_over_draws() -> None:

@@ -24,7 +24,7 @@ from crowdppl.inference.options import Options
 from crowdppl.inference.result import Fit
 from crowdppl.networks.outputs import networks_of
 from crowdppl.primitives.model import Card, card_of
-from crowdppl.results.grouping import tags_of
+from crowdppl.results.spans import tags_of
 
 COINS = (("right", "wrong"), ("knows", "guesses"))
 """Settings that are pseudo-counts of labels on the diagonal, and of those beside it."""
