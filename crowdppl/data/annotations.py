@@ -100,8 +100,9 @@ class AnnotationOptions(TypedDict, total=False):
             item's truth, which is learned from all repeats: from one label, where an annotator always repeats
             errors, to k, where these are independent); "one" (the answer given most often counts, of numbers the
             one nearest to their mean), "first" or "last" (it counts); each with a warning that counts them, by
-            "keep" and "share" those of equal label covariates; "error". By default "keep", or "share" where
-            ``like`` has it, and its correlation.
+            "keep" and "share" those of equal label covariates, but not by "keep" in comparisons, where judges
+            often see a pair again; "error". By default "keep", or "share" where ``like`` has it, and its
+            correlation.
         decimal: "," or ".", the mark in numbers that are text, where both may be meant ("1,234"): in labels, known
             truths and covariates.
         time: column of the table that says when each label was given, a date or a number, by which

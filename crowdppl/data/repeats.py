@@ -66,7 +66,10 @@ def treated_repeats(
             extra = int(keys.duplicated().sum())
         learns = repeats == "share" and extra and coded.answer is not None
         correlation = learned_correlation(coded, keys, numbers, known) if learns else 0.0
-        told = [] if coded.answer is None or not extra else [_warning(extra, len(keys), repeats, correlation)]
+        parts = coded.alphabet.kind.parts
+        usual = repeats == "keep" and parts is not None and parts.shared and parts.ranks  # judges see pairs again
+        silent = coded.answer is None or not extra or usual
+        told = [] if silent else [_warning(extra, len(keys), repeats, correlation)]
         return Repeats(None, correlation, told)
     told = [] if coded.answer is None else [_warning(extra, len(keys), repeats, 0.0)]
     pair, turn = coded.item.astype(np.int64) * len(coded.annotators) + coded.annotator, np.arange(len(coded.item))

@@ -48,6 +48,14 @@ def test_repeats_are_kept_and_counted() -> None:
     assert data.frame().label.tolist() == [0, 1, 1, 0, 1, 1]
 
 
+@pytest.mark.parametrize(
+    ("options", "told"), [({"kind": "pair"}, 0), ({"kind": "pair", "repeats": "last"}, 1), ({"kind": "nominal"}, 1)]
+)
+def test_judges_who_see_a_pair_again_are_usual(options: Any, told: int) -> None:
+    data = quietly([("p | q", "a", "left"), ("p | q", "a", "right"), ("q | r", "a", "left")], **options)
+    assert sum(isinstance(warning, RepeatsWarning) for warning in data.warnings) == told
+
+
 def test_labels_of_different_covariates_are_no_copies() -> None:
     for criteria, copies in ([0, 0, 0, 0, 1, 2], None), ([0, 0, 0, 0, 1, 1], "1 of 6 labels repeat"):
         messages = found(ROWS, RepeatsWarning, label_covariates=pd.DataFrame({"criterion": criteria}))
