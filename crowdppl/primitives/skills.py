@@ -31,7 +31,8 @@ def learned_spread(data: Data, coin: tuple[float, float] | None = None, graded: 
     It has a half-Cauchy prior of scale 1 (Gelman 2006, doi:10.1214/06-BA117A), and the mean of its logarithm is
     taken: 0 without answers, and what they say where these are many. Log-skills are normal, and integrated out by
     Laplace's approximation; a tie is half of either answer, and a known truth one more.
-    Intervals of a fit take it for known: of 60 answers by annotators who often err they are too narrow.
+    Intervals of a fit take it for known, and are too narrow where answers are few: of four an object, those of 90 %
+    hold three quarters of the true scores of 20 objects whose spread is 1.
 
     Args:
         data: the model's argument. A model finds the number in ``setup``, once for all blocks of the labels.
