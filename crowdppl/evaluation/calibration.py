@@ -82,7 +82,9 @@ def calibrated(
     Returns the member of the largest weight, with corrected probabilities and a ``correction``.
     """
     plain = data.with_gold(None)
-    correction = stacked(members, plain, models) if weighed is None else weighed
+    correction = (
+        stacked(members, plain, models) if weighed is None else replace(weighed, temperature=None, shares=None)
+    )
     used = {name: members[name] for name in correction.weights}
     given = used
     if plain is not data:  # fitted again, with names in warnings

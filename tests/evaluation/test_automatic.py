@@ -179,6 +179,19 @@ def test_no_known_truth_enters_the_probabilities_by_which_its_own_item_is_mapped
     assert same[7] and not same.all()  # the fits of other folds were given it
 
 
+def test_known_truths_take_the_place_of_an_assumed_bias() -> None:
+    data = crowd(n_items=60)
+    found = {"one_coin": crowdppl.fit("one_coin", data, inference="em")}
+    soft = Correction(
+        np.empty((0, 0)), {"one_coin": 1.0}, {"one_coin": 0.0}, {}, temperature=3.0, shares=np.ones(3)
+    )
+    even = Correction(np.empty((0, 0)), {"one_coin": 1.0}, {"one_coin": 0.0}, {})
+    known = data.with_gold({i: i % 3 for i in range(20)})
+    one, other = (calibration.calibrated(found, known, weighed) for weighed in (soft, even))
+    assert one.correction is not None and one.correction.temperature is None
+    np.testing.assert_array_equal(one.result.probabilities, other.result.probabilities)
+
+
 def test_truths_of_a_sequence_are_withheld_together(mapped: list[np.ndarray]) -> None:
     """A wrong truth changes nothing that the map sees of any item of its sequence, to which it would tell."""
     design = crowdppl.random_design(48, 5, 3, classes=2, seed=0)
