@@ -168,7 +168,7 @@ def _rank_correlations(design: Design, level: float) -> tuple[np.ndarray, np.nda
     over = np.sqrt(np.maximum(squares[0] * squares[1], 0))
     r = np.divide(total, over, out=np.zeros(len(times)), where=over > 0)
     r = np.where(times > 3, np.clip(np.abs(r), 0, 1 - 1e-9), np.nan)
-    above = np.arctanh(r) + NormalDist().inv_cdf(1 - level) / np.sqrt(np.maximum(times - 3, 1))
+    above = np.arctanh(r) - NormalDist().inv_cdf(level) / np.sqrt(np.maximum(times - 3, 1))
     return r, np.tanh(above)
 
 

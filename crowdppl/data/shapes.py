@@ -59,6 +59,10 @@ from crowdppl.errors import DataError
 
 TIED = frozenset(["tie", "draw", "istie", "isdraw", "tied"])
 """Columns that say whether neither of winner and loser won."""
+WINNER = "winner_"
+"""How columns begin that say of each side whether it won."""
+COUNTERS = frozenset(["count", "counts", "votes", "nvotes", "n", "freq", "frequency"])
+"""Columns that say how many labels a row stands for."""
 YES, NO = frozenset(["1", "1.0", "true", "yes"]), frozenset(["0", "0.0", "false", "no", "", "nan", "none"])
 Reading = tuple[Rows, dict[str, Any]]
 """Rows of labels, and options."""
@@ -115,6 +119,7 @@ def rows_of_table(table: Table, said: Said, kind: Kind, options: Mapping[str, An
     if table.tokens and not (unsaid or kind == SEQUENCES):
         raise DataError(f"{table.origin} has columns of CoNLL, which are labels of sequences; say kind='sequence'")
     seen = Seen(table, said, None if unsaid else kind, options)
+    _refuse_counted_rows(seen)
     if (said.wide or said.columns is not None) and not table.tokens:
         return _wide(seen)
     for known, read in SHAPES:
@@ -123,6 +128,21 @@ def rows_of_table(table: Table, said: Said, kind: Kind, options: Mapping[str, An
             return found
     parts = () if kind.parts is None or not kind.parts.columns else kind.parts.names
     return rows_of_frame(table, label_roles(said.item, said.annotator, said.label, said.gold, parts)), {**options}
+
+
+def _refuse_counted_rows(seen: Seen) -> None:
+    """Refuses rows by nobody that each stand for several labels, in a column of whole numbers."""
+    if seen.said.annotator is not None or seen.said.wide or seen.said.columns is not None:
+        return
+    for name in seen.table.names:
+        if letters(name) in COUNTERS and name != seen.said.label:
+            numbers = numbers_of(seen.table.some([name]))
+            if numbers is not None and ((numbers >= 0) & (numbers % 1 == 0)).all() and numbers.max(initial=0) > 1:
+                raise DataError(
+                    f"the column {name!r} of {seen.table.origin} seems to say how many labels a row stands for; "
+                    f"make so many rows, table.loc[table.index.repeat(table[{name!r}])].drop(columns={name!r}), or "
+                    "rename the column if it says something else"
+                )
 
 
 def _wide(seen: Seen) -> Reading:
@@ -150,7 +170,7 @@ def _of_items(seen: Seen) -> Reading:
     roles = label_roles(said.item, said.annotator, said.label, said.gold)
     frame, place = _without_questions(table)
     rows = rows_of_items(frame, roles, seen.options.get("items"), place, table.text, table.origin)
-    ranks = seen.kind is None and seems(as_pandas(table.frame, table.origin)[[*rows.items]])[0] == "ranks"
+    ranks = seen.kind is None and seems(as_pandas(frame, table.origin)[[*rows.items]])[0] == "ranks"
     return rows, {**seen.options, "kind": RANKINGS.name} if ranks else {**seen.options}
 
 
@@ -284,13 +304,14 @@ def _sides(seen: Seen) -> tuple[Hashable, ...]:
     """The columns of two things that are compared; none where there are no two."""
     if seen.said.item is not None:
         return _pair_of(seen.said.item)
-    sides = [seen.one(side) for side in SIDES]
+    sides = [seen.one(side, seen.said.label) for side in SIDES]
     return () if None in sides else tuple(sides)
 
 
 def _compared(seen: Seen) -> Reading | None:
     """Two things a row, and a label that names one of them or says whether they are the same."""
     sides = _sides(seen)
+    _refuse_winner_columns(seen, sides)
     label = seen.said.label or seen.one("winner", *sides) or seen.one("label", *sides)
     if not sides or label is None:
         return None
@@ -316,6 +337,17 @@ def _compared(seen: Seen) -> Reading | None:
         f"the label {texts[label][row]!r} at {seen.table.place(row)} names neither: say kind='pair' if labels say "
         f"which is better, kind='similarity' if they say whether both are the same{classes}"
     )
+
+
+def _refuse_winner_columns(seen: Seen, sides: tuple[Hashable, ...]) -> None:
+    """Refuses a column for each winner, such as "winner_model_a" and "winner_tie"."""
+    names = [name for name in seen.table.names if isinstance(name, str) and name.lower().startswith(WINNER)]
+    if sides and len(names) > 1 and seen.said.label is None:
+        raise DataError(
+            f"{seen.table.origin} has a column for each winner; make one of them, table['winner'] = "
+            f"table[{names}].idxmax(axis=1).str[{len(WINNER)}:], drop them, table.drop(columns={names}), and say "
+            "kind='pair'"
+        )
 
 
 def _ranks(seen: Seen) -> Reading | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -49,6 +49,8 @@ MOST_VOTES = 10**8
 """Most votes that are taken one by one."""
 TRUTHS = frozenset(["gold", "golden", "truth", "groundtruth", "gt", "majority", "consensus", "adjudicated"])
 """Words in the name of a column of truths; two more where it also says of what."""
+NUMBERED = re.compile(r"(.*?)[\W_]*\d+", re.DOTALL)
+"""A name with a number, such as "rater_1"."""
 COUNTS = "give counts instead, (table[names] * n).round() of n annotators, and say columns='classes'"
 
 
@@ -60,6 +62,8 @@ def seems(frame: pd.DataFrame) -> tuple[str, list[Hashable]]:
     Empty cells are ranks that nobody gave, or no votes.
     """
     names: list[Hashable] = list(frame.columns)
+    if _of_annotators(names):
+        return "", []
     if frame.shape[1] < 2 or len(frame) < 2 or numbers_of(frame[:MANY]) is None:
         return "", []
     numbers = numbers_of(_some(frame))
@@ -93,6 +97,12 @@ def seems(frame: pd.DataFrame) -> tuple[str, list[Hashable]]:
     return (
         ("votes", [name for name, is_one in zip(names, part, strict=True) if is_one]) if same or alike else ("", [])
     )
+
+
+def _of_annotators(names: Sequence[Hashable]) -> bool:
+    """Whether all columns are named as annotators by number."""
+    found = [NUMBERED.fullmatch(str(name)) for name in names]
+    return all(x is not None and looks_like([x[1]], "annotator") for x in found)
 
 
 def _some(frame: pd.DataFrame) -> pd.DataFrame:
@@ -266,7 +276,8 @@ def rows_of_classes(
         if column is not None:
             recognise(names, {role: column}, origin)  # refuses what is not there
     taken = [name for name in (item, who, gold) if name is not None]
-    records = given.get("label") or column_of_counts(head.drop(columns=taken))
+    records = given.get("label")
+    records = column_of_counts(head.drop(columns=taken)) if records is None else records
     listed = None if options.get("classes") is None else listed_answers(options["classes"], "classes")
     if records is not None:
         cells = _of_records(frame[records], listed, table)
@@ -301,7 +312,8 @@ def rows_of_classes(
                 f"{origin} has no counts of votes above 1: say kind='set' if a row is a set of classes, "
                 "kind='nominal' if its classes have a vote each"
             )
-        _refuse_total(numbers, classes, origin)
+        if listed is None and options.get("like") is None and len(numbers) >= FEW:
+            _refuse_total(numbers, classes, origin)
         found = seems(cells)[1] if listed is None else []
         if len(found) not in (0, cells.shape[1]):
             raise DataError(
@@ -322,7 +334,8 @@ def rows_of_classes(
         row = np.arange(len(frame))
         label = Encoding(classes, numbers.argmax(1).astype(np.int32))
         if not one:
-            more["kind"], label = SETS.name, [list(classes[own > 0]) for own in numbers]
+            each_class = list(classes)
+            more["kind"], label = SETS.name, [[each_class[k] for k in np.flatnonzero(own)] for own in numbers]
     columns = frame[rest].rename(columns=apart_from_roles(rest, dict.fromkeys(("item", "annotator", "label"), "")))
     return Rows(
         items.take(row),

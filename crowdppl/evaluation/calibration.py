@@ -92,6 +92,9 @@ def calibrated(
         given = {n: uninterrupted(fit_member(known(n), partial(refit, fit, data))) for n, fit in used.items()}
     correction = replace(correction, notes=(*correction.notes, *_truncation_notes(given, correction, data)))
     correction = correction if plain is data else replace(_mapped(used, correction, data), of_spans={})
+    for name, share in correction.of_spans.items():
+        told = f"probabilities of spans are {share:.1f} {name} and {1 - share:.1f} what annotators mark"
+        correction = replace(correction, notes=(*correction.notes, f"{told}, by marks of annotators left out"))
     if biased and not correction.gold:
         raw = {name: fit.result.probabilities for name, fit in given.items()}
         shares = known_shares(corrected(correction, raw, data))
@@ -145,11 +148,12 @@ def stacked(members: Mapping[str, Fit], data: Annotations, models: Mapping[str, 
     rivals = _rivals(members)
     if judges := rivals or (dict([*members.items()][:1]) if tags_of(data) else {}):
         decided, sequence, shares = decision_logs(judges, data, models)
-        chosen = [*judges][first_of_best(np.stack([*decided.values()]), sequence)]
+        asked = len(sequence) > 0  # of labels that mark nothing, no chain can be judged
+        chosen = [*judges][first_of_best(np.stack([*decided.values()]), sequence) if asked else 0]
         of_spans = {name: share for name, share in shares.items() if name == chosen}
         if rivals:
             members = {name: fit for name, fit in members.items() if name == chosen or name not in _chains(rivals)}
-            each = ", ".join(f"{name} {x.mean():.4f}" for name, x in decided.items())
+            each = ", ".join(f"{name} {x.mean():.4f}" for name, x in decided.items() if asked) or "nothing"
             notes += (f"by what annotators left out mark, {chosen} stands, and other chains take no part: {each}",)
     logs, owner = heldout_logs(members, data, models)
     if data.n_labels > LABELS:
@@ -164,9 +168,6 @@ def stacked(members: Mapping[str, Fit], data: Annotations, models: Mapping[str, 
         scores[AVERAGE] = float(np.log(np.exp(rows) @ found / found.sum()).mean())
     rates = {name: (0.0, *RATES)[best[name]] for name in weights}
     of_spans = {name: share for name, share in of_spans.items() if name in weights}
-    for name, share in of_spans.items():
-        told = f"probabilities of spans are {share:.1f} {name} and {1 - share:.1f} what annotators mark"
-        notes += (f"{told}, by marks of annotators left out",)
     return Correction(empty, weights, rates, scores, notes=notes, of_spans=of_spans)
 
 

@@ -24,8 +24,9 @@ SHARES = np.linspace(0, 1, 17)
 
 def is_ranked(posterior: Fit) -> bool:
     """Whether labels are ranks of objects in problems."""
-    table = posterior.data.item_covariates
-    return table is not None and {*OF_RANKS} <= {*table.columns} and posterior.data.n_classes == 0
+    data = posterior.data
+    table, of_parts = data.item_covariates, data.alphabet.kind.parts is not None
+    return table is not None and {*OF_RANKS} <= {*table.columns} and of_parts and data.n_classes == 0
 
 
 class RankingAnswers(Asked):
@@ -54,7 +55,8 @@ class RankingAnswers(Asked):
         skill = skill[np.linspace(0, len(skill) - 1, DRAWS).round().astype(int)]
         reliable = np.asarray(sites["reliability"].mean)[annotators, 0]
         objects = [np.unique(thing.codes.to_numpy()[self._problem == p]) for p in range(len(self._problems))]
-        known = {tuple(each): ranking_information(skill[:, each], SHARES) for each in objects}
+        known = {tuple(each): each for each in objects}
+        known = {key: ranking_information(skill[:, each], SHARES) for key, each in known.items()}
         self._information = np.stack([np.interp(reliable, SHARES, known[tuple(each)]) for each in objects])
         self.sd = np.array([np.sqrt(skill[:, each].var(0).mean()) for each in objects])
         self.most = self._information.max(1, initial=0)

@@ -70,7 +70,9 @@ def ranking(posterior: Fit, level: float = 0.95, features: Any = None) -> pd.Dat
     if features is not None:
         return _ranked(_rewards_of(posterior, features), None, level)
     found = _by_group(posterior, partial(_ranked, level=level))
-    return found if found.index.nlevels > 1 else found.join(_counts(posterior.data))
+    if found.index.nlevels > 1 or posterior.memory is not None:  # labels before an update are not held
+        return found
+    return found.join(_counts(posterior.data))
 
 
 def order_probabilities(posterior: Fit) -> pd.DataFrame:

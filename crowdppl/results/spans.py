@@ -6,6 +6,7 @@ told by what annotators left out of a fit mark: they mark a decision that is tru
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -18,7 +19,7 @@ from crowdppl.data.annotations import Annotations
 from crowdppl.data.kinds.sequences import POSITION, SEQUENCE, SEQUENCES, Tags, units_of
 from crowdppl.data.ragged import runs
 from crowdppl.data.split import whole_units
-from crowdppl.errors import MethodError
+from crowdppl.errors import CrowdpplWarning, MethodError
 from crowdppl.inference.fit import fit_one
 from crowdppl.inference.predict.answers import chain_steps
 from crowdppl.inference.result import Fit
@@ -104,7 +105,7 @@ def _of_spans(
 ) -> np.ndarray:
     """The probability of each span: averaged with that by annotators' marks where a correction says so."""
     shares = {} if posterior.correction is None or posterior.memory is not None else posterior.correction.of_spans
-    if not shares or posterior.data.gold_codes is not None:
+    if posterior.data.gold_codes is not None or all(share == 1 for share in shares.values()):
         return span_probabilities(posterior, tags, order, starts, code, ends)
     ((name, share),) = shares.items()
     first = np.flatnonzero(ends >= 0)
@@ -267,8 +268,11 @@ def decided_by_marks(data: Annotations, rows: np.ndarray | None = None) -> tuple
     """
     rows = np.ones(data.n_labels, bool) if rows is None else rows
     asked = Decisions.of(data, rows, [marked_by(data, rows)[0]])
-    marks = Annotations.from_arrays(asked.decision, asked.annotator, asked.marked.astype(int), classes=[0, 1])
-    fit = fit_one(registry.method(MARKS_MODEL), marks, "vb", {"seed": 0}, name=MARKS_MODEL)
+    if not len(asked.decision):
+        return asked.spans, np.zeros(len(asked.spans))
+    with warnings.catch_warnings(action="ignore", category=CrowdpplWarning):  # of marks, which no user gave
+        marks = Annotations.from_arrays(asked.decision, asked.annotator, asked.marked.astype(int), classes=[0, 1])
+        fit = fit_one(registry.method(MARKS_MODEL), marks, "vb", {"seed": 0}, name=MARKS_MODEL)
     return asked.spans, fit.result.probabilities[:, 1]
 
 

@@ -102,6 +102,8 @@ def shared_variance(posterior: Fit) -> float:
     alone = predict(replace(posterior, model=replace(model, shared=NONE)), posterior.data.with_gold(None))
     assert isinstance(alone, NumberTruth)
     unknown = before.sd > 0
+    if not unknown.any():
+        return 0.0
     return max(0.0, 1 - float(np.square(alone.sd[unknown]).sum() / np.square(before.sd[unknown]).sum()))
 
 

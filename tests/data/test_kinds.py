@@ -156,6 +156,13 @@ def test_answers_of_several_classes(mark: str) -> None:
             Annotations.from_frame(frame.pivot(index="item", columns="annotator", values="label"), wide=True)
 
 
+def test_arrays_as_text_are_the_lists_that_they_were() -> None:
+    frame = table(["['cat' 'dog']", "['cat']", "['dog']", '["cat" "dog"]'])
+    data = Annotations.from_frame(frame, kind="set")
+    said = data.frame().set_index(["item", "annotator"])["label"]
+    assert {*said.index.get_level_values(0)} == {f"{i} | {name}" for i in (0, 1) for name in ("cat", "dog")}
+
+
 @pytest.mark.parametrize("value", [["a"], ("a", "b"), {"a"}, np.array(["a"])])
 def test_lists_are_sets(value: Any) -> None:
     for first in ("x", value):

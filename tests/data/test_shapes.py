@@ -177,3 +177,9 @@ SETS = (
 @pytest.mark.parametrize("name", SETS)
 def test_real_sets_are_read_as_before(real_data: Path, name: str) -> None:
     read_as_before(pd.read_csv(real_data / name / "answers.csv")[["item", "annotator", "label"]][:5_000])
+
+
+def test_a_side_that_is_said_to_hold_labels_is_no_side() -> None:
+    frame = pd.DataFrame({"item": [1, 1, 2, 2], "worker": list("vwvw"), "A": list("xyyy"), "B": list("yxyx")})
+    data = Annotations.from_frame(frame, label="A")
+    assert list(data.classes) == ["x", "y"] and data.n_items == 2

@@ -400,3 +400,20 @@ def test_real_labels_are_no_votes(name: str, real_data: Path) -> None:
     few = long[long["annotator"].isin(long["annotator"].value_counts().index[:40])]
     table = few.pivot_table(index="item", columns="annotator", values="label", aggfunc="first")
     assert seems(table)[0] == seems(table.dropna())[0] == ""
+
+
+def test_columns_named_as_annotators_hold_no_votes_though_sums_are_equal() -> None:
+    table = pd.DataFrame([[1, 1, 0], [0, 1, 1], [1, 0, 1], [1, 1, 0]], columns=["rater_1", "rater_2", "rater_3"])
+    data = crowdppl.Annotations.from_frame(table, wide=True)
+    assert list(data.annotators) == list(table.columns) and list(data.classes) == [0, 1]
+    with pytest.raises(DataError, match="columns='classes'"):
+        crowdppl.Annotations.from_frame(table.set_axis(["cat", "dog", "cow"], axis=1), wide=True)
+
+
+def test_a_class_with_half_of_few_votes_is_no_total() -> None:
+    table = pd.DataFrame([[5, 3, 2]], columns=["a", "b", "c"])
+    for options in ({}, {"classes": ["a", "b", "c"]}):
+        data = crowdppl.Annotations.from_frame(table, columns="classes", **options)
+        assert data.votes().tolist() == [[5, 3, 2]]
+    three = pd.DataFrame([[5, 3, 2], [4, 1, 3], [6, 6, 0]], columns=["a", "b", "c"])
+    assert crowdppl.Annotations.from_frame(three, columns="classes", classes=["a", "b", "c"]).n_items == 3

@@ -46,6 +46,18 @@ FLAT = pd.DataFrame(
         "type": ["P", "P"],
     }
 )
+BATTLES = pd.DataFrame(
+    {
+        "judge": list("jjk"),
+        "model_a": list("xyx"),
+        "model_b": list("yxz"),
+        "winner_model_a": [1, 0, 0],
+        "winner_model_b": [0, 0, 1],
+        "winner_tie": [0, 1, 0],
+    }
+)
+WON_BY = ["winner_model_a", "winner_model_b", "winner_tie"]
+COUNTED = pd.DataFrame({"item": [1, 1, 2, 2], "label": ["cat", "dog"] * 2, "votes": [3, 1, 0, 4]})
 WON = pd.DataFrame({"winner": ["p", "q", "p"], "loser": ["q", "r", "r"], "annotator": ["a", "b", "a"]})
 CONLL = "Ann B-P B-P\nsang O O\n"
 
@@ -430,6 +442,22 @@ ROWS = [
         "shapes._is_tied",
         lambda: read(WON.assign(tie=["yes", "perhaps", "no"])),
         lambda: read(WON.assign(tie=["yes", "no", "no"])),
+    ),
+    Row(
+        "shapes._refuse_winner_columns",
+        lambda: read(BATTLES),
+        lambda: read(
+            BATTLES.drop(columns=WON_BY).assign(winner=BATTLES[WON_BY].idxmax(axis=1).str[7:]), kind="pair"
+        ),
+    ),
+    Row(
+        "shapes._refuse_counted_rows",
+        lambda: read(COUNTED, annotator=None),
+        lambda: read(
+            COUNTED.loc[COUNTED.index.repeat(COUNTED["votes"])].drop(columns="votes"),
+            annotator=None,
+            kind="nominal",
+        ),
     ),
     Row(
         "shapes._compared",

@@ -193,3 +193,11 @@ def test_spans_are_scored_by_hand() -> None:
     assert ends["low"] <= ends["value"] <= ends["high"] and ends["low"] < ends["high"]
     some = crowdppl.evaluate(posterior, {"s0 | 0": "B-X"})
     assert np.isnan(some["span_f1"]) and some["accuracy"] == 1
+
+
+def test_sequences_in_which_nobody_marks_anything_are_fitted_and_corrected() -> None:
+    rows = [(s, n, who, "O") for s in range(4) for n in range(5) for who in "abc"]
+    frame = pd.DataFrame(rows, columns=["sequence", "position", "annotator", "label"])
+    data = crowdppl.Annotations.from_frame(frame, kind="sequence", classes=["B-X", "I-X", "O"])
+    for posterior in (crowdppl.fit("hmm_crowd", data, calibrate=True, seed=0), crowdppl.fit("auto", data, seed=0)):
+        assert posterior.spans().empty

@@ -159,7 +159,7 @@ def large_sets(search: Search) -> Iterator[Doubt]:
     size, before, of_votes = (
         float(np.mean([len(held) for held in credible_sets(p, range(data.n_classes), COVERAGE)])) for p in shares
     )
-    if size <= LARGE * of_votes or size - before < before - of_votes:
+    if not (size > LARGE * of_votes and size - before >= before - of_votes):
         return
     temperature = float(posterior.correction.temperature or 1)
     yield Doubt(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -49,6 +50,8 @@ SPREAD = 7 / 5
 UNEQUAL = 0.95
 """Share of labels beyond which values that are all different are no classes."""
 SAY = 'or say kind="nominal"'
+SIDE_BY_SIDE = re.compile(r"(['\"])\s+(?=['\"])")
+"""The end of a text and the start of the next one, without a comma."""
 UNREADABLE = (ValueError, SyntaxError, TypeError, MemoryError, RecursionError)
 """What ``ast.literal_eval`` raises."""
 
@@ -253,7 +256,8 @@ def parsed(text: str) -> Any:
     if shown == "set()":
         return set()
     if shown[:1] in ("[", "{", "("):
-        for parse in (json.loads, ast.literal_eval):
+        # numpy writes arrays without commas, and Python would join their texts
+        for parse in (json.loads, lambda x: ast.literal_eval(SIDE_BY_SIDE.sub(r"\1, ", x))):
             try:
                 found = parse(shown)
             except UNREADABLE:
