@@ -310,7 +310,8 @@ def _thin(given: np.ndarray, annotators: Codebook, n_classes: int) -> SparseData
         return None
     return SparseDataWarning(
         f"{len(few)} of {len(given)} annotators gave fewer labels than there are classes ({n_classes}), such as "
-        f"{native(annotators.ids[few[0]])!r} with {given[few[0]]}; their estimates rest on the prior"
+        f"{native(annotators.ids[few[0]])!r} with {given[few[0]]}. Their labels count, but do not judge them by "
+        "their estimates, which rest on the prior"
     )
 
 
@@ -341,7 +342,8 @@ def _disconnected(sets: np.ndarray, ids: pd.Index[Any], what: str, why: str) -> 
     listed = ", ".join(map(str, np.sort(sizes)[::-1][:5])) + (", ..." if len(sizes) > 5 else "")
     return DisconnectedWarning(
         f"the {what} fall into {len(kinds)} sets (of {listed}) that {why}, such as those of "
-        f"{native(some[0])!r} and {native(some[1])!r}; across sets, the prior alone compares them"
+        f"{native(some[0])!r} and {native(some[1])!r}; compare them within a set only, for across sets the prior "
+        "alone does"
     )
 
 
@@ -370,7 +372,8 @@ def _one_class(counts: np.ndarray, annotators: Codebook) -> OneClassWarning | No
     one = same[np.argmax(counts[same].sum(1))]
     return OneClassWarning(
         f"{len(same)} of {len(counts)} annotators always give one class, such as {native(annotators.ids[one])!r} "
-        f"in all of {counts[one].sum()} labels; their labels do not distinguish the classes"
+        f"in all of {counts[one].sum()} labels. If other classes occur in their items, look at these annotators: "
+        "such labels tell nothing, and a majority vote counts them in full"
     )
 
 

@@ -86,8 +86,8 @@ def gives_way(problem: Problem, engine: str, told: Mapping[str, Any]) -> str | N
     if not _disagree(engine, told) or refusal(problem.model, "vb", problem.options) is not None:
         return None
     return (
-        f"{engine}'s chains disagree (R-hat {max(told['rhat'].values()):.2f}), so that vb took their place; "
-        f"inference={engine!r} keeps them"
+        f"{engine}'s chains disagree (R-hat {max(told['rhat'].values()):.2f}), so that vb took their place, and "
+        f"its results can be used; inference={engine!r} keeps the chains"
     )
 
 

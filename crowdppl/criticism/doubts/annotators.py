@@ -65,8 +65,8 @@ def thin(search: Search) -> Iterator[Doubt]:
         "thin",
         f"{found.few.sum()} of {n} annotators, with {found.share:.0%} of all labels, gave fewer than {found.need} "
         f"labels (median {median:.0f}), and {posterior.method} has {free} free parameter{'s' * (free > 1)} for "
-        f"each: its probabilities rest {prior}. {remedy}, give annotators who are alike one id, or collect "
-        "more labels",
+        f"each: do not rely on its probabilities near 1, which rest {prior}. {remedy}, give annotators who are "
+        "alike one id, or collect more labels",
         {"annotators": search.annotators(np.flatnonzero(found.few))},
         figures,
         calls,
@@ -112,9 +112,9 @@ def spammers(search: Search) -> Iterator[Doubt]:
         who, share = search.annotators(bad), float(given[bad].sum() / given.sum())
         yield Doubt(
             "spammers",
-            f"{len(bad)} of {len(given)} annotators, with {share:.0%} of all labels, say less than {SPAMMER_BITS} "
-            f"bits about the truth: {quoted(who)}. The fit makes little of them; posterior.without([...]) fits "
-            "without them",
+            f"{len(bad)} of {len(given)} annotators, with {share:.0%} of all labels, answer almost as if they "
+            f"had not looked (below {SPAMMER_BITS} bits about the truth): {quoted(who)}. The fit makes little of "
+            "them, so that results can stand; ask them no more. posterior.without([...]) fits without them",
             {"annotators": who},
             {"annotators": len(given), "share": share, "bits": SPAMMER_BITS},
             (f"posterior.without({list(who)})",),
@@ -171,7 +171,10 @@ def copying(search: Search) -> Iterator[Doubt]:
         return
     group = collusion.groups(excess.one[linked], excess.other[linked], posterior.data.n_annotators)
     alone = np.flatnonzero(linked & (group[excess.one] < 0))
-    how = f"{FIGURES} has the figures, posterior.without([...]) fits without them"
+    how = (
+        "If they do copy, their agreement is no evidence, and probabilities of their items are too sure. "
+        f"{FIGURES} has the figures, posterior.without([...]) fits without them"
+    )
     if len(alone):
         first = alone[np.argmin(p[alone])]
         who = search.annotators([excess.one[first], excess.other[first]])
@@ -255,8 +258,8 @@ def together(search: Search) -> Iterator[Doubt]:
             "together",
             f"labels of an item agree more than the fit expects: {share:.0%} of the disagreements expected "
             "are none. Annotators copy one source, are models of one family or are misled by the same items, or "
-            "the method is too coarse for them; probabilities are then too sure. Give known truths (gold=), take "
-            "fit('auto', data), or leave some annotators out (posterior.without([...]))",
+            "the method is too coarse for them: do not rely on probabilities near 1, which are then too sure. Give "
+            "known truths (gold=), take fit('auto', data), or leave some annotators out (posterior.without([...]))",
             figures={"share": share, "error": error},
             remedies=(AUTO, search.refit(gold="gold")),
         )
