@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -61,6 +62,8 @@ TIED = frozenset(["tie", "draw", "istie", "isdraw", "tied"])
 """Columns that say whether neither of winner and loser won."""
 WINNER = "winner_"
 """How columns begin that say of each side whether it won."""
+ORDINAL_NUMBER = re.compile(r"(?<=\d)(st|nd|rd|th)\s*$", re.IGNORECASE)
+"""The end of "1st", "2nd" and the like."""
 COUNTERS = frozenset(["count", "counts", "votes", "nvotes", "n", "freq", "frequency"])
 """Columns that say how many labels a row stands for."""
 YES, NO = frozenset(["1", "1.0", "true", "yes"]), frozenset(["0", "0.0", "false", "no", "", "nan", "none"])
@@ -370,11 +373,14 @@ def _ranks(seen: Seen) -> Reading | None:
 
 
 def _are_rankings(labels: pd.Series[Any], by: pd.DataFrame, things: pd.Series[Any]) -> bool:
-    """Whether numbers are ranks from 1 on of different objects, few of them tied, in each group of rows."""
-    ranks = pd.Series(as_numbers(labels))
+    """Whether numbers are ranks of different objects, few of them tied, in each group of rows: also from 0, means
+    of tied ranks, or "1st", of which the kind says what it asks for.
+    """
+    ranks = pd.Series(as_numbers(labels.map(lambda x: ORDINAL_NUMBER.sub("", x) if isinstance(x, str) else x)))
     group = pd.Series([*map(str, by.itertuples(index=False))] if by.shape[1] else "", index=ranks.index)
     own = ranks.groupby(group)
-    in_order = any((own.rank(how) == ranks).all() for how in ("dense", "min"))  # 1, 2, 2, 3 or 1, 2, 2, 4
+    ways = [own.rank(how) for how in ("dense", "min", "average")]  # 1, 2, 2, 3 or 1, 2, 2, 4 or 1, 2.5, 2.5, 4
+    in_order = any((way - first == ranks).all() for way in ways for first in (0, 1))
     once = not pd.DataFrame({"group": group, "thing": things.map(str)}).duplicated().any()
     return bool(in_order and once and (own.size() > 1).all() and (2 * own.nunique() > own.size()).all())
 

@@ -183,3 +183,22 @@ def test_a_side_that_is_said_to_hold_labels_is_no_side() -> None:
     frame = pd.DataFrame({"item": [1, 1, 2, 2], "worker": list("vwvw"), "A": list("xyyy"), "B": list("yxyx")})
     data = Annotations.from_frame(frame, label="A")
     assert list(data.classes) == ["x", "y"] and data.n_items == 2
+
+
+def test_ranks_that_are_means_from_0_or_ordinals_are_no_classes() -> None:
+    frame = pd.DataFrame({"judge": list("vvvwww"), "object": list("pqrpqr"), "rank": [1.5, 1.5, 3, 1, 2, 3]})
+    assert Annotations.from_frame(frame).kind == "ranking"
+    for odd in ([0, 1, 2, 1, 0, 2], ["1st", "2nd", "3rd", "2nd", "1st", "3rd"]):
+        with pytest.raises(DataError, match="kind='ranking'"):
+            Annotations.from_frame(frame.assign(rank=odd))
+        assert Annotations.from_frame(frame.assign(rank=odd), kind="nominal").n_classes == 3
+
+
+def test_one_span_beyond_its_text_is_a_mistake_of_spans_and_makes_no_classes() -> None:
+    rows = [("Ann met Bob x", who, start, start + 3, "PER") for who in "abc" for start in (0, 8)]
+    columns = ["text", "annotator", "start", "end", "label"]
+    frame = pd.DataFrame([*rows, ("Ann met Bob x", "c", 9, 14, "LOC")], columns=columns)
+    with pytest.raises(DataError, match="9 to 14 at row 6"):
+        Annotations.from_frame(frame)
+    assert Annotations.from_frame(frame.iloc[:-1]).kind == "sequence"
+    assert Annotations.from_frame(frame, kind="nominal").n_classes == 2
