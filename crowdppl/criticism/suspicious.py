@@ -41,7 +41,7 @@ def suspicious_annotators(posterior: Fit, *, bits: float = 0.05, level: float = 
       squared), in standard deviations of noise; 0 where nothing stands out.
 
     Of numbers, the information is that of Gaussian ones with the rank correlation of an annotator's labels and the
-    means of others' (of angles, a circular one). A spammer's is below ``bits``, and the correlation is below the
+    medians of others' (of angles, a circular one). A spammer's is below ``bits``, and the correlation is below the
     median of annotators beyond chance, which few labels do not tell. A pair copies where errors correlate by more
     than .5, beyond chance. Rankings, and grades on a scale, are refused.
 
@@ -142,10 +142,24 @@ def _of_numbers(posterior: Fit, bits: float, level: float) -> pd.DataFrame:
     return pd.DataFrame(columns, index=data.annotators)
 
 
-def _rank_correlations(design: Design, level: float) -> tuple[np.ndarray, np.ndarray]:
-    """Of each annotator's numbers and the means of others' on the same items: (A,), and the largest likely.
+def _medians_of_others(x: np.ndarray, item: np.ndarray) -> np.ndarray:
+    """The median of the other numbers (S,) of each one's item, (S,); its own where there are none."""
+    order = np.lexsort((x, item))
+    times = np.bincount(item)
+    start, place = (np.cumsum(times) - times)[item], np.empty(len(x), np.int64)
+    place[order] = np.arange(len(x))
+    place -= start
+    rest = times[item] - 1
+    ends = (np.maximum(rest + odd, 0) // 2 for odd in (-1, 0))
+    low, high = (x[order[start + np.where(end < place, end, np.minimum(end + 1, rest))]] for end in ends)
+    return np.asarray((low + high) / 2)
 
-    Of angles, the circular correlation of Fisher & Lee (1983). NaN of fewer than 4 items.
+
+def _rank_correlations(design: Design, level: float) -> tuple[np.ndarray, np.ndarray]:
+    """Of each annotator's numbers and the medians of others' on the same items: (A,), and the largest likely.
+
+    One who is far off moves no median. Of angles, the circular correlation of Fisher & Lee (1983)
+    with the circular means of others. NaN of fewer than 4 items.
     """
     space, item = design.space, design.item
     own = np.stack(space.moments(design.answer))
@@ -153,9 +167,9 @@ def _rank_correlations(design: Design, level: float) -> tuple[np.ndarray, np.nda
     count = design.labels[item] - 1
     kept = count > 0
     who, times = design.annotator[kept], np.bincount(design.annotator[kept], minlength=design.n_annotators)
-    mean = space.estimate(*(others[:, kept] / count[kept]))[0]
-    x, y = design.answer[kept], mean
+    x, y = design.answer[kept], space.estimate(*(others[:, kept] / count[kept]))[0]
     if space.ordered:
+        y = _medians_of_others(design.answer, item)[kept]
         ranks = pd.DataFrame({"x": x, "y": y}).groupby(who).rank()
         x, y = (ranks - ranks.groupby(who).transform("mean")).to_numpy().T
         total, *squares = (np.bincount(who, z, len(times)) for z in (x * y, x**2, y**2))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -61,11 +62,16 @@ def coarser(alphabet: LabelSet, level: Any) -> tuple[LabelSet, np.ndarray]:
 
 def _refuse_inner(classes: list[Any]) -> None:
     """Refuses a class that holds others."""
+    held = {above: name for name in classes for above in _above(name)}
     for name in classes:
-        below = next((x for x in classes if isinstance(x, str) and x.startswith(f"{name}{PATH}")), None)
-        if below is not None:
+        if name in held:
             raise DataError(
-                f"the class {name!r} holds others, such as {below!r}, and does not say which: read labels "
+                f"the class {name!r} holds others, such as {held[name]!r}, and does not say which: read labels "
                 f"with abstentions=[{name!r}], which count at its level and above, or call those that are no "
                 f"other '{name}{PATH}other'"
             )
+
+
+def _above(name: Any) -> list[str]:
+    """The inner nodes above a class, from the root."""
+    return list(accumulate(name.split(PATH)[:-1], f"{{}}{PATH}{{}}".format)) if isinstance(name, str) else []

@@ -252,7 +252,7 @@ def _one_annotator_a_row(
     if not all(isinstance(cell, LISTS) for cell in head[names[0]]) or not len(head):
         return frame, place
     frame = as_pandas(frame, origin).reset_index(drop=True)
-    for row, cells in enumerate(zip(*(frame[name].map(_plain) for name in names), strict=True)):
+    for row, cells in enumerate(zip(*(frame[name].map(plain_list) for name in names), strict=True)):
         sizes = [len(cell) if isinstance(cell, LISTS) else None for cell in cells]
         if sizes[0] is None or sizes[0] != sizes[1]:
             raise DataError(
@@ -265,7 +265,7 @@ def _one_annotator_a_row(
     return long.reset_index(drop=True), lambda row: place(int(rows[row]))
 
 
-def _plain(cell: Any) -> Any:
+def plain_list(cell: Any) -> Any:
     """An array as a list."""
     return cell.tolist() if isinstance(cell, np.ndarray) else cell
 

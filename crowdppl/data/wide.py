@@ -35,10 +35,10 @@ from crowdppl.data.tables import (
     refuse_twins,
     require_table,
 )
-from crowdppl.data.votes import FEW, column_of_counts, refuse_ballots, refuse_sums
+from crowdppl.data.votes import FEW, TRUTHS, column_of_counts, refuse_ballots, refuse_sums
 from crowdppl.errors import DataError
 
-NO_ANNOTATOR = "gold golden truth groundtruth gt true target majority consensus adjudicated"
+NO_ANNOTATOR = TRUTHS | {"true", "target"}
 """Words in the name of a column of a wide table that holds truths."""
 MEASURED = "time times timestamp date created updated seconds duration length words tokens count"
 """Words in the name of one that holds times and lengths."""
@@ -351,7 +351,7 @@ def not_annotators(table: pd.DataFrame, by_name: bool = True) -> Iterator[tuple[
         {*" ".join(chain(*(ALIASES[role] for role in ("item", "label", "class")))).split()} if by_name else set()
     )
     usual |= {*UNSPECIFIC}
-    truths, measures = {*NO_ANNOTATOR.split()} if by_name else set(), {*MEASURED.split()}
+    truths, measures = NO_ANNOTATOR if by_name else frozenset[str](), {*MEASURED.split()}
     values = [_values(table.iloc[:, n]) for n in range(table.shape[1])]
     spans = [_span(own) for own in values]
     times = Counter(chain(*values))

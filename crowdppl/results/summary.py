@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from textwrap import shorten
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -141,12 +142,12 @@ def _truth_lines(posterior: Fit) -> list[str]:
 
 def _shared_lines(posterior: Fit) -> list[str]:
     """How much of truths' intervals comes from errors that all labels of an item share, where it is most."""
-    share = shared_variance(posterior)
+    share, model = shared_variance(posterior), cast(Any, posterior.model)
     if share <= 0.5:
         return []
     return [
         f"their intervals are {np.sqrt(1 / (1 - share)):.1f} times as wide as without errors that all labels of an "
-        f"item share ({share:.0%} of the variance), which shared={posterior.model.shared:g} assumes, for labels do "  # type: ignore[attr-defined]
+        f"item share ({share:.0%} of the variance), which shared={model.shared:g} assumes, for labels do "
         'not tell them; settings={"shared": ...} says how far these errors correlate'
     ]
 

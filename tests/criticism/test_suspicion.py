@@ -280,3 +280,15 @@ def test_ranks_and_places_on_a_scale_are_refused_by_name(kind: str, method: str)
     posterior = fit(method, crowdppl.datasets.example(kind), inference="em", seed=0)
     with pytest.raises(DataError, match=f"takes no .* by {method}; posterior.annotators"):
         suspicious_annotators(posterior)
+
+
+def test_one_annotator_of_another_scale_hides_nobody() -> None:
+    """The last answers at random from 0 to 1000 where truths lie between 0 and 5: a mean of others would be his."""
+    rng = np.random.default_rng(0)
+    label = rng.uniform(0, 5, (60, 1)) + 0.3 * rng.normal(size=(60, 6))
+    label[:, 5] = rng.uniform(0, 1000, 60)
+    item, annotator = np.indices(label.shape).reshape(2, -1)
+    data = Annotations.from_arrays(item, annotator, label.ravel(), kind="real")
+    found = suspicious_annotators(fit("gaussian_annotators", data, seed=0))
+    assert [*found.index[found["spammer"]]] == [5]
+    assert (found["information"][:5] > 1).all()

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from crowdppl.agreement.votes import are_unnamed
 from crowdppl.core.doubt import Doubt
 from crowdppl.criticism.doubts.search import Search, doubt
 from crowdppl.data.blocks import row_sizes
 from crowdppl.data.coded import count_repeats
-from crowdppl.data.tables import EVERYONE
 from crowdppl.networks.outputs import networks_of
 
 LEAST_EXCESS, LEAST_GROUPS = 0.1, 10
@@ -92,8 +92,11 @@ def repeats(search: Search) -> Iterator[Doubt]:
         return
     share, error = beyond.sum() / missing, np.sqrt((beyond**2).sum()) / missing
     if share > LEAST_EXCESS and share > BEYOND_CHANCE * error:
-        unnamed = data.annotators.tolist() == [EVERYONE]
-        repeated = "votes on an item agree" if unnamed else "annotators who label an item again repeat themselves"
+        repeated = (
+            "votes on an item agree"
+            if are_unnamed(data)
+            else "annotators who label an item again repeat themselves"
+        )
         observed, expects = float(same.sum() / pairs.sum()), float((pairs * expected).sum() / pairs.sum())
         yield Doubt(
             "repeats",

@@ -19,7 +19,7 @@ from crowdppl.data.ids import Encoding, Place, by_item, encode, native
 from crowdppl.data.kinds.numbers import NUMBER, Numbers, without_abstentions
 from crowdppl.data.kinds.parts import Parts
 from crowdppl.data.kinds.space import NonNegative
-from crowdppl.data.tables import Rows
+from crowdppl.data.tables import Rows, plain_list
 from crowdppl.data.times import one_of_each
 from crowdppl.errors import DataError, RepeatsWarning
 
@@ -166,20 +166,15 @@ def refuse_whole(truths: pd.Series[Any]) -> None:
     for problem, cell in truths.items():
         if _is_whole(cell):
             raise DataError(
-                f"the truth {_plain(cell)!r:.60} of item {native(problem)!r} is a whole ranking; give each "
+                f"the truth {plain_list(cell)!r:.60} of item {native(problem)!r} is a whole ranking; give each "
                 "object's rank, 1 the best: a file with columns problem, object and rank, or a mapping by "
                 "(problem, object)"
             )
 
 
-def _plain(cell: Any) -> Any:
-    """A label that is an array as a list."""
-    return cell.tolist() if isinstance(cell, np.ndarray) else cell
-
-
 def _steps(cell: Any, where: str) -> list[list[Any]]:
     """The objects of a ranking, the best first, those that are tied together."""
-    steps: Any = _plain(cell)
+    steps: Any = plain_list(cell)
     if isinstance(cell, str) and cell.strip().startswith("["):
         try:
             steps = json.loads(cell)
