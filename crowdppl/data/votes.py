@@ -38,8 +38,9 @@ NEAR, HALF, ERRORS = 0.1, 0.5, 4
 """Variance of sums of rows, in that of the columns, below which rows share a number of votes: it is 1 where
 annotators are independent, and more where they agree. Beyond the first, as far as it is so many standard errors
 below 1, up to the second."""
-APART = 0.25
-"""Part of a column's variance that others take back where it counts votes for a class."""
+APART, SURE = 0.25, 3
+"""Part of a column's variance that others take back where it counts votes for a class, and the standard errors that
+they do so beyond chance."""
 ROUNDED = 0.01
 """How far probabilities that are written with few digits may be from the sum 1."""
 TRUE_FALSE = ("true", "false")
@@ -83,6 +84,9 @@ def seems(frame: pd.DataFrame) -> tuple[str, list[Hashable]]:
     cov = np.atleast_2d(np.cov(filled.T))
     own = np.diag(cov)
     part = (cov.sum(1) - own < -APART * own) | ~filled.any(0)
+    taken = cov[:, part].sum(1) - own  # a column that varies little may seem to leave less by chance
+    chance = np.sqrt(np.maximum(own * (cov[part][:, part].sum() - own - 2 * taken) - taken**2, 0) / (len(filled) - 1))
+    part &= (taken < -SURE * chance) | (own == 0)
     kept, sums = own[part].sum(), filled[:, part].sum(1)
     if len(frame) < FEW and (filled.all() or sums[0] < 2):  # labels of two annotators may be so by chance
         return "", []
