@@ -124,9 +124,9 @@ class Posterior(Fit):
     classify = updating.classify
     draw_labels = updating.draw_labels
 
-    def update(self, new_labels: Annotations | pd.DataFrame, **options: Any) -> Posterior:
+    def update(self, new_labels: Annotations | pd.DataFrame, *, forget: float = 0.0, **options: Any) -> Posterior:
         """The posterior after more labels, for which this one is the prior (``updating.update``)."""
-        return Posterior.of(updating.update(self, new_labels, **options))
+        return Posterior.of(updating.update(self, new_labels, forget=forget, **options))
 
     def without(self, annotators: Iterable[Any]) -> Posterior:
         """Fits again, without the labels of some annotators (``evaluation.calibration.without``)."""

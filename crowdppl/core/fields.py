@@ -48,6 +48,16 @@ def one_of(names: Iterable[str]) -> Check:
     return check
 
 
+def within(low: float, high: float) -> Check:
+    """A number of a range."""
+
+    def check(value: Any, place: str, sizes: Sizes) -> None:
+        if not low <= value <= high:
+            raise refusal(place, shown(value), f"between {low:g} and {high:g}")
+
+    return check
+
+
 @dataclass(frozen=True, eq=False)
 class Numbers:
     """An array or tensor of numbers.

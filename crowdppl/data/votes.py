@@ -85,7 +85,9 @@ def seems(frame: pd.DataFrame) -> tuple[str, list[Hashable]]:
     own = np.diag(cov)
     part = (cov.sum(1) - own < -APART * own) | ~filled.any(0)
     taken = cov[:, part].sum(1) - own  # a column that varies little may seem to leave less by chance
-    chance = np.sqrt(np.maximum(own * (cov[part][:, part].sum() - own - 2 * taken) - taken**2, 0) / (len(filled) - 1))
+    chance = np.sqrt(
+        np.maximum(own * (cov[part][:, part].sum() - own - 2 * taken) - taken**2, 0) / (len(filled) - 1)
+    )
     part &= (taken < -SURE * chance) | (own == 0)
     kept, sums = own[part].sum(), filled[:, part].sum(1)
     if len(frame) < FEW and (filled.all() or sums[0] < 2):  # labels of two annotators may be so by chance

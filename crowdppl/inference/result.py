@@ -8,7 +8,7 @@ from typing import Annotated, Any, Generic, Self, TypedDict, TypeVar, cast
 
 import numpy as np
 
-from crowdppl.core.fields import LATER, Ids, Numbers, Sizes, ids, one_of, permutation
+from crowdppl.core.fields import LATER, Ids, Numbers, Sizes, ids, one_of, permutation, within
 from crowdppl.core.validation import kind_of
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.ids import Codebook
@@ -18,7 +18,7 @@ from crowdppl.inference.families import FAMILIES, Family
 from crowdppl.primitives.model import Model
 
 T = TypeVar("T")
-FORMAT = 18
+FORMAT = 19
 """Of files that hold these records: raised whenever a field changes, and other formats are refused."""
 
 
@@ -374,12 +374,14 @@ class Record:
             that cannot come again, because classes are new since their labels.
         votes: how many labels that name a class each of them had by then, int64 (M,).
         sites: of that fit, those of annotators and items left out: what was known of a truth before its labels.
+        counted: the part of what the truths count in sites that updates have not forgotten.
     """
 
     items: Annotated[Ids, ids("M")]
     probabilities: Annotated[np.ndarray, _of_classes_or_closed]
     votes: Annotated[np.ndarray, Numbers("M", "iuf", 0)]
     sites: Sites
+    counted: Annotated[float, within(0, 1)] = 1.0
 
     @property
     def closed(self) -> bool:
@@ -392,7 +394,7 @@ class Record:
 
     def some(self, kept: np.ndarray) -> Record:
         """The record of the items for which ``kept``, bool (M,), is true."""
-        return Record(self.items[kept], self.probabilities[kept], self.votes[kept], self.sites)
+        return replace(self, items=self.items[kept], probabilities=self.probabilities[kept], votes=self.votes[kept])
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,20 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from crowdppl.core.fields import LATER, LEAST, MOST, ROUNDING, Check, Ids, Numbers, Sizes, ids, one_of, refusal
+from crowdppl.core.fields import (
+    LATER,
+    LEAST,
+    MOST,
+    ROUNDING,
+    Check,
+    Ids,
+    Numbers,
+    Sizes,
+    ids,
+    one_of,
+    refusal,
+    within,
+)
 from crowdppl.core.validation import counts_of, kind_of, shown
 from crowdppl.data.kinds import KINDS
 from crowdppl.inference.confusions import site_dims
@@ -119,12 +132,6 @@ def _kind(value: Any, place: str, sizes: Sizes) -> None:
         raise refusal(place, shown(unit), f"a unit of labels of kind {name!r}")
 
 
-def _part(value: Any, place: str, sizes: Sizes) -> None:
-    """A number from 0 to 1."""
-    if not 0 <= value <= 1:
-        raise refusal(place, shown(value), "from 0 to 1")
-
-
 class StoredRows(TypedDict):
     """What a file holds of features that are a dataset."""
 
@@ -142,7 +149,7 @@ class AnnotationParts(TypedDict):
     informative: bool
     history: Annotated[Tensor, Numbers("A K K", low=0)] | None
     abstainers: Annotated[Tensor, Numbers("A", "b", 0, 1)] | None
-    repeat_correlation: Annotated[float, _part]
+    repeat_correlation: Annotated[float, within(0, 1)]
     features: StoredRows | Annotated[np.ndarray, Numbers(None, "fiub")] | None
     columns: dict[str, Ids | None]
     categories: dict[str, Annotated[Ids, ids("G")]]

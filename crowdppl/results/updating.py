@@ -13,7 +13,7 @@ from torch import nn
 
 from crowdppl.core import validation
 from crowdppl.core.devices import device_or_cpu, moved_to
-from crowdppl.core.validation import seed_number, warn, whole_number
+from crowdppl.core.validation import number_within, seed_number, warn, whole_number
 from crowdppl.data.annotations import Annotations, require_annotations
 from crowdppl.data.blocks import row_codes, rows_by_item
 from crowdppl.data.ids import native, one_or_several
@@ -34,7 +34,7 @@ from crowdppl.results.truths import number_table
 OLDER = "weights, discounts, map and notes are of the fit before the update"
 
 
-def update(posterior: Fit, new_labels: Annotations | pd.DataFrame, **options: Any) -> Fit:
+def update(posterior: Fit, new_labels: Annotations | pd.DataFrame, *, forget: float = 0.0, **options: Any) -> Fit:
     """The posterior after more labels: the old one is the prior of vb on the new labels.
 
     An item that had labels before keeps its old evidence and gold, and counts once; a label that the fit had
@@ -48,12 +48,18 @@ def update(posterior: Fit, new_labels: Annotations | pd.DataFrame, **options: An
 
     Args:
         new_labels: annotations, or a table with one label a row.
+        forget: part of what earlier labels taught about annotators and classes that no longer counts, from 0 (all
+            does) to 1 (the prior alone), where these change with time; what they said of an item's truth stays. By
+            the time there have been many updates of n labels each, n / ``forget`` labels count. Online EM with a
+            step of t ** -a at the t-th fit (Cappé & Moulines 2009) is ``forget = 1 - (1 - 1 / t) ** -a * (1 - t **
+            -a)``, of which a = 1 forgets nothing.
         options: of the engine, as for ``fit``, such as ``seed`` or ``max_iterations``; by default those of the fit.
 
     Raises:
-        MethodError: when numbers of an earlier update come again, an option is none of ``fit``'s, annotators'
-            history comes with the new labels, items come again whose truths enter a site that is not conjugate, or
-            the method does not take what is new.
+        MethodError: when ``forget`` is no number from 0 to 1, or above 0 where the method is fitted anew, numbers
+            of an earlier update come again, an option is none of ``fit``'s, annotators' history comes with the new
+            labels, items come again whose truths enter a site that is not conjugate, or the method does not take
+            what is new.
         DataError: when an abstention is not one of this fit, a class is new where classes have an order, or
             features are missing or differ.
         KeyboardInterrupt: when Ctrl-C stops the fit of one of several methods.
@@ -68,16 +74,22 @@ def update(posterior: Fit, new_labels: Annotations | pd.DataFrame, **options: An
         46     0.55  0.4  0.02  0.02
         47     0.10  0.1  0.70  0.10
     """
+    forget = number_within("forget", forget, "a number from 0 to 1", lambda x: 0 <= x <= 1)
     history, old = getattr(new_labels, "history", None), posterior.data.history
     if history is not None and (old is None or not np.array_equal(history.cpu(), old.cpu())):
         raise MethodError("history= of new labels is not used, as the old fit is the prior; give it to that fit")
     new = _with_old_gold(posterior.data, _aligned(posterior, new_labels))
     warn_of_repeats(posterior.data, new)
     if posterior.memory is None and not fits.is_prior(posterior, new):
+        if forget:
+            raise MethodError(
+                f"forget={forget:g}, and an update of this fit by {posterior.inference} fits anew to all labels, "
+                "old and new; fit by vb, and update with labels of other items where truths are numbers"
+            )
         whole = joined(posterior.data, new)
         updated = members_after(posterior, lambda fit: fits.anew(fit, whole, **options))
     else:
-        updated = members_after(posterior, lambda fit: fits.update(fit, new, **options))
+        updated = members_after(posterior, lambda fit: fits.update(fit, new, forget, **options))
     correction = posterior.correction
     if correction is not None and posterior.memory is None:
         correction = replace(correction, notes=(*correction.notes, OLDER))

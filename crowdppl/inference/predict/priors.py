@@ -65,6 +65,59 @@ def with_newcomers(posterior: Fit, data: Annotations) -> Fit:
     return replace(posterior, result=replace(posterior.result, sites=grown(stored)), memory=memory)
 
 
+def nearer_to_prior(posterior: Fit, data: Annotations, sites: Sites, forget: float) -> Sites:
+    """Shared sites of which a part ``forget`` of what was learned is taken back.
+
+    Each becomes its prior, given what the fit learned of it, to the power ``forget``, times itself to the power
+    1 - ``forget``: of counts, that part is left out. At 0 it stays, and at 1 it is the prior.
+    """
+    known = model_sites(posterior.model, data)
+    with model_runs(posterior.model, data), seeded(0):
+        found = _priors(posterior.model, data, posterior.result.sites)
+    return {
+        name: _blend(site, found.priors[name], found.means[name], known[name], forget)
+        for name, site in sites.items()
+    }
+
+
+def _blend(site: SiteResult, prior: Any, mean: np.ndarray, known: Site, forget: float) -> SiteResult:
+    """A site between itself and its prior, in natural parameters."""
+
+    def between(own: np.ndarray, of_prior: np.ndarray) -> np.ndarray:
+        return np.asarray((1 - forget) * own + forget * of_prior)
+
+    if (family := site.conjugate) is not None:
+        rows = family.natural(prior).expand(site.parameter.shape).numpy()
+        left = site.with_parameter(between(site.parameter, rows))
+
+        def weight() -> np.ndarray | None:
+            if (part := site.weight()) is None:
+                return None
+            amounts = (family.amount(torch.as_tensor(x)).numpy() for x in (site.parameter, rows, left.parameter))
+            own, of_prior, total = amounts
+            return np.asarray(between(part * own, of_prior) / total)
+
+        return replace(left, weight=OnDemand(weight))
+    if site.family == "onehot":
+        own, of_prior = (np.log(np.maximum(x, 1e-30)) for x in (site.arrays["probability"], mean))
+        log_p = between(own, of_prior)
+        share = np.exp(log_p - log_p.max(-1, keepdims=True))
+        return replace(site, arrays={"probability": share / share.sum(-1, keepdims=True)})
+    if site.family != "normal":  # a point or draws, which are no prior of an update
+        return site
+    loc, scale = _free_moments(prior, known)
+    precision = between(site.arrays["scale"] ** -2, scale**-2)
+    first = between(site.arrays["loc"] * site.arrays["scale"] ** -2, loc * scale**-2)
+    return replace(site, arrays={**site.arrays, "loc": first / precision, "scale": precision**-0.5})
+
+
+def _free_moments(prior: Any, known: Site) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and standard deviation of draws of a prior, in the space in which Gaussians are fitted."""
+    with seeded(0):
+        free = known.transform.inv(prior.sample((PRIOR_DRAWS,)))
+    return free.mean(0).numpy(), free.std(0).numpy()
+
+
 def _with_means(of: OnDemand[np.ndarray | None], mean: np.ndarray) -> np.ndarray | None:
     """Draws (n, *dims) of a site of larger dims: what is new of it is at its mean."""
     drawn = of()
@@ -171,9 +224,7 @@ def _grown(site: SiteResult, prior: Any, mean: np.ndarray, known: Site) -> SiteR
     key = {"point": "value", "normal": "mean", "onehot": "probability", "draws": "draws"}[site.family]
     more = {key: mean}
     if site.family == "normal":
-        with seeded(0):
-            free = known.transform.inv(prior.sample((PRIOR_DRAWS,)))
-        more |= {"loc": free.mean(0).numpy(), "scale": free.std(0).numpy()}
+        more |= dict(zip(("loc", "scale"), _free_moments(prior, known), strict=True))
     return replace(site, arrays={**site.arrays, **{n: _beside(site.arrays[n], x) for n, x in more.items()}})
 
 

@@ -28,7 +28,7 @@ from crowdppl.inference.fit import fit_one
 from crowdppl.inference.gaussians import base_draws
 from crowdppl.inference.loop import iterate
 from crowdppl.inference.options import SESSION, FitOptions, Options, options_from
-from crowdppl.inference.predict.priors import PosteriorAsPrior, at_prior_mean, with_newcomers
+from crowdppl.inference.predict.priors import PosteriorAsPrior, at_prior_mean, nearer_to_prior, with_newcomers
 from crowdppl.inference.problem import Problem, build_problem, model_runs
 from crowdppl.inference.result import ClassProbabilities, Fit, NumberTruth, Record, SiteResult, Sites, UpdateState
 from crowdppl.inference.starts import first_values
@@ -99,11 +99,11 @@ def _options_after(posterior: Fit, options: Mapping[str, Any]) -> Options:
     return options_from(cast(FitOptions, {**vars(options_of(posterior)), **options}))
 
 
-def update(posterior: Fit, data: Annotations, **options: Any) -> Fit:
+def update(posterior: Fit, data: Annotations, forget: float = 0.0, **options: Any) -> Fit:
     """The posterior after more labels: vb on the new labels alone, with the old posterior as the prior.
 
     An item that had labels before brings its old evidence along, and counts once. Networks are frozen. The result
-    is about the items of ``data``.
+    is about the items of ``data``. A part ``forget`` of what shared sites learned is taken back first.
 
     Raises:
         MethodError: when a site's posterior cannot serve as a prior, or an option is not one of an update.
@@ -113,6 +113,7 @@ def update(posterior: Fit, data: Annotations, **options: Any) -> Fit:
     posterior = with_newcomers(posterior, data)
     with model_runs(posterior.model, data, chosen.device):
         memory = _update_state(posterior, data, chosen)
+        memory = _forgetting(posterior, data, memory, forget) if forget else memory
     evidence = torch.from_numpy(memory.said_of(data))
     model = PosteriorAsPrior(posterior.model, memory.sites)
     found = fit_one(model, data, "vb", chosen, name=posterior.method, evidence=evidence)
@@ -152,7 +153,7 @@ def _update_state(posterior: Fit, data: Annotations, options: Options) -> Update
             )
         if len(again):
             shares, sites = record.probabilities[code[again]], {**shared, **record.sites}
-            evidence[again] = returning.evidence(again, shares, sites)
+            evidence[again] = returning.evidence(again, shares, sites, record.counted)
             votes[again] = record.votes[code[again]]
         absent = np.ones(len(record.items), bool)
         absent[code[again]] = False
@@ -162,6 +163,12 @@ def _update_state(posterior: Fit, data: Annotations, options: Options) -> Update
     labels = np.zeros(data.n_annotators, np.int64)
     labels[: old.n_annotators] = labels_given(old) + (0 if memory is None else memory.labels)
     return UpdateState(returning.without_counts(shared), data.items, evidence, votes, labels, tuple(records))
+
+
+def _forgetting(posterior: Fit, data: Annotations, memory: UpdateState, forget: float) -> UpdateState:
+    """What an update starts from, with a part of what shared sites learned taken back."""
+    records = tuple(replace(x, counted=x.counted * (1 - forget)) for x in memory.records)
+    return replace(memory, sites=nearer_to_prior(posterior, data, memory.sites, forget), records=records)
 
 
 @dataclass
@@ -186,19 +193,20 @@ class _ReturningItems:
         unlabelled = keep(self.data.with_gold(None), np.zeros(self.data.n_labels, bool))
         return build_problem(self.model, unlabelled, self.options)
 
-    def evidence(self, items: np.ndarray, shares: np.ndarray, sites: Sites) -> np.ndarray:
+    def evidence(self, items: np.ndarray, shares: np.ndarray, sites: Sites, counted: float) -> np.ndarray:
         """Log-potentials (n, K) of some items' labels; their truths' counts are added to ``counts``.
 
-        ``shares`` are the probabilities of their truths, (n, K), and ``sites`` those of the fit that found them.
+        ``shares`` are the probabilities of their truths, (n, K), ``sites`` those of the fit that found them, and
+        ``counted`` the part of their counts that sites still hold.
         """
         whole, out = self.problem.whole(), np.empty_like(shares)
         position = np.argsort(self.data.order)
         by_position = np.argsort(position[items])
         for at in np.array_split(by_position, -(-len(items) // BLOCK_ITEMS)):
-            out[at] = self._of_block(whole.subset(position[items[at]], 1.0), shares[at], sites)
+            out[at] = self._of_block(whole.subset(position[items[at]], 1.0), shares[at], sites, counted)
         return out
 
-    def _of_block(self, block: Block, shares: np.ndarray, sites: Sites) -> np.ndarray:
+    def _of_block(self, block: Block, shares: np.ndarray, sites: Sites, counted: float) -> np.ndarray:
         problem, truth = self.problem, str(self.problem.truth)
         names = [n for n, s in problem.sites.items() if not s.local]
         density = problem.density()
@@ -213,7 +221,7 @@ class _ReturningItems:
         said = own.clamp(min=1e-30).log()
         found = density(block, values, gradient=names, tilt={truth: said.t() - prior})
         for name, x in found.gradient.items():
-            self._count(sites[name], x.double(), found.sites[name].fn)
+            self._count(sites[name], counted * x.double(), found.sites[name].fn)
         if not self.without_own:
             return np.asarray((said - prior.t()).cpu().numpy())
         stored = {s.name: sites[s.name].parameter for s in problem.of_kind("conjugate")}
