@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from crowdppl.data.ids import Place, as_numbers, encode
+from crowdppl.data.ids import Place, as_numbers, encode, native
 from crowdppl.data.kinds.classes import NOMINAL
 from crowdppl.data.kinds.comparisons import PAIR, TIE, side_of
 from crowdppl.data.kinds.kind import Kind
 from crowdppl.data.kinds.parts import SIDES
 from crowdppl.data.kinds.rankings import BETTER, OF_RANKS, RANKINGS
-from crowdppl.data.kinds.sequences import SEQUENCES, tag_in_any_scheme
+from crowdppl.data.kinds.sequences import POSITION, SEQUENCES, tag_in_any_scheme
 from crowdppl.data.kinds.sets import SETS
 from crowdppl.data.kinds.similarity import DIFFERENT_SAME, SIMILARITY
 from crowdppl.data.tables import (
@@ -444,13 +444,63 @@ def _marked(seen: Seen) -> Reading | None:
 def _tagged(seen: Seen) -> Reading | None:
     """A token of a sequence a row, with a tag of a span."""
     label = seen.said.label or seen.one("label")
-    sequence, position = seen.one("sequence", label), seen.one("position", label)
-    if seen.kind is not None or None in (label, sequence, position) or seen.said.item is not None:
+    sequence = seen.one("sequence", label)
+    if None in (label, sequence) or seen.said.item is not None:
         return None
     tags = [tag_in_any_scheme(x) for x in seen.table.some([label]).iloc[:, 0].map(str).unique()]
-    if None in tags or not any(tag and tag[1] for tag in tags):
+    if seen.kind is None and (None in tags or not any(tag and tag[1] for tag in tags)):
         return None
+    position = seen.one("position", label) or seen.one("position", label, seen.one("token", sequence))
+    if letters(position) != POSITION and not _counts(seen.table, position):  # such as a column of tokens
+        found = _in_order(seen, sequence)
+        if found is None:
+            return None
+        seen, position = found
     return seen.rows({**dict(zip(PLACE, (sequence, position), strict=True)), "label": label}, SEQUENCES)
+
+
+def _counts(table: Table, name: Hashable | None) -> bool:
+    """Whether there is a column, of whole numbers."""
+    numbers = None if name is None else numbers_of(table.some([name]))
+    return numbers is not None and bool((numbers % 1 == 0).all())
+
+
+def _in_order(seen: Seen, sequence: Hashable | None) -> tuple[Seen, Hashable] | None:
+    """A table of tokens without their positions, with those by the order of rows, and the column of them.
+
+    None where each row is a sequence of its own. DataError where annotators of a sequence have other tokens, or
+    in another order.
+    """
+    who = None
+    if seen.said.annotator is not None:
+        wanted = {"annotator": None if seen.said.annotator is ... else seen.said.annotator}
+        who = recognise(seen.table.names, wanted, seen.table.origin)["annotator"]
+    frame, token = (
+        as_pandas(seen.table.frame, seen.table.origin).reset_index(drop=True),
+        seen.one("token", sequence),
+    )
+    by = [name for name in (sequence, who) if name is not None]
+    place = frame.groupby(by, dropna=False).cumcount()
+    if not place.any():
+        return None
+    if token is not None:
+        texts = frame[token].map(str)
+        wrong = (texts != texts.groupby([frame[sequence], place], dropna=False).transform("first")).to_numpy()
+    else:
+        length = place.groupby([frame[name] for name in by], dropna=False).transform("size")
+        wrong = (length != length.groupby(frame[sequence], dropna=False).transform("first")).to_numpy()
+    if wrong.any():
+        at = int(wrong.argmax())
+        what = f"{native(frame[token][at])!r} stands" if token is not None else "there are more or fewer rows"
+        raise DataError(
+            f"{seen.table.origin} has no positions of tokens, and annotators' rows of {sequence!r} "
+            f"{native(frame[sequence][at])!r} differ: {what} at {seen.table.place(at)}; give a column 'position', "
+            "the same of one token for all"
+        )
+    column = POSITION
+    while column in frame:
+        column = f"other_{column}"
+    return replace(seen, table=replace(seen.table, frame=frame.assign(**{column: place}))), column
 
 
 def _of_columns(seen: Seen) -> Reading | None:

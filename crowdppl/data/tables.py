@@ -23,16 +23,21 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
         "instance object unit document doc patient sample hit record case",
         "id",
         "text image sentence audio video url",
+        "comment commenttext post tweet message utterance review article passage paragraph snippet claim statement "
+        "title photo picture clip file filename path stimulus",
     ),
     "annotator": (
         "annotator worker rater coder user",
         "labeler labeller judge grader observer reviewer expert performer contributor participant",
+        "voter ranker respondent assessor evaluator juror marker scorer examiner turker crowdworker username "
+        "annotatorname ratername workername annotatedby labeledby labelledby completedby prolificpid",
     ),
     "label": (
         "label answer rating response accept",
         "class category annotation judgment judgement grade score choice vote value",
         "winner preferred preference tag nertag",
         "ranking rank",
+        "labels tags categories verdict decision sentiment",
     ),
     "class": ("label class truth gold answer", "category true rating target", "rank"),
     **{
@@ -48,9 +53,9 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
     },
     "winner": ("winner", "chosen preferred better", "preference choice verdict"),
     "loser": ("loser", "rejected dispreferred worse"),
-    "sequence": ("sequence sentence", "document doc text"),
+    "sequence": ("sequence sentence", "document doc", "text"),
     "position": ("position", "tokenid wordid tokenindex wordindex", "token index order"),
-    "token": ("token word", "form"),
+    "token": ("token word", "form", "text"),
     "text": ("text", "sentence document content"),
     "start": ("start startoffset startchar begin beginoffset",),
     "end": ("end endoffset endchar stop",),
@@ -64,8 +69,12 @@ PARTS_OF_ITEMS = ("left", "right", "sequence", "position", "problem", "object")
 """Roles of columns of which two name an item."""
 NAMING = ("left", "right", "winner", "loser", "problem", "object")
 """Roles of columns that name things, whatever the kind of labels."""
+PARTS_BESIDE = ("item", "problem", "sequence")
+"""Roles of columns that may name an item together with that which is recognised."""
 ARGUMENT: Mapping[str, str] = {"class": "label", "gold": "gold_column", **dict.fromkeys(PARTS_OF_ITEMS, "item")}
 """The argument that names the column of a role, where it is not called like the role."""
+REMARK = "comment"
+"""What names an item, or what an annotator remarks on one."""
 UNSPECIFIC = frozenset(["id", "ids", "index", "unnamed0"])
 """What tables call their rows: pandas writes an index under no name, and reads it back as "Unnamed: 0"."""
 
@@ -208,15 +217,17 @@ def rows_of_frame(table: Table, given: Roles) -> Rows:
     item: Any
     if "item" in roles:
         item = encode_text(frame[roles["item"]], "item", place)
-        if given.get("item") is None and letters(roles["item"]) in UNSPECIFIC:
+        if given.get("item") is None and letters(roles["item"]) in (*UNSPECIFIC, REMARK):
             distinct = len(item.values) if isinstance(item, Encoding) else item.astype(str).nunique()
             if distinct == len(item) > 1:
-                says = f"{roles['item']!r} differs in each row, and seems to count rows, not items"
+                says = f"{roles['item']!r} differs in each row, and seems to tell rows apart, not items"
                 raise DataError(f"{origin}: {says}; say item=")
     else:
         parts = {role: column for role, column in roles.items() if role in PARTS_OF_ITEMS}
         item = _selected(frame, [*parts.values()], origin).set_axis([*parts], axis=1)
         item = item if parts else pd.DataFrame(index=range(len(frame)))
+    if "label" in found and given.get("item") is None:
+        _refuse_part_of_items(frame, roles, item, annotator, origin)
     gold = None
     if "gold" in roles:
         known = _selected(frame, [roles["gold"]], origin).iloc[:, 0]
@@ -239,6 +250,35 @@ def rows_of_frame(table: Table, given: Roles) -> Rows:
         of_lists=of_lists,
         pooled=pooled,
     )
+
+
+def _refuse_part_of_items(
+    frame: pd.DataFrame | pa.Table, roles: Roles, item: Any, annotator: Any, origin: str
+) -> None:
+    """Refuses a recognised column of items, or of sequences, that names one only with another column beside it."""
+    of = next((role for role in ("item", "sequence") if role in roles), None)
+    names = frame.columns if isinstance(frame, pd.DataFrame) else frame.column_names
+    free = [x for x in names if x not in roles.values() and letters(x) not in UNSPECIFIC]
+    beside = [x for x in free if any(looks_like([x], role) for role in PARTS_BESIDE)]
+    if of is None or not beside:
+        return
+    columns = [item.iloc[:, n] for n in range(item.shape[1])] if isinstance(item, pd.DataFrame) else [item]
+    codes = [x.codes if isinstance(x, Encoding) else pd.factorize(x)[0] for x in (*columns, annotator)]
+    both = pd.DataFrame(dict(enumerate(codes)))
+    again = both.duplicated()
+    if not again.any():
+        return
+    for name in beside:
+        other = pd.Series(pd.factorize(_selected(frame, [name], origin).iloc[:, 0].map(str))[0])
+        if other.nunique() < len(other) and not both.assign(other=other).duplicated().any():
+            at = native(_selected(frame, [roles[of]], origin).iloc[int(again.argmax()), 0])
+            pair = [native(roles[of]), native(name)]
+            say = f", or say item={pair[0]!r} if labels of one are to count together" if of == "item" else ""
+            raise DataError(
+                f"{origin}: an annotator labels the {pair[0]} {at!r:.60} again for another {name!r}, and both seem "
+                f"to name the {of}: make a column of both, table.assign({of}=table[{pair}].astype(str)"
+                f".agg(' '.join, axis=1)).drop(columns={pair}){say}"
+            )
 
 
 def _one_annotator_a_row(
@@ -457,7 +497,11 @@ def named(columns: Sequence[Hashable], names: str, role: str) -> list[Hashable]:
 
     def spellings(column: Hashable) -> set[str]:
         bare = letters(column)
-        return {bare, bare.removesuffix("ids").removesuffix("id")} if role in ("item", "annotator") else {bare}
+        return (
+            {bare, bare.removesuffix("ids").removesuffix("id")}
+            if role in ("item", "annotator", "sequence")
+            else {bare}
+        )
 
     return [column for column in columns if spellings(column) & {*names.split()}]
 

@@ -24,6 +24,7 @@ from crowdppl.data.tables import (
     ALIASES,
     EVERYONE,
     NESTED,
+    REMARK,
     UNSPECIFIC,
     Roles,
     Rows,
@@ -211,8 +212,9 @@ def _refuse_others_than_annotators(frame: pd.DataFrame, item: Hashable | None, o
 def _by_item(frame: pd.DataFrame, item: Hashable | None, text: bool, origin: str) -> pd.DataFrame:
     """A wide table with its items as the index: of a column, or as they are."""
     if item is None and _counts_rows(frame.index):
-        _refuse_unspecific(frame, origin)
-        if text or looks_like(list(frame.columns), "item"):
+        found = looks_like(list(frame.columns), "item")
+        _refuse_unspecific(frame, origin, found if [*map(letters, found)] == [REMARK] else ())
+        if text or found:
             item = recognise(list(frame.columns), {"item": None}, origin)["item"]
     if item is None:
         return frame

@@ -202,3 +202,83 @@ def test_one_span_beyond_its_text_is_a_mistake_of_spans_and_makes_no_classes() -
         Annotations.from_frame(frame)
     assert Annotations.from_frame(frame.iloc[:-1]).kind == "sequence"
     assert Annotations.from_frame(frame, kind="nominal").n_classes == 2
+
+
+TOKENS = pd.DataFrame(
+    {
+        "sentence_id": ["s", "s", "s", "t", "t"] * 2,
+        "token": ["Ann", "Lee", "sang", "Bob", "ran"] * 2,
+        "tag": ["B-P", "I-P", "O", "B-P", "O", "B-P", "O", "O", "O", "O"],
+        "annotator": ["a"] * 5 + ["b"] * 5,
+    }
+)
+
+
+def test_tokens_without_positions_are_in_the_order_of_rows(tmp_path: Path) -> None:
+    told = Annotations.from_frame(TOKENS.assign(position=[0, 1, 2, 0, 1] * 2))
+    for frame in (
+        TOKENS,
+        TOKENS.sort_values("token", key=lambda x: x.index % 5, kind="stable"),  # annotators by turns
+        TOKENS.rename(columns={"sentence_id": "doc_id", "token": "text", "tag": "label"}),
+        TOKENS.drop(columns="token"),
+    ):
+        for kind in (None, "sequence"):
+            data = Annotations.from_frame(frame, kind=kind)
+            assert (data.kind, rows(data)) == ("sequence", rows(told))
+    TOKENS.to_csv(tmp_path / "a.csv", index=False)
+    assert rows(crowdppl.read_annotations(tmp_path / "a.csv")) == rows(told)
+
+
+def test_tokens_have_positions_where_these_are_counted() -> None:
+    for name in ("token_id", "index", "order"):
+        data = Annotations.from_frame(TOKENS.assign(**{name: [1, 2, 3, 4, 5] * 2}))
+        assert data.kind == "sequence"
+        assert data.items.tolist() == ["s | 1", "s | 2", "s | 3", "t | 4", "t | 5"]
+
+
+@pytest.mark.parametrize("frame", [TOKENS.drop(index=1), TOKENS.drop(columns="token").drop(index=1)])
+def test_tokens_that_annotators_do_not_share_are_refused(frame: pd.DataFrame) -> None:
+    with pytest.raises(DataError, match="give a column 'position'"):
+        Annotations.from_frame(frame)
+
+
+def test_one_tag_a_text_is_a_class() -> None:
+    frame = pd.DataFrame({"text": ["p", "p", "q"], "annotator": [*"aba"], "label": ["B-x", "O", "O"]})
+    assert Annotations.from_frame(frame).kind == "nominal"
+
+
+JUDGED = pd.DataFrame({"query": ["q", "r"] * 2, "document": ["d"] * 4, "rater": [*"aabb"], "grade": [1, 0, 1, 1]})
+
+
+def test_items_that_two_columns_name_are_not_taken_together() -> None:
+    with pytest.raises(DataError, match="seem to name the item"):
+        Annotations.from_frame(JUDGED)
+    assert Annotations.from_frame(JUDGED, item="document").n_items == 1
+    with pytest.raises(DataError, match="seem to name the sequence"):
+        Annotations.from_frame(pd.concat([TOKENS.assign(doc=n, position=[0, 1, 2, 0, 1] * 2) for n in (1, 2)]))
+    for beside in ({"text": ["x"] * 4}, {"id": [1, 2, 3, 4]}, {"document_url": ["x", "y"] * 2}):
+        frame = JUDGED.drop(columns="query").assign(**beside)
+        assert Annotations.from_frame(frame).n_items == 1  # no columns of items: labels repeat
+
+
+@pytest.mark.parametrize("role", ["item", "annotator", "label"])
+def test_usual_names_of_roles_are_recognised(role: str) -> None:
+    names = {
+        "item": "comment post tweet comment_text passage",
+        "annotator": "voter ranker assessor PROLIFIC_PID annotated_by worker_name",
+        "label": "labels tags verdict",
+    }
+    frame = pd.DataFrame({"item": [*"ppqq"], "annotator": [*"abab"], "label": [*"xyxx"]})
+    for name in names[role].split():
+        assert rows(Annotations.from_frame(frame.rename(columns={role: name}))) == rows(
+            Annotations.from_frame(frame)
+        )
+
+
+def test_a_remark_of_an_annotator_names_no_item() -> None:
+    frame = pd.DataFrame({"comment": ["ok", "no idea", "hm"], "annotator": [*"aba"], "label": [*"xyx"]})
+    with pytest.raises(DataError, match="seems to tell rows apart"):
+        Annotations.from_frame(frame)
+    wide = pd.DataFrame({"ann": [*"xyx"], "bob": [*"xyy"], "comment": ["ok", "ok", "hm"]})
+    with pytest.raises(DataError, match="'comment', which may hold the items"):
+        Annotations.from_frame(wide, wide=True)

@@ -56,6 +56,9 @@ BATTLES = pd.DataFrame(
         "winner_tie": [0, 1, 0],
     }
 )
+UNPLACED = pd.DataFrame(
+    {"sentence": [1] * 4, "token": ["Ann", "sang"] * 2, "tag": ["B-P", "O"] * 2, "annotator": [*"aabb"]}
+)
 WON_BY = ["winner_model_a", "winner_model_b", "winner_tie"]
 COUNTED = pd.DataFrame({"item": [1, 1, 2, 2], "label": ["cat", "dog"] * 2, "votes": [3, 1, 0, 4]})
 WON = pd.DataFrame({"winner": ["p", "q", "p"], "loser": ["q", "r", "r"], "annotator": ["a", "b", "a"]})
@@ -525,6 +528,11 @@ ROWS = [
         "tagged.tags_of_spans",
         lambda: read(texts([SPAN], [], text=["Ann sang", " "])),
         lambda: read(texts([SPAN], [])),
+    ),
+    Row(
+        "shapes._in_order",
+        lambda: read(UNPLACED.drop(index=0)),
+        lambda: read(UNPLACED.assign(position=[0, 1, 0, 1]).drop(index=0)),
     ),
     Row("tagged._span", lambda: read(texts([SPAN | {"end": 30}], [])), lambda: read(texts([SPAN], []))),
     Row("tagged._span", lambda: read(texts([SPAN | {"type": " "}], [])), lambda: read(texts([SPAN], []))),

@@ -81,6 +81,8 @@ ENOUGH = (
 )
 WIDE = pd.DataFrame({"a": ["x", "y"], "b": ["x", "x"]}, index=pd.Index([1, 2], name="item"))
 
+JUDGED = pd.DataFrame({"query": ["q", "r"] * 2, "document": ["d"] * 4, "rater": [*"aabb"], "grade": [1, 0, 1, 1]})
+
 ROWS = [
     # annotations
     Row("annotations.check_options", lambda: read(clases=["x"]), lambda: read(classes=["x", "y"])),
@@ -442,6 +444,15 @@ ROWS = [
         "tables._refuse_nested",
         lambda: read(pd.DataFrame({"id": [1, 2], "made": [{"a": "x", "b": "y"}, {"a": "x"}]})),
         lambda: read(),
+    ),
+    Row(
+        "tables._refuse_part_of_items",
+        lambda: read(JUDGED),
+        lambda: read(
+            JUDGED.assign(item=JUDGED[["document", "query"]].astype(str).agg(" ".join, axis=1)).drop(
+                columns=["document", "query"]
+            )
+        ),
     ),
     Row("tables.require_table", lambda: read([1, 2]), lambda: read()),
     Row(
