@@ -50,6 +50,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
         "dawid_skene",
         "bayesian_dawid_skene",
         "hierarchical_dawid_skene",
+        "attribute_dawid_skene",
         "multinomial",
     ),
     "Labels only: groups of annotators": ("community", "dependent_clusters"),

@@ -42,7 +42,12 @@ ABOVE_ONE: dict[str, dict[str, Any]] = {
 }
 NEVER = {
     # prior parameters are inferred
-    "em": {"hierarchical_dawid_skene", "hierarchical_mixed_membership", "item_difficulty"},
+    "em": {
+        "attribute_dawid_skene",
+        "hierarchical_dawid_skene",
+        "hierarchical_mixed_membership",
+        "item_difficulty",
+    },
     "vb": {"dawid_skene", "meta_em", "raykar"},  # points by definition
 }
 GRADIENTS = {"ccem", "conal", "crowd_layer", "geo_crowdnet", "instance_trace", "madl", "mmlc", "trace_reg"}
