@@ -1,5 +1,6 @@
 """The public names, and the modules that hold them; each is imported when first used."""
 
+from . import baselines as baselines
 from . import datasets as datasets
 from . import errors as errors
 from . import few_shot as few_shot

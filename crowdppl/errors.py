@@ -15,6 +15,10 @@ class MethodError(CrowdpplError, ValueError):
     """A method, setting or engine that does not fit the call."""
 
 
+class NoProbabilitiesError(MethodError, AttributeError):
+    """A table or score that needs probabilities, of a baseline that has none."""
+
+
 class NumericalError(CrowdpplError, ArithmeticError):
     """A number that is not finite, during a fit; the message names the site."""
 

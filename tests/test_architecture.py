@@ -20,7 +20,7 @@ LAYERS = (
     ("primitives", "networks"),
     ("inference",),
     ("models", "registry", "simulation", "datasets", "few_shot"),
-    ("results",),
+    ("results", "baselines"),
     ("evaluation", "criticism", "plots"),
     ("fitting", "posterior", "cli", "testing", "__main__"),
 )

@@ -7,7 +7,8 @@ from statistics import NormalDist
 import numpy as np
 import pandas as pd
 
-from crowdppl.core.intervals import Estimate
+from crowdppl.baselines import Aggregation
+from crowdppl.core.intervals import Estimate, from_point
 from crowdppl.inference.result import Fit
 from crowdppl.results import intervals
 
@@ -45,8 +46,10 @@ def annotators_on_gold(
     return pd.DataFrame(columns | {"low": low, "high": high, "held": held}, index=at)
 
 
-def compared_with_gold(posterior: Fit, row: np.ndarray, truth: np.ndarray, level: float) -> pd.DataFrame | None:
-    """The annotators' accuracies, estimated and on gold; None for a design without labels."""
+def compared_with_gold(
+    posterior: Fit | Aggregation, row: np.ndarray, truth: np.ndarray, level: float
+) -> pd.DataFrame | None:
+    """The annotators' accuracies, or weights, as estimated and on gold; None for a design without labels."""
     data = posterior.data
     if not data.blocks[0].has_labels:
         return None
@@ -54,6 +57,9 @@ def compared_with_gold(posterior: Fit, row: np.ndarray, truth: np.ndarray, level
     known[row] = truth
     item, annotator, answer = data.label_codes()
     names = answer < data.n_classes
-    estimate = intervals.accuracy(posterior, level)
+    if isinstance(posterior, Aggregation):
+        estimate = from_point(posterior.weights)
+    else:
+        estimate = intervals.accuracy(posterior, level)
     table = annotators_on_gold(annotator[names], answer[names], known[item[names]], estimate, level)
     return table.set_axis(data.annotators[table.index], axis=0)

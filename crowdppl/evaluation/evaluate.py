@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from crowdppl.baselines import Aggregation
 from crowdppl.core.intervals import check_level, of_share
 from crowdppl.core.validation import kind_of, seed_number, warn, whole_number
 from crowdppl.data.gold import ITS_PROBABILITIES, class_codes, probability_array, rows_of_truths, with_one_class
 from crowdppl.data.ids import by_item, native
 from crowdppl.data.kinds.parts import in_one_column
-from crowdppl.errors import CrowdpplWarning, DataError
+from crowdppl.errors import CrowdpplWarning, DataError, NoProbabilitiesError
 from crowdppl.evaluation import metrics
 from crowdppl.evaluation.annotator_metrics import compared_with_gold
 from crowdppl.evaluation.metrics import Sample, Scored, scores_of
@@ -81,6 +82,7 @@ class Evidence:
         annotators: estimated accuracy, accuracy on gold, and whether the interval holds it, (A, 3).
         spans: of sequences, right, found and true ones, (Q, 3); None for other labels.
         resamples, level, seed: of ``intervals``.
+        of_labels: whether probabilities are only shares of labels that tie, as of baselines.
     """
 
     probabilities: np.ndarray
@@ -90,10 +92,11 @@ class Evidence:
     resamples: int
     level: float
     seed: int
+    of_labels: bool = False
 
     def scores(self) -> dict[str, float]:
         """The scores by name; those of spans are missing where labels have none."""
-        found = scores_of("item", Sample.of(self.probabilities, self.truth))
+        found = scores_of("item", Sample.of(self.probabilities, self.truth), self.of_labels)
         some = self.annotators if len(self.annotators) else np.full((1, 3), np.nan)
         found |= scores_of("annotator", some[None])
         if self.spans is not None:
@@ -105,7 +108,9 @@ class Evidence:
         p, truth = self.probabilities, self.truth
         order = np.lexsort((*p.T, truth, metrics.rounded_confidence(p)))
         scored = Scored(p[order], truth[order])
-        parts = [scores_of("item", Sample(scored, _counts(rows))) for rows in self._drawn(len(order))]
+        parts = [
+            scores_of("item", Sample(scored, _counts(rows)), self.of_labels) for rows in self._drawn(len(order))
+        ]
         if len(self.annotators):
             ordered = self.annotators[np.lexsort(self.annotators.T)]
             parts += [scores_of("annotator", ordered[rows]) for rows in self._drawn(len(ordered))]
@@ -179,6 +184,8 @@ class Evaluation:
         """A score as an attribute."""
         scores = vars(self).get("scores", {})  # empty while a copy is made
         if name not in scores:
+            if scores and self.evidence.of_labels and (name in metrics.METRICS or hasattr(type(self), name)):
+                raise _no_probabilities(name)
             raise AttributeError(f"there is no score {name!r}; there are {', '.join(scores)}")
         return float(scores[name])
 
@@ -191,11 +198,15 @@ class Evaluation:
     @property
     def bins(self) -> pd.DataFrame:
         """The bins of ``ece``: DataFrame by bin of confidence with low, high, n, confidence and accuracy."""
+        if self.evidence.of_labels:
+            raise _no_probabilities("bins")
         return metrics.reliability_bins(self.evidence.probabilities, self.evidence.truth)
 
     @property
     def risk_coverage(self) -> pd.DataFrame:
         """By falling confidence: the share of items at least so confident, and the share of errors among them."""
+        if self.evidence.of_labels:
+            raise _no_probabilities("risk_coverage")
         return metrics.risk_coverage(self.evidence.probabilities, self.evidence.truth)
 
     def intervals(self) -> pd.DataFrame:
@@ -222,8 +233,14 @@ class Evaluation:
         return self.evidence.intervals(self.scores)
 
 
+def _no_probabilities(name: str) -> NoProbabilitiesError:
+    return NoProbabilitiesError(
+        f"{name} needs probabilities, and what was scored has labels alone; score a fit, or a table of them"
+    )
+
+
 def evaluate(
-    posterior: Fit | pd.DataFrame,
+    posterior: Fit | Aggregation | pd.DataFrame,
     gold: pd.Series | Mapping[Any, Any],
     *,
     bootstrap: int = 1000,
@@ -233,7 +250,8 @@ def evaluate(
     """Scores label probabilities, and the annotators' accuracies, against known truths.
 
     Args:
-        posterior: a posterior, or its probabilities (items x classes).
+        posterior: a posterior, its probabilities (items x classes), or what a baseline infers, of which only scores
+            of labels exist (``NoProbabilitiesError``); its annotators' weights take the place of accuracies.
         gold: the true class of items, a Series or a mapping by their ids or, where two columns name an item, by
             these, as results are. Of similarity also the cluster of each object; of comparisons also a series by
             object, called "rank" or "score", which tells the winners. Items that are not in the posterior are
@@ -263,22 +281,28 @@ def evaluate(
     seed = seed_number(seed)
     if isinstance(posterior, Fit) and isinstance(posterior.result.truth, NumberTruth):
         return evaluate_numbers(posterior, gold, bootstrap, level, seed)
-    p, code, row, unscored = matched(posterior, gold)
+    if isinstance(posterior, Aggregation) and posterior.of_numbers:
+        return evaluate_numbers(posterior, gold, bootstrap, level, seed)
+    p, code, row, unscored = matched(posterior, gold, of_labels=True)
     annotators = None if isinstance(posterior, pd.DataFrame) else compared_with_gold(posterior, row, code, level)
     compared = np.empty((0, 3))
     if annotators is not None:
         compared = annotators[["accuracy", "gold_accuracy", "held"]].to_numpy(np.float64)
-    spans = None if isinstance(posterior, pd.DataFrame) else span_counts(posterior, row, code)
-    evidence = Evidence(p, code, compared, spans, bootstrap, level, seed)
+    spans = span_counts(posterior, row, code) if isinstance(posterior, Fit) else None
+    of_labels = isinstance(posterior, Aggregation) and not posterior.probabilistic
+    evidence = Evidence(p, code, compared, spans, bootstrap, level, seed, of_labels)
     return Evaluation(len(p), unscored, evidence.scores(), annotators, evidence)
 
 
 def matched(
-    posterior: Fit | pd.DataFrame, gold: pd.Series | Mapping[Any, Any]
+    posterior: Fit | Aggregation | pd.DataFrame, gold: pd.Series | Mapping[Any, Any], of_labels: bool = False
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
-    """Items of gold in a posterior: probabilities (n, K), codes and rows (n,), and how many are not there."""
-    table = table_of(posterior)
-    if isinstance(posterior, Fit):
+    """Items of gold in a posterior: probabilities (n, K), codes and rows (n,), and how many are not there.
+
+    Of a baseline without probabilities shares of labels that tie, where these will do (``of_labels``).
+    """
+    table = table_of(posterior, of_labels)
+    if not isinstance(posterior, pd.DataFrame):
         truth, ids = by_item(posterior.data.truths_by_id(gold)), posterior.data.items
     else:
         truth, ids = by_item(gold), in_one_column(table.index)
@@ -293,7 +317,7 @@ def matched(
             CrowdpplWarning,
         )
     row = row[row >= 0]
-    if isinstance(posterior, Fit):
+    if not isinstance(posterior, pd.DataFrame):
         warn_of_gold(posterior, row)
     p = probability_array(table)[row]
     wrong = np.flatnonzero(~((p >= 0).all(1) & (np.abs(p.sum(1) - 1) <= TOLERANCE)))
@@ -306,8 +330,11 @@ def matched(
     return p, code, row, unscored
 
 
-def table_of(posterior: Fit | pd.DataFrame) -> pd.DataFrame:
+def table_of(posterior: Fit | Aggregation | pd.DataFrame, of_labels: bool = False) -> pd.DataFrame:
     """Probabilities, items x classes; DataError for anything but a posterior or a DataFrame without twins."""
+    if isinstance(posterior, Aggregation):
+        index, classes = posterior.data.item_index, posterior.data.classes
+        return pd.DataFrame(posterior.shares, index, classes) if of_labels else posterior.probabilities()
     if not isinstance(posterior, pd.DataFrame):
         if not isinstance(posterior, Fit):
             raise DataError(f"{kind_of(posterior)} holds no probabilities by item and class; {ITS_PROBABILITIES}")

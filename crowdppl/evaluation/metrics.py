@@ -154,33 +154,37 @@ class Sample:
 
 class Metric(NamedTuple):
     """A score: its function, whose docstring says what it is, the unit that it is of ("item", "annotator" or
-    "sequence"), and its direction: 1 where more is better, -1 where less is, 0 where neither is."""
+    "sequence"), its direction: 1 where more is better, -1 where less is, 0 where neither is; and whether it needs
+    probabilities or only labels."""
 
     of: Callable[[Any], np.ndarray]
     unit: str
     direction: int
+    of_labels: bool
 
 
 METRICS: dict[str, Metric] = {}
 Score = TypeVar("Score", bound=Callable[[Any], np.ndarray])
 
 
-def metric(direction: int, unit: str = "item") -> Callable[[Score], Score]:
+def metric(direction: int, unit: str = "item", *, of_labels: bool = True) -> Callable[[Score], Score]:
     """Registers a score under its name: a function of a ``Sample`` to (draws,), NaN where it does not exist.
 
-    Scores of annotators are functions of (draws, A, 3), those of sequences of (draws, 3), as in ``Evidence``.
+    One that needs probabilities is not ``of_labels``. Scores of annotators are functions of (draws, A, 3), those of
+    sequences of (draws, 3), as in ``Evidence``.
     """
 
     def register(of: Score) -> Score:
-        METRICS[of.__name__] = Metric(of, unit, direction)
+        METRICS[of.__name__] = Metric(of, unit, direction, of_labels)
         return of
 
     return register
 
 
-def scores_of(unit: str, sample: Any) -> dict[str, np.ndarray]:
-    """All scores of a unit by name, (draws,) each."""
-    return {name: score.of(sample) for name, score in METRICS.items() if score.unit == unit}
+def scores_of(unit: str, sample: Any, of_labels: bool = False) -> dict[str, np.ndarray]:
+    """All scores of a unit by name, (draws,) each; those of labels alone where there are no probabilities."""
+    kept = {name: x for name, x in METRICS.items() if x.unit == unit and (x.of_labels or not of_labels)}
+    return {name: score.of(sample) for name, score in kept.items()}
 
 
 @metric(1)
@@ -189,19 +193,19 @@ def accuracy(sample: Sample) -> np.ndarray:
     return sample.mean(sample.scored.right)
 
 
-@metric(-1)
+@metric(-1, of_labels=False)
 def log_score(sample: Sample) -> np.ndarray:
     """Mean of -log p(truth) in nats, of probabilities clipped at 1e-10; 0 is perfect, log K is uninformed."""
     return sample.mean(sample.scored.surprise)
 
 
-@metric(-1)
+@metric(-1, of_labels=False)
 def brier(sample: Sample) -> np.ndarray:
     """Mean of the squared error summed over the K classes (Brier, 1950); 0 is perfect, 2 is the worst."""
     return sample.mean(sample.scored.squared_error)
 
 
-@metric(-1)
+@metric(-1, of_labels=False)
 def ece(sample: Sample) -> np.ndarray:
     """Difference of confidence and accuracy, averaged over 15 equal bins of confidence; 0 is perfect.
 
@@ -237,7 +241,7 @@ def mcc(sample: Sample) -> np.ndarray:
     return _ratio(shared, np.sqrt(np.abs(spread[0] * spread[1])), np.minimum(*spread) > 1e-12 * n**2)
 
 
-@metric(1)
+@metric(1, of_labels=False)
 def error_auroc(sample: Sample) -> np.ndarray:
     """Probability that an error is less confident than a right label; .5 is chance.
 
@@ -249,7 +253,7 @@ def error_auroc(sample: Sample) -> np.ndarray:
     return _ratio((wrong * surer).sum(-1), wrong.sum(-1) * fine.sum(-1))
 
 
-@metric(-1)
+@metric(-1, of_labels=False)
 def aurc(sample: Sample) -> np.ndarray:
     """Share of errors among the n most confident items, averaged over n = 1 ... N; 0 is perfect.
 

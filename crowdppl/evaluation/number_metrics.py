@@ -9,6 +9,7 @@ from typing import Any, cast
 import numpy as np
 import pandas as pd
 
+from crowdppl.baselines import Aggregation
 from crowdppl.core.intervals import of_share
 from crowdppl.core.validation import warn
 from crowdppl.data.gold import rows_of_truths, true_numbers
@@ -106,9 +107,9 @@ class RankingEvaluation(NumberEvaluation):
     kendall: float
 
 
-def warn_of_gold(posterior: Fit, row: np.ndarray) -> None:
-    """Warns where the fit was given truths of the items that are scored, by their codes."""
-    given = int(posterior.data.is_known[row].sum())
+def warn_of_gold(posterior: Fit | Aggregation, row: np.ndarray) -> None:
+    """Warns where the fit was given truths of the items that are scored, by their codes; baselines use none."""
+    given = 0 if isinstance(posterior, Aggregation) else int(posterior.data.is_known[row].sum())
     if given:
         warn(
             f"the fit was given {given} of the {len(row)} truths that are scored here, so that scores look better "
@@ -117,13 +118,18 @@ def warn_of_gold(posterior: Fit, row: np.ndarray) -> None:
         )
 
 
-def evaluate_numbers(posterior: Fit, gold: Any, bootstrap: int, level: float, seed: int) -> NumberEvaluation:
+def evaluate_numbers(
+    posterior: Fit | Aggregation, gold: Any, bootstrap: int, level: float, seed: int
+) -> NumberEvaluation:
     """Scores estimates and intervals of a level; arguments and errors as of ``evaluate``."""
     from scipy.stats import kendalltau  # slow to import
 
     data = posterior.data
     known = by_item(data.truths_by_id(gold))
-    table = truth_table(posterior, level)
+    if isinstance(posterior, Aggregation):
+        table = posterior.truth().assign(low=np.nan, high=np.nan)
+    else:
+        table = truth_table(posterior, level)
     row = rows_of_truths(data.items, known.index)
     there = known[row >= 0]
     unscored = len(known) - len(there)
@@ -140,7 +146,7 @@ def evaluate_numbers(posterior: Fit, gold: Any, bootstrap: int, level: float, se
     warn_of_gold(posterior, row[row >= 0])
     found = table.iloc[row[row >= 0]]
     low, high = found[["low", "high"]].to_numpy(np.float64).T
-    held = space.holds(low, high, truth)
+    held = np.where(np.isnan(low), np.nan, space.holds(low, high, truth))
     scored = pd.DataFrame({"estimate": found["estimate"], "truth": truth, "held": held})
     values: dict[str, Any] = {n: float(x) for n, x in scores(space, *scored.to_numpy(np.float64).T).items()}
     values |= {"scored": scored, "space": space, "resamples": bootstrap, "level": level, "seed": seed}

@@ -7,6 +7,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 PATH = ROOT / "docs" / "benchmarks.md"
 
+BASELINES = "Baselines without a model"
+MMSR = "M-MSR side by side with crowd-kit"
 COVERAGE = "Coverage of annotators' intervals by vb"
 NUMBERS_AND_GRADES = "Numbers and grades"
 WIDTHS = "Widths of numbers and grades"
@@ -38,6 +40,8 @@ SECTIONS = (
     "Pathfinder beside laplace and nuts",
     "Import",
     "Accuracy on real annotations",
+    BASELINES,
+    MMSR,
     "Held-out scores",
     "Probabilities on real annotations",
     "Probabilities by auto",

@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from crowdppl import baselines
 from crowdppl.data.annotations import Annotations
 from crowdppl.evaluation.evaluate import evaluate
 from crowdppl.fitting import fit
-from tests.benchmarks import peers
 from tests.benchmarks.results import NUMBERS_AND_GRADES, Recorder
 from tests.benchmarks.tables import markdown
 from tests.benchmarks.test_accuracy import read
@@ -23,7 +23,7 @@ ENGINES = {
     "auto": "vb",
 }
 """Of methods for numbers; vb of robust_annotators takes many minutes."""
-PEERS = {"median of labels": peers.median, "CRH": peers.crh, "CATD": peers.catd}
+PEERS = {"CRH": baselines.crh, "CATD": baselines.catd}
 GRADES = {
     "ordinal": ("ordinal", {}),
     'ordinal, tail="laplace"': ("ordinal", {"tail": "laplace"}),
@@ -64,10 +64,12 @@ def number_table(folder: Path) -> str:
 
 
 def scored_numbers(rows: pd.DataFrame, gold: pd.Series) -> Iterator[tuple[str, list[str]]]:
-    for method, peer in PEERS.items():
-        error = peer(rows)[gold.index] - gold
-        yield method, [f"{error.abs().mean():.3f}", f"{np.sqrt((error**2).mean()):.3f}", "-"]
     data = Annotations.from_frame(rows, kind="real")
+    found = {"median of labels": rows.groupby("item")["label"].median()}
+    found |= {method: peer(data).truth()["estimate"] for method, peer in PEERS.items()}
+    for method, truth in found.items():
+        error = truth[gold.index] - gold
+        yield method, [f"{error.abs().mean():.3f}", f"{np.sqrt((error**2).mean()):.3f}", "-"]
     for method, engine in ENGINES.items():
         scores = evaluate(fit(method, data, inference=engine, seed=0), gold, level=LEVEL)
         yield f"{method} ({engine})", [f"{scores.mae:.3f}", f"{scores.rmse:.3f}", f"{scores.coverage:.3f}"]
@@ -75,8 +77,7 @@ def scored_numbers(rows: pd.DataFrame, gold: pd.Series) -> Iterator[tuple[str, l
 
 def grade_table(folder: Path) -> str:
     data, gold = read(folder, "web")
-    rows = data.frame().astype({"label": int})
-    found = {"Ghosh": peers.ghosh(rows, data.n_classes)}
+    found = {"Ghosh": baselines.ghosh(data).labels()["label"]}
     for name, (method, settings) in GRADES.items():
         found[name] = fit(method, data, inference="em", settings=settings, seed=0).labels()["label"]
     found["rater_facets"] = fit("rater_facets", data, inference="em", seed=0).fair_averages()["grade"]
