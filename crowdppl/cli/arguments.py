@@ -8,7 +8,7 @@ import json
 import re
 import shlex
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from inspect import Parameter, signature
 from pathlib import Path
 from typing import Annotated, Any, cast
@@ -192,6 +192,8 @@ SPELLED = {name: name.replace("_", "-") for name in (*READING, "inference", "cal
     "label_covariates": "label-covariate",
 }
 """The option that is an argument of a function."""
+REPEATED = frozenset(["abstentions", "label_covariates"])
+"""Arguments with several values, each of which has its own option."""
 OF_LABELS = (
     *(
         "format",
@@ -273,20 +275,28 @@ def as_options(text: str, spelled: Mapping[str, str] = SPELLED) -> str:
             return found[0]
         if found[2] == "None":
             return f"--no-{spelled[found[1]]}"
-        value = "" if found[2] in (None, "True") else found[2]
+        value, name = "" if found[2] in (None, "True") else found[2], f"--{spelled[found[1]]}"
         try:
             parsed = ast.literal_eval(value)
-            parts = [str(part) for part in (parsed if isinstance(parsed, list | tuple) else [parsed])]
+            if isinstance(parsed, list | tuple) and found[1] in REPEATED:
+                return " ".join(f"{name} {shlex.quote(str(x))}" for x in parsed)
+            value = _listed(map(str, parsed)) if isinstance(parsed, list | tuple) else str(parsed)
         except (ValueError, SyntaxError):
-            parts = [part.strip(" '\"") for part in value.strip("()[]").split(",")]
-        value = ",".join(f'"{part}"' if "," in part and len(parts) > 1 else part for part in parts)
-        return f"--{spelled[found[1]]}{value and ' '}{shlex.quote(value) if value else ''}"
+            value = _listed(part.strip(" '\"") for part in value.strip("()[]").split(","))
+        return f"{name}{value and ' '}{shlex.quote(value) if value else ''}"
 
     names = "|".join(sorted(spelled, key=len, reverse=True))
-    value = r"True|None|\.\.\.|'[^']*'|\"[^\"]*\"|\([^)]*\)|\[[^\]]*\]"
-    quoted = r"(?<!\w)'(?:[^'\\]|\\.)*'|(?<!\w)\"(?:[^\"\\]|\\.)*\""
+    text_in = r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\""
+    value = rf"True|None|\.\.\.|{text_in}|\((?:{text_in}|[^)'\"])*\)|\[(?:{text_in}|[^\]'\"])*\]"
+    quoted = rf"(?<!\w)(?:{text_in})"
     told = re.sub(rf"(?<![\w.-])({names})=({value})?(?!\w)|{quoted}", option, text)
-    return re.sub(r"(--[\w-]+ (?:'[^']*'|[\w,]+)), (?=--)", r"\1 ", told)  # of several, one line
+    # of several, one line
+    return re.sub(r"(--[\w-]+ (?:'[^']*'|\"[^\"]*\"|[^\s'\"])+?), (?=--)", r"\1 ", told)
+
+
+def _listed(parts: Iterable[str]) -> str:
+    """Names as ``names`` reads them."""
+    return ",".join('"{}"'.format(x.replace('"', '""')) if {*x} & {*',"'} else x for x in parts)
 
 
 def settings_by_method(texts: Sequence[str] | None, methods: Sequence[str]) -> dict[str, dict[str, Any]]:

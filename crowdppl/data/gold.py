@@ -134,7 +134,6 @@ def true_numbers(known: pd.Series, space: RealLine, decimal: str | None = None) 
     if len(wrong):
         item, value = native(known.index[wrong[0]]), native(known.iloc[wrong[0]])
         raise DataError(f"the truth {value!r} of item {item!r} is not {space.words}; correct it, or leave it out")
-    found = space.canonical(found)
     if why := space.suspicion(found):
         warn(f"of the known truths, {why}; give them in the unit of the labels", CrowdpplWarning)
-    return found
+    return space.canonical(found)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from itertools import accumulate
 from typing import Any
@@ -17,11 +18,13 @@ from crowdppl.errors import DataError
 
 PATH = "/"
 """What separates the names of a path."""
+BETWEEN = re.compile("(?<=[^/])/(?=[^/])")
+"""One that has a name before it and after it."""
 
 
 def ancestor(name: Any, level: int) -> Any:
     """What a class is at a level, counted from 1 at the root; itself where its path ends there or above."""
-    return PATH.join(name.split(PATH)[:level]) if isinstance(name, str) else name
+    return PATH.join(BETWEEN.split(name)[:level]) if isinstance(name, str) else name
 
 
 def coarser(alphabet: LabelSet, level: Any) -> tuple[LabelSet, np.ndarray]:
@@ -38,7 +41,7 @@ def coarser(alphabet: LabelSet, level: Any) -> tuple[LabelSet, np.ndarray]:
             f"levels are of classes without order, and labels are {alphabet.kind.plural}; read paths "
             "by kind='nominal'"
         )
-    depth = max(len(name.split(PATH)) if isinstance(name, str) else 1 for name in classes)
+    depth = max(len(BETWEEN.split(name)) if isinstance(name, str) else 1 for name in classes)
     if depth == 1:
         raise DataError(
             f"no class, such as {shown(classes[0])}, is a path; write them as 'animal{PATH}dog', upper level first"
@@ -74,4 +77,4 @@ def _refuse_inner(classes: list[Any]) -> None:
 
 def _above(name: Any) -> list[str]:
     """The inner nodes above a class, from the root."""
-    return list(accumulate(name.split(PATH)[:-1], f"{{}}{PATH}{{}}".format)) if isinstance(name, str) else []
+    return list(accumulate(BETWEEN.split(name)[:-1], f"{{}}{PATH}{{}}".format)) if isinstance(name, str) else []

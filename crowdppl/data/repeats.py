@@ -67,9 +67,10 @@ def treated_repeats(
         learns = repeats == "share" and extra and coded.answer is not None
         correlation = learned_correlation(coded, keys, numbers, known) if learns else 0.0
         parts = coded.alphabet.kind.parts
-        usual = repeats == "keep" and parts is not None and parts.shared and parts.ranks  # judges see pairs again
+        ranks = parts is not None and parts.ranks
+        usual = repeats == "keep" and ranks and parts is not None and parts.shared  # judges see pairs again
         silent = coded.answer is None or not extra or usual
-        told = [] if silent else [_warning(extra, len(keys), repeats, correlation)]
+        told = [] if silent else [_warning(extra, len(keys), "ranks" if ranks else repeats, correlation)]
         return Repeats(None, correlation, told)
     told = [] if coded.answer is None else [_warning(extra, len(keys), repeats, 0.0)]
     pair, turn = coded.item.astype(np.int64) * len(coded.annotators) + coded.annotator, np.arange(len(coded.item))
@@ -243,6 +244,8 @@ def _refuse_repeat(item: np.ndarray, annotator: np.ndarray, books: tuple[Codeboo
 def _warning(extra: int, n_labels: int, repeats: str, correlation: float) -> RepeatsWarning:
     """What to say of ``extra`` labels beyond the first of each pair of item and annotator."""
     done = {
+        "ranks": "each ranking counts as if another annotator gave it; say repeats='first' or repeats='last' where "
+        "one is to count",
         "keep": "each counts as if another annotator gave it, and probabilities get too sure where one repeats an "
         "error: take repeats='share', by which repeats count for less the more they are alike, or repeats='first' "
         "where rows were copied; if different items share an id, as sentences of several documents do, give each "
@@ -251,6 +254,7 @@ def _warning(extra: int, n_labels: int, repeats: str, correlation: float) -> Rep
         f"two count as {2 / (1 + correlation):.2f} and five as {5 / (1 + 4 * correlation):.2f}",
         "one": "only the usual one of each counts",
     }.get(repeats, f"only the {repeats} of each counts")
+    said = "keep" if repeats == "ranks" else repeats
     return RepeatsWarning(
-        f"{extra} of {n_labels} labels repeat an annotator's label of the same item; {done} (repeats={repeats!r})"
+        f"{extra} of {n_labels} labels repeat an annotator's label of the same item; {done} (repeats={said!r})"
     )

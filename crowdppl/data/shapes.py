@@ -46,11 +46,13 @@ from crowdppl.data.tagged import (
 )
 from crowdppl.data.votes import (
     COUNTED,
+    COUNTERS,
     column_of_counts,
     columns_of_classes,
     counted,
     item_of,
     numbers_of,
+    refuse_ballots,
     refuse_sums,
     rows_of_classes,
     seems,
@@ -60,12 +62,12 @@ from crowdppl.errors import DataError
 
 TIED = frozenset(["tie", "draw", "istie", "isdraw", "tied"])
 """Columns that say whether neither of winner and loser won."""
+COUNTED_WINS = COUNTERS | {"vote", "wins", "win", "won"}
+"""Words in the names of columns that count votes for a side."""
 WINNER = "winner_"
 """How columns begin that say of each side whether it won."""
 ORDINAL_NUMBER = re.compile(r"(?<=\d)(st|nd|rd|th)\s*$", re.IGNORECASE)
 """The end of "1st", "2nd" and the like."""
-COUNTERS = frozenset(["count", "counts", "votes", "nvotes", "n", "freq", "frequency"])
-"""Columns that say how many labels a row stands for."""
 YES, NO = frozenset(["1", "1.0", "true", "yes"]), frozenset(["0", "0.0", "false", "no", "", "nan", "none"])
 Reading = tuple[Rows, dict[str, Any]]
 """Rows of labels, and options."""
@@ -167,8 +169,34 @@ def _wide(seen: Seen) -> Reading:
     return rows_of_wide(table.frame, roles, listed, table.place, table.text, asked), {**seen.options}
 
 
+def _ranked_again(seen: Seen) -> Reading | None:
+    """Ranks in a column an object, where rankers or problems have several rows."""
+    said, table = seen.said, seen.table
+    if seen.kind not in (None, RANKINGS) or any(x is not None for x in (said.item, said.label, said.gold)):
+        return None
+    who = seen.one("annotator") if said.annotator is ... else said.annotator
+    problem = seen.one("problem", who) or seen.one("item", who)
+    fixed = [name for name in (problem, who) if name is not None]
+    names = [name for name in table.names if name not in fixed]
+    if len(names) < 2 or not {*fixed} <= {*table.names}:
+        return None
+    if all(table.some([name]).iloc[:, 0].map(str).is_unique for name in fixed):
+        return None
+    if seems(table.some(names))[0] != "ranks":
+        return None
+    frame, (one, other) = as_pandas(table.frame, table.origin).reset_index(drop=True), (OF_RANKS[1], "rank")
+    long = frame.melt(fixed, names, one, other, ignore_index=False).dropna(subset=[other])
+    long = long.sort_index(kind="stable")
+    row = long.index.to_numpy()
+    own = replace(table, frame=long.reset_index(drop=True), place=lambda n: table.place(int(row[n])))
+    return replace(seen, table=own).rows({OF_RANKS[0]: problem, OF_RANKS[1]: one, "label": other}, RANKINGS)
+
+
 def _of_items(seen: Seen) -> Reading:
     """A table with a row an annotator; of ranks, rankings."""
+    again = _ranked_again(seen)
+    if again is not None:
+        return again
     said, table = seen.said, seen.table
     roles = label_roles(said.item, said.annotator, said.label, said.gold)
     frame, place = _without_questions(table)
@@ -199,11 +227,16 @@ def _answered(seen: Seen) -> Reading | None:
         or said.gold is not None
     ):
         return None
+    again = _ranked_again(seen)
+    if again is not None:
+        return again
     if looks_like(table.names, "item") or looks_like(table.names, "label"):
         return None
     frame = as_pandas(_without_questions(table)[0], table.origin)
     ranks = seen.kind in (None, RANKINGS) and seems(frame)[0] == "ranks"
     who = who_answered(frame) if said.annotator is ... and frame.shape[1] > 2 else None
+    if who is not None and not who[1] and who[0] in frame:
+        refuse_ballots(frame.drop(columns=[who[0]]), table.origin, who[0])
     return _of_items(seen) if ranks or (who is not None and who[1]) else None
 
 
@@ -316,6 +349,8 @@ def _compared(seen: Seen) -> Reading | None:
     sides = _sides(seen)
     _refuse_winner_columns(seen, sides)
     label = seen.said.label or seen.one("winner", *sides) or seen.one("label", *sides)
+    if sides and label is None:
+        _refuse_votes_of_sides(seen, sides)
     if not sides or label is None:
         return None
     roles = {**dict(zip(SIDES, sides, strict=True)), "label": label}
@@ -350,6 +385,26 @@ def _refuse_winner_columns(seen: Seen, sides: tuple[Hashable, ...]) -> None:
             f"{seen.table.origin} has a column for each winner; make one of them, table['winner'] = "
             f"table[{names}].idxmax(axis=1).str[{len(WINNER)}:], drop them, table.drop(columns={names}), and say "
             "kind='pair'"
+        )
+
+
+def _refuse_votes_of_sides(seen: Seen, sides: tuple[Hashable, ...]) -> None:
+    """Refuses a column of votes for each side, such as "votes_left" and "votes_right"."""
+    words = [{*re.findall(r"[a-z]+|\d+", str(name).lower())} for name in (*sides, *seen.table.names)]
+    of_side = [{side} | own for side, own in zip(SIDES, words, strict=False)]
+    alone = [own - other for own, other in zip(of_side, of_side[::-1], strict=True)]
+    found = [
+        name
+        for own in alone
+        for name, said in zip(seen.table.names, words[2:], strict=True)
+        if name not in sides and said & own and said & COUNTED_WINS and _counts(seen.table, name)
+    ]
+    if len(found) == 2:
+        raise DataError(
+            f"{seen.table.origin} has counts of votes for each side; make a row of each vote, pandas.concat("
+            "[table.loc[table.index.repeat(table[name])].assign(winner=side) for name, side in "
+            f"{dict(zip(found, SIDES, strict=True))}.items()]).drop(columns={found}), and say annotator=None if "
+            "nobody is named"
         )
 
 

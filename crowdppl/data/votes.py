@@ -38,6 +38,8 @@ NEAR, HALF, ERRORS = 0.1, 0.5, 4
 """Variance of sums of rows, in that of the columns, below which rows share a number of votes: it is 1 where
 annotators are independent, and more where they agree. Beyond the first, as far as it is so many standard errors
 below 1, up to the second."""
+CHANCE, DRAWN = 0.05, 10_000
+"""Probability below which few rows have one sum for a reason, and draws that tell it."""
 APART, SURE = 0.25, 3
 """Part of a column's variance that others take back where it counts votes for a class, and the standard errors that
 they do so beyond chance."""
@@ -50,6 +52,10 @@ MOST_VOTES = 10**8
 """Most votes that are taken one by one."""
 TRUTHS = frozenset(["gold", "golden", "truth", "groundtruth", "gt", "majority", "consensus", "adjudicated"])
 """Words in the name of a column of truths; two more where it also says of what."""
+COUNTERS = frozenset(["count", "counts", "votes", "nvotes", "n", "freq", "frequency"])
+"""Columns that say how many labels a row stands for."""
+NO_CLASS = COUNTERS | {"class", "label", "total", "sum"}
+"""Names of columns beside several of classes that are none."""
 NUMBERED = re.compile(r"(.*?)[\W_]*\d+", re.DOTALL)
 """A name with a number, such as "rater_1"."""
 COUNTS = "give counts instead, (table[names] * n).round() of n annotators, and say columns='classes'"
@@ -90,11 +96,9 @@ def seems(frame: pd.DataFrame) -> tuple[str, list[Hashable]]:
     )
     part &= (taken < -SURE * chance) | (own == 0)
     kept, sums = own[part].sum(), filled[:, part].sum(1)
-    if len(frame) < FEW and (filled.all() or sums[0] < 2):  # labels of two annotators may be so by chance
-        return "", []
     if (part & (own > 0)).sum() < 2 or (not part.all() and len(frame) < MANY):
         return "", []
-    same = (sums == sums[0]).all()
+    same = (sums == sums[0]).all() and (len(sums) >= MANY or _equal_by_chance(filled[:, part]) < CHANCE)
     if blank.any():
         same, alike = same and (given != given[0]).any(), False
     else:
@@ -103,6 +107,13 @@ def seems(frame: pd.DataFrame) -> tuple[str, list[Hashable]]:
     return (
         ("votes", [name for name, is_one in zip(names, part, strict=True) if is_one]) if same or alike else ("", [])
     )
+
+
+def _equal_by_chance(numbers: np.ndarray) -> float:
+    """Probability that all rows (N, K) have one sum, were columns independent, by two rows drawn many times."""
+    rng = np.random.default_rng(0)
+    one, other = np.sum([rng.choice(column, (2, DRAWN)) for column in numbers.T], axis=0)
+    return float((one == other).mean() ** (len(numbers) - 1))
 
 
 def _of_annotators(names: Sequence[Hashable]) -> bool:
@@ -155,7 +166,7 @@ def _without_words(column: pd.Series[Any]) -> pd.Series[Any]:
 
 def are_ballots(frame: pd.DataFrame) -> bool:
     """Whether each row names different things, mostly those of other rows, too, as nobody's labels do."""
-    if frame.shape[1] < FEW or len(frame) < FEW:
+    if frame.shape[1] < 2 or len(frame) < 2:
         return False
     head = frame[:MANY]
     if numbers_of(head) is not None or not head.map(lambda x: isinstance(x, str) and x.strip() != "").all(
@@ -163,16 +174,26 @@ def are_ballots(frame: pd.DataFrame) -> bool:
     ):
         return False
     cells = _some(frame).map(str).to_numpy()
-    return all(len({*row}) == len(row) for row in cells) and 2 * len(np.unique(cells)) < cells.size
+    if any(len({*row}) < len(row) for row in cells) or 2 * len(np.unique(cells)) >= cells.size:
+        return False
+    return len(cells) >= MANY or _different_by_chance(cells) < CHANCE
 
 
-def refuse_ballots(frame: pd.DataFrame, origin: str) -> None:
-    """Refuses a table in which a row lists what an annotator ranks, the best first."""
+def _different_by_chance(cells: np.ndarray) -> float:
+    """Probability that no row (N, K) names a thing twice, were columns independent."""
+    rng, codes = np.random.default_rng(0), np.unique(cells, return_inverse=True)[1].reshape(cells.shape)
+    drawn = np.sort([rng.choice(column, DRAWN) for column in codes.T], axis=0)
+    return float((np.diff(drawn, axis=0) > 0).all(0).mean() ** len(cells))
+
+
+def refuse_ballots(frame: pd.DataFrame, origin: str, who: Hashable | None = None) -> None:
+    """Refuses a table in which a row lists what an annotator of ``who``, or of the index, ranks, the best first."""
     if are_ballots(frame):
         names = list(map(native, frame.columns))
         raise DataError(
             f"each row of {origin} names different things, as one annotator's ranking: make a column of lists, "
-            f"pandas.DataFrame({{'annotator': table.index, 'ranking': table[{names}].values.tolist()}}), for "
+            f"pandas.DataFrame({{'annotator': table{'.index' if who is None else f'[{who!r}]'}, 'ranking': "
+            f"table[{names}].values.tolist()}}), for "
             "crowdppl.Annotations.from_frame (or say columns='annotators' if columns are annotators)"
         )
 
@@ -289,11 +310,15 @@ def rows_of_classes(
         cells = _of_records(frame[records], listed, table)
     else:
         cells = frame[_listed(listed, names, origin) or columns_of_classes(head, taken, marks=who is not None)]
-        _refuse_truths(list(cells.columns) if listed is None else [], origin)
+        _refuse_other_names(list(cells.columns) if listed is None else [], origin)
     rest = [name for name in names if name not in (*taken, records, *cells.columns)]
-    if item is None and (unnamed := [x for x in rest if head[x].map(str).is_unique and len(head) > 1]):
+    unnamed = [x for x in rest if head[x].map(str).is_unique and len(head) > 1] or [
+        x for x in rest if numbers_of(head[[x]]) is None
+    ]
+    if item is None and unnamed:
         raise DataError(
-            f"{origin} has no column that looks like item; say item={native(unnamed[0])!r}, columns='classes'"
+            f"{origin} has no column that looks like item; say item={native(unnamed[0])!r}, columns='classes', or "
+            "leave such columns out where each row is an item"
         )
     if cells.shape[1] < 2:
         raise DataError(
@@ -337,6 +362,11 @@ def rows_of_classes(
                 "label is 1 in one column, 0 in others; say kind='set' if it may be of several classes, or "
                 "annotator=None if cells are counts of votes"
             )
+        if kind is None and numbers.max() <= 1 and each.max() == 1 and not one:
+            raise DataError(
+                f"{table.place(int(each.argmin()))} has 0 for each class, and all other rows 1 for one; leave such "
+                "rows out, or say kind='set' if a label may be of no class, or of several"
+            )
         row = np.arange(len(frame))
         label = Encoding(classes, numbers.argmax(1).astype(np.int32))
         if not one:
@@ -357,15 +387,16 @@ def rows_of_classes(
     ), more
 
 
-def _refuse_truths(names: list[Hashable], origin: str) -> None:
-    """Refuses a column among those of classes that is called like truths."""
+def _refuse_other_names(names: list[Hashable], origin: str) -> None:
+    """Refuses a column among those of classes that is called like truths, or like a total."""
     for name in names:
         words = {word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+", str(name))}
-        if words & TRUTHS or (words & {"true", "target"} and words & {"label", "class", "category", "answer"}):
+        truths = words & TRUTHS or (words & {"true", "target"} and words & {"label", "class", "category", "answer"})
+        if truths or (letters(name) in NO_CLASS and len(names) > 2):
             rest = [native(other) for other in names if other != name]
             raise DataError(
-                f"{origin} has a column {name!r}, which looks like truths, beside counts; say columns='classes', "
-                f"classes={rest}"
+                f"{origin} has a column {name!r}, which looks like {'truths' if truths else 'no class'}, beside "
+                f"counts; say columns='classes', classes={rest}, or name others"
             )
 
 

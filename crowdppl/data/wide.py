@@ -41,6 +41,10 @@ from crowdppl.errors import DataError
 
 NO_ANNOTATOR = TRUTHS | {"true", "target"}
 """Words in the name of a column of a wide table that holds truths."""
+HELPERS = "mean average avg median std sd variance agreement kappa entropy confidence votes total sum final"
+"""Words in the name of one that holds what is computed of an item's labels, or said beside them."""
+WORDS = 3
+"""Words of a text from which it seems to be free."""
 MEASURED = "time times timestamp date created updated seconds duration length words tokens count"
 """Words in the name of one that holds times and lengths."""
 COLUMNS = ("annotators", "classes", "items")
@@ -127,6 +131,8 @@ def rows_of_items(
         recognise(list(frame.columns), {"annotator": who}, origin)  # refuses what is not there
     elif not pooled and not _named_by_index(frame):
         who = next(iter(_answerers(frame)), None)
+    if who is not None and items is None and frame[who].duplicated().any():
+        _refuse_several_rows(frame, who, origin)
     said = {"annotator": "none" if pooled else str(who or frame.index.name or "the rows")}
     if who is not None:
         frame = frame.set_index(who)
@@ -147,7 +153,7 @@ def rows_of_items(
                 f"{origin} has a column {odd!r} that looks like no item's, {why}; say columns='items', "
                 f"{f'annotator={odd!r}, ' if as_who else ''}items={rest}, or name others in items="
             )
-    refuse_ballots(frame, origin)
+    refuse_ballots(frame, origin, who)
     row, column, labels = _cells(frame, frame, np.nan)
     return Rows(
         frame.columns.take(column),
@@ -160,6 +166,19 @@ def rows_of_items(
         roles=said | {"item": ", ".join(map(str, frame.columns))},
         pooled=pooled,
     )
+
+
+def _refuse_several_rows(frame: pd.DataFrame, who: Hashable, origin: str) -> None:
+    """Refuses rows of an annotator each of which is about something else, which a column names."""
+    for name in frame.columns:
+        if name != who and any(looks_like([name], role) for role in ("item", "problem", "sequence")):
+            fixed, pair = [native(name), native(who)], [native(name), "column"]
+            raise DataError(
+                f"{origin} has several rows of an annotator, and a column {name!r} that seems to name what each is "
+                f"about; make a row of each label, table.melt({fixed}, var_name='column', value_name='label')"
+                f".assign(item=lambda x: x[{pair}].astype(str).agg(' '.join, axis=1)).drop(columns={pair}), or "
+                "name others in items="
+            )
 
 
 def _named_by_index(frame: pd.DataFrame) -> bool:
@@ -232,13 +251,15 @@ def _of_annotators(frame: pd.DataFrame, listed: Any, origin: str) -> pd.DataFram
             f"{origin} has columns {one[0]!r} and {other[0]!r}, as a table with a label a row has; leave out "
             "wide=, or name the columns of annotators in annotators="
         )
-    _refuse_others(frame, origin, "name the columns of annotators in annotators=, or give it as gold_column=")
+    _refuse_others(frame, origin, "say annotators={}, or name others, or give it as gold_column=")
     return frame
 
 
 def _refuse_others(frame: pd.DataFrame, origin: str, remedy: str) -> None:
     """Refuses a column that looks like something else than an annotator's labels."""
-    for column, why in not_annotators(frame):
+    foreign = dict(not_annotators(frame))
+    remedy = remedy.format([native(name) for name in frame.columns if name not in foreign])
+    for column, why in foreign.items():
         if frame[column].map(str).is_unique and len(frame) > FEW:
             items, who = f"item={column!r}", f"columns='items', annotator={column!r}"
             remedy = f"say {items} if it names items, {who} if annotators; else {remedy}"
@@ -353,15 +374,19 @@ def not_annotators(table: pd.DataFrame, by_name: bool = True) -> Iterator[tuple[
         {*" ".join(chain(*(ALIASES[role] for role in ("item", "label", "class")))).split()} if by_name else set()
     )
     usual |= {*UNSPECIFIC}
-    truths, measures = NO_ANNOTATOR if by_name else frozenset[str](), {*MEASURED.split()}
+    others, measures = NO_ANNOTATOR | {*HELPERS.split()} if by_name else frozenset[str](), {*MEASURED.split()}
     values = [_values(table.iloc[:, n]) for n in range(table.shape[1])]
     spans = [_span(own) for own in values]
     times = Counter(chain(*values))
     for n, (column, own) in enumerate(zip(table.columns, values, strict=True)):
         alone = {value for value in own if times[value] == 1}
         words = {word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+", str(column))}
-        if letters(column) in usual or words & truths or (words & measures and alone):
+        if letters(column) in usual or words & others or (words & measures and alone):
             yield column, "by its name"
+            continue
+        free = [x for x in alone if isinstance(x, str) and len(x.split()) >= WORDS]
+        if 2 * len(free) > len(own) > FEW:
+            yield column, f"because it holds free text, such as {min(free)!r:.40}"
             continue
         foreign = len(alone) == len(own) > 1 and len(values) > 2  # of two, either may be the odd one
         if foreign and not _among(spans[n], [*spans[:n], *spans[n + 1 :]]):

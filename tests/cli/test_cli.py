@@ -3,6 +3,7 @@
 import csv
 import json
 import runpy
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 
 import crowdppl
 from crowdppl import Annotations
-from crowdppl.cli.arguments import as_options, engine_options, pairs
+from crowdppl.cli.arguments import as_options, engine_options, names, pairs
 from crowdppl.cli.commands import main
 from crowdppl.data.files import read_annotations
 from crowdppl.errors import MethodError
@@ -476,6 +477,16 @@ def test_text_of_a_user_stays_as_it_is() -> None:
     text = "column 'kind=' and item \"<a kind='PER' gold=1>\" of the annotators' file"
     assert as_options(text) == text
     assert as_options("say classes=['x', 'y'] or kind='real'") == "say --classes x,y or --kind real"
+
+
+@pytest.mark.parametrize("values", [["q[1]", "q,2", "q (3)"], ["it's, so", 'a "b"'], ["a,b"], ["]", ")"]])
+def test_remedies_spell_names_as_the_command_reads_them(values: list[str]) -> None:
+    line = as_options(f"say columns='items', items={values!r}, kind='nominal'")
+    *options, text, kind, nominal = shlex.split(line)
+    assert [*options, kind, nominal] == ["say", "--columns", "items", "--items", "--kind", "nominal"]
+    assert names(text, "--items") == values
+    line = as_options(f"say abstentions={values!r}")
+    assert shlex.split(line)[1:] == [word for value in values for word in ("--abstain", value)]
 
 
 def test_remedies_name_options_of_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -40,6 +40,8 @@ def test_numbers_as_people_write_them(labels: list[str], wanted: list[float], ho
 def test_counts_have_no_decimals() -> None:
     with pytest.warns(CrowdpplWarning, match="labels with commas between thousands"):
         assert numbers(["1,234", "7"], kind="count") == [1234, 7]
+    with pytest.raises(DataError, match="it is 1.234 by decimal=',': say decimal='.'"):
+        numbers(["1,234", "7"], kind="count", decimal=",")
 
 
 @pytest.mark.parametrize(

@@ -167,3 +167,28 @@ def test_blanks_between_classes_that_nobody_lists_are_refused() -> None:
     frame = pd.DataFrame({"item": [1, 1, 2], "annotator": ["a", "b", "a"], "label": ["red blue", "blue", "red"]})
     with pytest.raises(DataError, match=r"'red blue' at row 0 .* write ';' for ' ' here, or list all in classes="):
         Annotations.from_frame(frame, kind="set")
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        ["[a;b]", "[a]", "[]", "[c;b]", "[b]"],
+        ["{a, b}", "{a}", "{}", "{c, b}", "{b}"],
+        ["a+b", "a", "", "c+b", "b"],
+        ["a + b", "a", "", "b + c", "b"],
+    ],
+)
+def test_sets_in_brackets_and_sums(labels: list[str]) -> None:
+    assert yes(Annotations.from_frame(ROWS.assign(label=labels), kind="set")) == SAID
+    with pytest.raises(DataError, match='say kind="set"'):
+        Annotations.from_frame(ROWS.assign(label=[x if x.strip("{}") else "[]" for x in labels]))
+
+
+def test_signs_in_names_of_classes_separate_nothing() -> None:
+    labels = ["C++;R+D", "C++", "", "C++", "R+D"]
+    assert {name for name, _ in yes(Annotations.from_frame(ROWS.assign(label=labels), kind="set"))} == {
+        *("p | C++", "p | R+D", "q | C++", "r | R+D")
+    }
+    alone = Annotations.from_frame(ROWS.assign(label=["C++", "C++", "R+D", "C#", "R+D"]), kind="set")
+    assert {name.split(" | ")[1] for name in alone.items} == {"C++", "R+D", "C#"}
+    assert Annotations.from_frame(ROWS.assign(label=["A+", "A", "B+", "A+", "B"])).n_classes == 4

@@ -282,3 +282,26 @@ def test_a_remark_of_an_annotator_names_no_item() -> None:
     wide = pd.DataFrame({"ann": [*"xyx"], "bob": [*"xyy"], "comment": ["ok", "ok", "hm"]})
     with pytest.raises(DataError, match="'comment', which may hold the items"):
         Annotations.from_frame(wide, wide=True)
+
+
+def test_votes_for_each_side_are_refused_with_the_line_that_makes_rows() -> None:
+    votes = pd.DataFrame({"model_a": [*"pq"], "model_b": [*"qr"], "wins_a": [3, 1], "wins_b": [1, 2]})
+    with pytest.raises(DataError, match="pandas.concat") as refused:
+        Annotations.from_frame(votes)
+    line = re.search(r"pandas\.concat\(.*\.drop\(columns=\[.*?\]\)", str(refused.value))
+    assert line is not None
+    made = eval(line[0], {"pandas": pd, "table": votes})
+    assert Annotations.from_frame(made, annotator=None).frame()["label"].value_counts().to_dict() == {
+        "left": 4,
+        "right": 3,
+    }
+
+
+def test_one_number_in_two_spellings_is_one_class_or_two_that_are_said() -> None:
+    frame = pd.DataFrame({"item": [*"ppqq"], "annotator": [*"abab"], "label": ["1", "1.0", "2", "1"]})
+    for kind in (None, "nominal", "ordinal"):
+        with pytest.raises(DataError, match="spell it one way"):
+            Annotations.from_frame(frame, kind=kind)
+    assert Annotations.from_frame(frame, classes=["1", "1.0", "2"]).n_classes == 3
+    with pytest.raises(DataError, match='say kind="ranking"'):
+        Annotations.from_frame(frame.assign(label=["p>q", "q>p"] * 2))

@@ -427,3 +427,51 @@ def test_a_class_with_half_of_few_votes_is_no_total() -> None:
         assert data.votes().tolist() == [[5, 3, 2]]
     three = pd.DataFrame([[5, 3, 2], [4, 1, 3], [6, 6, 0]], columns=["a", "b", "c"])
     assert crowdppl.Annotations.from_frame(three, columns="classes", classes=["a", "b", "c"]).n_items == 3
+
+
+def test_equal_sums_of_few_rows_may_be_chance() -> None:
+    few = pd.DataFrame({"ann": [1, 2, 1], "bob": [2, 1, 2]})
+    assert seems(few)[0] == ""
+    assert seems(pd.concat([few] * 2))[0] == "votes"
+    assert seems(FLEISS[:3])[0] == "votes"
+
+
+def test_two_ballots_a_row_are_labels_only_where_they_may_be() -> None:
+    two = pd.DataFrame({"voter": [*"abcdefgh"], "one": [*"pqrpqrpq"], "two": [*"qrpqrpqr"]})
+    with pytest.raises(DataError, match="'annotator': table\\['voter'\\]"):
+        Annotations.from_frame(two)
+    for frame in (two[:3], two.assign(two="no")):
+        assert Annotations.from_frame(frame).kind == "nominal"
+    again = pd.DataFrame({"voter": [*"aabb"], "one": [*"pqrp"], "two": [*"qrpq"], "three": [*"rpqr"]})
+    with pytest.raises(DataError, match="'annotator': table\\['voter'\\]"):
+        Annotations.from_frame(again)
+
+
+def test_ranks_of_several_problems_are_not_taken_together(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"prompt": [1, 1, 2, 2], "rater": [*"xyxy"], "A": [1, 2, 3, 3], "B": [2, 1, 2, 1]})
+    frame["C"] = [3, 3, 1, 2]
+    told = frame.melt(["prompt", "rater"], var_name="object", value_name="rank")
+    want = Annotations.from_frame(told, kind="ranking").frame()
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    for data in (
+        *(Annotations.from_frame(frame, **more) for more in ({}, {"columns": "items"}, {"kind": "ranking"})),
+        read_annotations(tmp_path / "a.csv"),
+    ):
+        assert data.kind == "ranking"
+        assert data.frame().astype(str).equals(want.astype(str))
+    again = frame.drop(columns="prompt").sort_values("rater")
+    assert Annotations.from_frame(again).n_labels == 12
+
+
+@pytest.mark.parametrize("name", ["mean", "a_confidence", "n_votes", "agreement", "final", "comment"])
+def test_helpers_are_no_annotators(name: str) -> None:
+    frame = pd.DataFrame({"ann": [*"xyxx"], "bob": [*"xyyx"], name: [*"xyxx"]}, index=pd.Index([5, 6, 7, 8]))
+    with pytest.raises(DataError, match=re.escape("annotators=['ann', 'bob']")):
+        Annotations.from_frame(frame.rename_axis("item"), wide=True)
+
+
+def test_free_text_is_no_item() -> None:
+    said = ["I liked it a lot", "no", "this was hard to do", "no", "it did not load"]
+    frame = pd.DataFrame({"rater": [*"abcde"], "q1": ["yes", "no"] * 2 + ["no"], "q2": "no", "more": said})
+    with pytest.raises(DataError, match=re.escape("items=['q1', 'q2']")):
+        Annotations.from_frame(frame)

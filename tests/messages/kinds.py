@@ -59,6 +59,7 @@ BATTLES = pd.DataFrame(
 UNPLACED = pd.DataFrame(
     {"sentence": [1] * 4, "token": ["Ann", "sang"] * 2, "tag": ["B-P", "O"] * 2, "annotator": [*"aabb"]}
 )
+VOTED = pd.DataFrame({"left": [*"pq"], "right": [*"qr"], "votes_left": [3, 1], "votes_right": [1, 2]})
 WON_BY = ["winner_model_a", "winner_model_b", "winner_tie"]
 COUNTED = pd.DataFrame({"item": [1, 1, 2, 2], "label": ["cat", "dog"] * 2, "votes": [3, 1, 0, 4]})
 WON = pd.DataFrame({"winner": ["p", "q", "p"], "loser": ["q", "r", "r"], "annotator": ["a", "b", "a"]})
@@ -110,6 +111,39 @@ ROWS = [
         lambda: read(classes=["x", "y"], abstentions=["?"]),
     ),
     Row("classes.require_categories", lambda: read(SETS), lambda: read(SETS, kind="set")),
+    Row(
+        "classes.require_categories",
+        lambda: read(table(label=["p>q", "q>p"] * 2)),
+        lambda: read(table(label=["p>q", "q>p"] * 2), kind="ranking"),
+    ),
+    Row(
+        "classes.in_order",
+        lambda: read(table(label=["1", "1.0", "2", "1"])),
+        lambda: read(table(label=["1", "1.0", "2", "1"]).assign(label=lambda x: x["label"].str.removesuffix(".0"))),
+    ),
+    Row(
+        "sets._refuse_other_separators",
+        lambda: read(table(label=["x/y", "x", "y", "x"]), kind="set"),
+        lambda: read(table(label=["x/y", "x", "y", "x"]), kind="set", classes=["x", "y"]),
+    ),
+    Row(
+        "shapes._refuse_votes_of_sides",
+        lambda: read(VOTED),
+        lambda: read(
+            pd.concat(
+                [
+                    VOTED.loc[VOTED.index.repeat(VOTED[name])].assign(winner=side)
+                    for name, side in {"votes_left": "left", "votes_right": "right"}.items()
+                ]
+            ).drop(columns=["votes_left", "votes_right"]),
+            annotator=None,
+        ),
+    ),
+    Row(
+        "numbers._numbers",
+        lambda: read(table(label=["1,234", "2,345", "3", "4"]), kind="count", decimal=","),
+        lambda: read(table(label=["1,234", "2,345", "3", "4"]), kind="count", decimal="."),
+    ),
     Row(
         "classes.require_categories",
         lambda: read(table(label=["['x']", "['y']"] * 2)),

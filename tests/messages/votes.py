@@ -26,6 +26,7 @@ FORMS = pd.DataFrame(
         "q3": ["big", "small", "big"],
     }
 )
+PROMPTS = pd.DataFrame({"prompt": [1, 2] * 2, "rater": [*"aabb"], "A": [1, 2, 1, 1], "B": [2, 1, 2, 2]})
 PATHS = table(label=["a/x", "a/y", "b/z", "b/z"])
 
 
@@ -91,6 +92,23 @@ ROWS = [
     Row("votes.rows_of_classes", lambda: votes(VOTES[["item", "cat"]]), votes),
     Row(
         "votes.rows_of_classes",
+        lambda: votes(MARKS.rename(columns={"item": "page"}).replace({"page": {1: "p", 2: "q"}}), kind="set"),
+        lambda: votes(
+            MARKS.rename(columns={"item": "page"}).replace({"page": {1: "p", 2: "q"}}), item="page", kind="set"
+        ),
+    ),
+    Row(
+        "votes.rows_of_classes",
+        lambda: votes(MARKS.assign(dog=[0, 0, 0])),
+        lambda: votes(MARKS.assign(dog=[0, 0, 0]), kind="set"),
+    ),
+    Row(
+        "votes._refuse_other_names",
+        lambda: votes(VOTES.assign(n=[4, 5, 4])),
+        lambda: votes(VOTES.assign(n=[4, 5, 4]), classes=["cat", "dog"]),
+    ),
+    Row(
+        "votes.rows_of_classes",
         lambda: votes(MARKS.drop(columns="annotator").drop_duplicates("item")),
         lambda: votes(MARKS.drop(columns="annotator").drop_duplicates("item"), kind="nominal"),
     ),
@@ -131,10 +149,19 @@ ROWS = [
         lambda: read(RATED.assign(item=[1, 1, 2]), wide=True, item="item"),
         lambda: read(table()),
     ),
+    Row(
+        "wide._refuse_several_rows",
+        lambda: items(PROMPTS),
+        lambda: read(
+            PROMPTS.melt(["prompt", "rater"], var_name="column", value_name="label")
+            .assign(item=lambda x: x[["prompt", "column"]].astype(str).agg(" ".join, axis=1))
+            .drop(columns=["prompt", "column"])
+        ),
+    ),
     Row("votes.refuse_ballots", lambda: items(BALLOTS), lambda: read(_lists(BALLOTS), kind="ranking")),
     Row("votes.rows_of_classes", lambda: votes(BESIDE), lambda: votes(BESIDE, classes=["cat", "dog"])),
     Row(
-        "votes._refuse_truths",
+        "votes._refuse_other_names",
         lambda: votes(VOTES.assign(truth=[0, 1, 0])),
         lambda: votes(VOTES.assign(truth=[0, 1, 0]), classes=["cat", "dog"]),
     ),

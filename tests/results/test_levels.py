@@ -165,3 +165,12 @@ def test_what_needs_a_model_of_the_level_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "result").exists()
     later = fine.update(pd.DataFrame({"item": [46], "annotator": ["1"], "label": ["calm/well"]}))
     assert later.at_level(1).annotators()["labels"].sum() == len(FINE) + 1
+
+
+def test_paths_may_begin_and_end_with_their_sign() -> None:
+    frame = pd.DataFrame(
+        {"item": [*"xyz"], "annotator": [*"aba"], "label": ["/animal/cat", "/animal/dog", "/plant/"]}
+    )
+    data = Annotations.from_frame(frame)
+    assert [*data.at_level(1).classes] == ["/animal", "/plant/"]
+    assert [*data.at_level(2).classes] == [*data.classes]

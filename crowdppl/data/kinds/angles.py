@@ -17,8 +17,6 @@ from crowdppl.data.kinds.space import POINTS, RealLine
 DEGREES = "degrees"
 UNITS = {DEGREES: 360.0, "radians": 2 * math.pi}
 """A whole turn in each unit."""
-FEW = 10
-"""Angles below which small ones may well be degrees."""
 LEAST = 1e-9
 """Length of a mean resultant below which its direction is rounding."""
 
@@ -78,10 +76,11 @@ class Circle(RealLine):
         return f"if labels are in {DEGREES}, say unit={DEGREES!r}; if not, correct it" if meant else "correct it"
 
     def suspicion(self, x: np.ndarray) -> str:
-        """That angles in degrees may be radians, where they are many and all small."""
-        if self.unit != DEGREES or len(x) < FEW or x.max() > UNITS["radians"]:
+        """That angles in degrees may be radians, as where all are small."""
+        turn = UNITS["radians"]
+        if self.unit != DEGREES or not len(x) or x.min() < -turn / 2 or x.max() > turn or not x.any():
             return ""
-        return f"all {len(x)} lie between 0 and {x.max():.3g} degrees, as if they were radians"
+        return f"all {len(x)} lie between {x.min():.3g} and {x.max():.3g} degrees, as if they were radians"
 
     def moments(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Cosine and sine."""

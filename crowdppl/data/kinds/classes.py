@@ -43,6 +43,8 @@ AMOUNTS = frozenset("%‰$€£¥₹₩0123456789")
 UNITS = 4
 """Most units of measurements, such as "day" and "days"; names that begin with a number, as "01 cat", have more."""
 SEPARATORS = ("\n", ";", "|", ",")
+PLUS = "+"
+"""What separates classes, too, where these come in other labels, as in "a+b" and "a", and not in "C++"."""
 STANDARD_ERRORS = 3
 """By how many those who differ must be nearer to each other than by chance, where numbers are whole."""
 SPREAD = 7 / 5
@@ -52,6 +54,8 @@ UNEQUAL = 0.95
 SAY = 'or say kind="nominal"'
 SIDE_BY_SIDE = re.compile(r"(['\"])\s+(?=['\"])")
 """The end of a text and the start of the next one, without a comma."""
+WHOLE = re.compile(r"([+-]?\d+)\.0+")
+"""A whole number as pandas writes it where others of its column are missing."""
 UNREADABLE = (ValueError, SyntaxError, TypeError, MemoryError, RecursionError)
 """What ``ast.literal_eval`` raises."""
 
@@ -90,7 +94,15 @@ class Classes(Kind):
         return alphabet, None if labels is None else code_labels(alphabet, labels, rows.place)
 
     def in_order(self, classes: pd.Index[Any]) -> pd.Index[Any]:
-        """Classes, of which nobody listed the order, in order."""
+        """Classes, of which nobody listed the order, in order; DataError for one number in two spellings."""
+        for name in classes:
+            found = WHOLE.fullmatch(name) if isinstance(name, str) else None
+            if found and found[1] in classes:
+                raise DataError(
+                    f"{found[1]!r} and {name!r} are the same number; spell it one way, "
+                    f"table[label].str.removesuffix({name.removeprefix(found[1])!r}), or list all in classes= if "
+                    "they are two classes"
+                )
         return classes[sorting(classes, "label")]
 
 
@@ -205,7 +217,8 @@ def require_categories(classes: pd.Index, item: np.ndarray, answer: np.ndarray, 
     for found, what, remedy in (
         (_list_of_classes(texts), "is a list", AS_SETS),
         (_structured(texts), "is JSON", "take the class out of it, into a column of its own"),
-        (_set_of_classes([*texts]), "names several classes", AS_SETS),
+        (set_of_classes([*texts]), "names several classes", AS_SETS),
+        (set_of_classes([*texts], (">",)), "names several things in order", 'say kind="ranking"'),
     ):
         if found is not None:
             where = place(int(np.argmax(answer == classes.get_loc(found))))
@@ -266,11 +279,21 @@ def parsed(text: str) -> Any:
     return None
 
 
-def _set_of_classes(texts: Sequence[str]) -> str | None:
+def without_brackets(text: str) -> str:
+    """What stands between brackets, of a list whose names are not quoted."""
+    bare = text.strip()
+    return bare[1:-1] if bare[:1] + bare[-1:] in ("[]", "{}") else text
+
+
+def set_of_classes(texts: Sequence[str], marks: Sequence[str] = (*SEPARATORS, PLUS)) -> str | None:
     """The first text with several parts that are labels by themselves, or come in another order, too."""
-    for mark in SEPARATORS:
-        parts = {text: tuple(part.strip() for part in text.split(mark)) for text in texts if mark in text}
-        alone = {text.strip() for text in texts if mark not in text}
+    for mark in marks:
+        parts = {
+            text: tuple(part.strip() for part in without_brackets(text).split(mark))
+            for text in texts
+            if mark in text
+        }
+        alone = {without_brackets(text).strip() for text in texts if mark not in text}
         orders: dict[frozenset[str], set[tuple[str, ...]]] = {}
         for each in parts.values():
             orders.setdefault(frozenset(each), set()).add(each)

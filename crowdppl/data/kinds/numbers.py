@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
@@ -101,15 +102,18 @@ class Numbers(Kind):
             raise DataError(
                 f"the label {value!r} at {rows.place(int(wrong[0]))} is not {labels.words}"
                 + (f", nor are {more} others" if more else "")
-                + f", which kind={self.name!r} asks for; {self._remedy(value)}, or leave the row out"
+                + f", which kind={self.name!r} asks for; {self._remedy(value, decimal)}, or leave the row out"
             )
-        numbers = labels.canonical(found[codes])
-        if why := labels.suspicion(numbers):
-            warn(f"of the labels, {why}; if so, say unit=", CrowdpplWarning)
-        return numbers
+        if why := labels.suspicion(found[codes]):
+            other = next(unit for unit in self.units if unit != self.unit)
+            warn(f"of the labels, {why}; if so, say unit={other!r}", CrowdpplWarning)
+        return labels.canonical(found[codes])
 
-    def _remedy(self, value: Any) -> str:
+    def _remedy(self, value: Any, decimal: str | None = None) -> str:
         """How to make a label of a value that is none."""
+        if decimal == "," and isinstance(value, str) and re.fullmatch(r"[+-]?\d{1,3}(,\d{3})+", value.strip()):
+            said = value.strip().replace(",", ".", 1)
+            return f"it is {said} by decimal=',': say decimal='.' if commas stand between thousands"
         number = number_and_unit(value)[0]
         if math.isnan(as_number(value)) and self.labels.contains(np.array(number)):
             return f"write each as a number alone, {number:.15g}"

@@ -22,7 +22,7 @@ from crowdppl.data.ids import (
     listed_answers,
     native,
 )
-from crowdppl.data.kinds.classes import SEPARATORS, Classes, parsed
+from crowdppl.data.kinds.classes import PLUS, SEPARATORS, Classes, parsed, set_of_classes, without_brackets
 from crowdppl.data.kinds.kind import Small
 from crowdppl.data.kinds.parts import SEPARATOR, Parts
 from crowdppl.data.tables import LISTS, Rows
@@ -59,9 +59,11 @@ def with_answers(rows: Rows, options: Mapping[str, Any]) -> tuple[Rows, dict[str
 
     A set is text such as "a;b", or a list, a tuple or a set, of Python or written out, or {"choices": list}; an
     empty one holds no class. Where classes are listed, a text is cut into these, whatever stands between them:
-    lines, blanks, ";", "|" or ",". Else the first of line, ";", "|" and "," that stands in any text separates the
-    classes of all, but for lists that are written out. Rows of answers stay as they are. DataError for a label that
-    is missing or no set, with its row, an unknown class, or none, and for features, which tell no classes apart.
+    lines, blanks, ";", "|", ",", "+" or "/". Else the first of line, ";", "|" and "," that stands in any text
+    separates the classes of all, but for lists that are written out; "+" where parts come in other labels, too.
+    Brackets around names without quotes, "[a;b]", are none of theirs. Rows of answers stay as they are. DataError
+    for a label that is missing or no set, with its row, an unknown class, or none, and for features, which tell no
+    classes apart.
     """
     unnamed = options.get("classes") is None and options.get("like") is None
     if are_answers(rows.item):
@@ -144,9 +146,11 @@ def _sets(
     lists: dict[str, Any] = {x: found for x in texts if (found := parsed(x)) is not None}
     if known is not None:
         lists |= {x: found for x in texts - lists.keys() if (found := _cut(x, known)) is not None}
-    cells = [lists.get(x, x) if isinstance(x, str) else x for x in cells]
-    texts -= lists.keys()
+    cells = [lists.get(x, without_brackets(x) if x in texts else x) if isinstance(x, str) else x for x in cells]
+    texts = {without_brackets(x) for x in texts - lists.keys()}
     mark = next((mark for mark in SEPARATORS if any(mark in x for x in texts)), None)
+    if mark is None and set_of_classes([*texts], (PLUS,)) is not None:
+        mark = PLUS
     book = None if known is None else Codebook("class", known)
     read: dict[Hashable, Members] = {}
     out = list[Members]()
@@ -175,7 +179,7 @@ def _sets(
 def _cut(text: str, known: pd.Index[Any]) -> list[str] | None:
     """The classes that a text is made of, the longest where several fit; None where something else is left."""
     names = "|".join(re.escape(str(name)) for name in sorted(known, key=lambda name: -len(str(name))))
-    one, found, at = re.compile(rf"\s*({names})(?:\s*[;|,]|\s+|$)"), list[str](), 0
+    one, found, at = re.compile(rf"\s*({names})(?:\s*[;|,+/]|\s+|$)"), list[str](), 0
     while at < len(text):
         match = one.match(text, at)
         if match is None:
@@ -189,7 +193,7 @@ def _refuse_other_separators(cells: Sequence[Any], sets: Sequence[Members], mark
     """Refuses a class such as "x,y" where ";" separates classes, and x or y is one."""
     texts = [members or () if isinstance(cell, str) else () for cell, members in zip(cells, sets, strict=True)]
     names = {name for members in texts for name in members}
-    for other in SEPARATORS if mark else (*SEPARATORS, " "):
+    for other in (*SEPARATORS, PLUS) if mark else (*SEPARATORS, "/", " "):
         odd = {name for name in names if other in name and names & {part.strip() for part in name.split(other)}}
         if odd:
             row, name = next((n, x) for n, members in enumerate(texts) for x in members if x in odd)
@@ -203,7 +207,7 @@ def _refuse_other_separators(cells: Sequence[Any], sets: Sequence[Members], mark
 def _members(cell: Any, place: Place, row: int) -> list[Any]:
     """The classes that a list, a set or an array holds."""
     cell = choices_of(cell)
-    if isinstance(cell, Mapping) or not isinstance(cell, Collection | np.ndarray):
+    if (isinstance(cell, Mapping) and cell) or not isinstance(cell, Collection | np.ndarray):
         raise DataError(
             f"the label at {place(row)} is {kind_of(cell)}, and no set of classes; give a list, or 'a;b'"
         )
