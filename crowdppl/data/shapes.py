@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from crowdppl.core.validation import warn
 from crowdppl.data.ids import Place, as_numbers, encode, native
-from crowdppl.data.kinds.classes import NOMINAL
+from crowdppl.data.kinds.classes import ANSWERS, NOMINAL
 from crowdppl.data.kinds.comparisons import PAIR, TIE, side_of
 from crowdppl.data.kinds.kind import Kind
 from crowdppl.data.kinds.parts import SIDES
@@ -34,7 +35,6 @@ from crowdppl.data.tables import (
     rows_of_frame,
 )
 from crowdppl.data.tagged import (
-    ANSWERS,
     PLACE,
     SPAN,
     are_spans,
@@ -58,7 +58,7 @@ from crowdppl.data.votes import (
     seems,
 )
 from crowdppl.data.wide import rows_of_items, rows_of_wide, who_answered
-from crowdppl.errors import DataError
+from crowdppl.errors import CrowdpplWarning, DataError
 
 TIED = frozenset(["tie", "draw", "istie", "isdraw", "tied"])
 """Columns that say whether neither of winner and loser won."""
@@ -120,6 +120,7 @@ def rows_of_table(table: Table, said: Said, kind: Kind, options: Mapping[str, An
     DataError where a table may be of several kinds, with what to say.
     """
     refuse_twins(table.names, table.origin)
+    table = _accepted(table, said)
     unsaid = all(options.get(name) is None for name in ("kind", "classes", "like"))
     if table.tokens and not (unsaid or kind == SEQUENCES):
         raise DataError(f"{table.origin} has columns of CoNLL, which are labels of sequences; say kind='sequence'")
@@ -133,6 +134,24 @@ def rows_of_table(table: Table, said: Said, kind: Kind, options: Mapping[str, An
             return found
     parts = () if kind.parts is None or not kind.parts.columns else kind.parts.names
     return rows_of_frame(table, label_roles(said.item, said.annotator, said.label, said.gold, parts)), {**options}
+
+
+def _accepted(table: Table, said: Said) -> Table:
+    """A table of choices of Prodigy, in "accept", without the tasks that "answer" says were not done."""
+    names = {letters(name): name for name in table.names}
+    if not {"accept", "answer"} <= {*names} or said.label not in (None, names["accept"]):
+        return table
+    answers = table.some([names["answer"]]).iloc[:, 0]
+    if not answers.isin(ANSWERS).all():
+        return table
+    kept = np.flatnonzero(answers == ANSWERS[0])
+    if len(kept) < len(answers):
+        warn(
+            f"{len(answers) - len(kept)} of {len(answers)} tasks were ignored or rejected and are left out",
+            CrowdpplWarning,
+        )
+    frame = as_pandas(table.frame, table.origin).iloc[kept].drop(columns=names["answer"]).reset_index(drop=True)
+    return replace(table, frame=frame, place=lambda row: table.place(int(kept[row])))
 
 
 def _refuse_counted_rows(seen: Seen) -> None:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from crowdppl.core.validation import kind_of, shown
+from crowdppl.core.validation import kind_of, shown, warn
 from crowdppl.data.ids import Encoding, Place, as_column, as_index, encode, encode_text, native, place_in_rows
-from crowdppl.errors import DataError
+from crowdppl.errors import CrowdpplWarning, DataError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -30,7 +30,8 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
         "annotator worker rater coder user",
         "labeler labeller judge grader observer reviewer expert performer contributor participant",
         "voter ranker respondent assessor evaluator juror marker scorer examiner turker crowdworker username "
-        "annotatorname ratername workername annotatedby labeledby labelledby completedby prolificpid",
+        "annotatorname ratername workername annotatedby labeledby labelledby completedby createdby "
+        "prolificpid",
     ),
     "label": (
         "label answer rating response accept",
@@ -69,10 +70,12 @@ PARTS_OF_ITEMS = ("left", "right", "sequence", "position", "problem", "object")
 """Roles of columns of which two name an item."""
 NAMING = ("left", "right", "winner", "loser", "problem", "object")
 """Roles of columns that name things, whatever the kind of labels."""
-PARTS_BESIDE = ("item", "problem", "sequence")
+PARTS_BESIDE = ("item", "problem", "sequence", "label")
 """Roles of columns that may name an item together with that which is recognised."""
 ARGUMENT: Mapping[str, str] = {"class": "label", "gold": "gold_column", **dict.fromkeys(PARTS_OF_ITEMS, "item")}
 """The argument that names the column of a role, where it is not called like the role."""
+TOLOKA = re.compile("(INPUT|ASSIGNMENT):")
+"""How names of columns of items and annotators begin in files of Toloka."""
 REMARK = "comment"
 """What names an item, or what an annotator remarks on one."""
 UNSPECIFIC = frozenset(["id", "ids", "index", "unnamed0"])
@@ -83,6 +86,8 @@ Roles = Mapping[str, Hashable | None]
 LISTS = (list, tuple, np.ndarray)
 EVERYONE = "all"
 """The annotator of all labels, where none is named."""
+NOT_TAKEN = frozenset(["rejected", "discarded", "returned", "timedout"])
+"""What tools write in a column of states beside labels that are not to count."""
 NESTED = 100
 """Rows in which nested records are looked for."""
 
@@ -236,6 +241,7 @@ def rows_of_frame(table: Table, given: Roles) -> Rows:
         else:
             ids = item.iloc[:, 0] if isinstance(item, pd.DataFrame) and item.shape[1] else item
             gold = known.set_axis(ids.values.take(ids.codes) if isinstance(ids, Encoding) else as_index(ids))
+    _warn_of_states(frame, rest, origin)
     said = {role: str(column) for role, column in roles.items()}
     pooled, of_lists = "annotator" not in found, frame is not table.frame
     return Rows(
@@ -279,6 +285,21 @@ def _refuse_part_of_items(
                 f"to name the {of}: make a column of both, table.assign({of}=table[{pair}].astype(str)"
                 f".agg(' '.join, axis=1)).drop(columns={pair}){say}"
             )
+
+
+def _warn_of_states(frame: pd.DataFrame | pa.Table, rest: Sequence[Hashable], origin: str) -> None:
+    """Warns of labels that a tool has marked as rejected."""
+    for name in rest:
+        if letters(name).endswith("status"):
+            states = _selected(frame, [name], origin).iloc[:, 0]
+            out = states.map(lambda x: isinstance(x, str) and letters(x) in NOT_TAKEN)
+            if out.any():
+                state = states[out].iloc[0]
+                warn(
+                    f"{out.sum()} of {len(out)} rows have {name!r} {state!r:.60}, and their labels count; leave "
+                    f"them out, table[table[{name!r}] != {state!r:.60}], or drop the column",
+                    CrowdpplWarning,
+                )
 
 
 def _one_annotator_a_row(
@@ -431,9 +452,9 @@ def label_roles(
 def recognise(columns: Sequence[Hashable], given: Roles, origin: str) -> dict[str, Hashable]:
     """Finds the column of each role: as given, or, for None, by its name.
 
-    Names are compared without regard to case, spaces, underscores and, of items and annotators, a final "id". The
-    truth in a table of gold has the role "class". A column "item" names both parts of items where no other column
-    does. DataError when a column is missing, occurs twice, or several could be meant.
+    Names are compared without regard to case, spaces, underscores and, of items and annotators, a final "id" or
+    "s". The truth in a table of gold has the role "class". A column "item" names both parts of items where no other
+    column does. DataError when a column is missing, occurs twice, or several could be meant.
     """
     listed = ", ".join(map(repr, columns)) or "none"
     refuse_twins(columns, origin)
@@ -457,7 +478,11 @@ def recognise(columns: Sequence[Hashable], given: Roles, origin: str) -> dict[st
         if not near and role in ("problem", "object"):
             continue
         if not near:
-            item = ", or columns='items' if each item has a column" if role == "item" else ""
+            item = (
+                ", wide=True if rows are items and annotators columns, or columns='items' if each item has a column"
+                if role == "item"
+                else ""
+            )
             more = (
                 ", wide=True if each has a column, columns='classes' if each class has a column of votes, or "
                 "annotator=None for one annotator of all labels"
@@ -497,11 +522,10 @@ def named(columns: Sequence[Hashable], names: str, role: str) -> list[Hashable]:
 
     def spellings(column: Hashable) -> set[str]:
         bare = letters(column)
-        return (
-            {bare, bare.removesuffix("ids").removesuffix("id")}
-            if role in ("item", "annotator", "sequence")
-            else {bare}
-        )
+        if role not in ("item", "annotator", "sequence"):
+            return {bare}
+        bare = letters(TOLOKA.sub("", str(column)))
+        return {bare, bare.removesuffix("s"), bare.removesuffix("ids").removesuffix("id")}
 
     return [column for column in columns if spellings(column) & {*names.split()}]
 

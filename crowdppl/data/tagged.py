@@ -31,8 +31,6 @@ DOCUMENT = "-DOCSTART-"
 """What stands for a token where a document begins."""
 PHRASES = frozenset(["NP", "VP", "PP", "ADVP", "ADJP", "SBAR", "PRT", "CONJP", "INTJ", "LST", "UCP"])
 """Types of chunks, which CoNLL-2000 and CoNLL-2003 give in a column of their own."""
-ANSWERS = ("accept", "reject", "ignore")
-"""What Prodigy says of a task: that it was done, that what it shows is wrong, or that it was skipped."""
 
 
 def read_conll(lines: Iterable[str], name: str) -> tuple[pd.DataFrame, list[int]]:

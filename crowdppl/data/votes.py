@@ -56,8 +56,8 @@ COUNTERS = frozenset(["count", "counts", "votes", "nvotes", "n", "freq", "freque
 """Columns that say how many labels a row stands for."""
 NO_CLASS = COUNTERS | {"class", "label", "total", "sum"}
 """Names of columns beside several of classes that are none."""
-NUMBERED = re.compile(r"(.*?)[\W_]*\d+", re.DOTALL)
-"""A name with a number, such as "rater_1"."""
+NUMBERED = re.compile(r"(.*?)[\W_]*(?:\d+|[A-Z])", re.DOTALL)
+"""A name with a number or a letter, such as "rater_1"."""
 COUNTS = "give counts instead, (table[names] * n).round() of n annotators, and say columns='classes'"
 
 
@@ -69,7 +69,7 @@ def seems(frame: pd.DataFrame) -> tuple[str, list[Hashable]]:
     Empty cells are ranks that nobody gave, or no votes.
     """
     names: list[Hashable] = list(frame.columns)
-    if _of_annotators(names):
+    if of_annotators(names):
         return "", []
     if frame.shape[1] < 2 or len(frame) < 2 or numbers_of(frame[:MANY]) is None:
         return "", []
@@ -116,7 +116,7 @@ def _equal_by_chance(numbers: np.ndarray) -> float:
     return float((one == other).mean() ** (len(numbers) - 1))
 
 
-def _of_annotators(names: Sequence[Hashable]) -> bool:
+def of_annotators(names: Sequence[Hashable]) -> bool:
     """Whether all columns are named as annotators by number."""
     found = [NUMBERED.fullmatch(str(name)) for name in names]
     return all(x is not None and looks_like([x[1]], "annotator") for x in found)
@@ -169,9 +169,8 @@ def are_ballots(frame: pd.DataFrame) -> bool:
     if frame.shape[1] < 2 or len(frame) < 2:
         return False
     head = frame[:MANY]
-    if numbers_of(head) is not None or not head.map(lambda x: isinstance(x, str) and x.strip() != "").all(
-        axis=None
-    ):
+    texts = head.map(lambda x: isinstance(x, str) and x.strip() != "").to_numpy(bool)
+    if numbers_of(head) is not None or not texts.all():
         return False
     cells = _some(frame).map(str).to_numpy()
     if any(len({*row}) < len(row) for row in cells) or 2 * len(np.unique(cells)) >= cells.size:

@@ -36,7 +36,7 @@ from crowdppl.data.tables import (
     refuse_twins,
     require_table,
 )
-from crowdppl.data.votes import FEW, TRUTHS, column_of_counts, refuse_ballots, refuse_sums
+from crowdppl.data.votes import FEW, TRUTHS, column_of_counts, of_annotators, refuse_ballots, refuse_sums
 from crowdppl.errors import DataError
 
 NO_ANNOTATOR = TRUTHS | {"true", "target"}
@@ -213,6 +213,11 @@ def _refuse_others_than_annotators(frame: pd.DataFrame, item: Hashable | None, o
     if records is not None:
         raise DataError(f"{origin} has a column {records!r} of counts of votes; say columns='classes', not wide=")
     beside = item is not None or looks_like(list(frame.columns), "item")
+    if of_annotators([*frame.index]) and not of_annotators([*frame.columns]):
+        raise DataError(
+            f"{origin} has rows {native(frame.index[0])!r} and so on, named as annotators; say columns='items', "
+            "not wide=, or columns='annotators' if rows are items"
+        )
     who = None if looks_like(list(frame.columns), "label") else who_answered(frame)
     if who is not None and who[1] and not beside:
         raise DataError(
@@ -377,12 +382,16 @@ def not_annotators(table: pd.DataFrame, by_name: bool = True) -> Iterator[tuple[
     others, measures = NO_ANNOTATOR | {*HELPERS.split()} if by_name else frozenset[str](), {*MEASURED.split()}
     values = [_values(table.iloc[:, n]) for n in range(table.shape[1])]
     spans = [_span(own) for own in values]
+    rows = [_counts_up(table.iloc[:, n]) for n in range(table.shape[1])]
     times = Counter(chain(*values))
     for n, (column, own) in enumerate(zip(table.columns, values, strict=True)):
         alone = {value for value in own if times[value] == 1}
         words = {word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+", str(column))}
         if letters(column) in usual or words & others or (words & measures and alone):
             yield column, "by its name"
+            continue
+        if [x for x, counts in enumerate(rows) if counts] == [n]:
+            yield column, "because it counts rows"
             continue
         free = [x for x in alone if isinstance(x, str) and len(x.split()) >= WORDS]
         if 2 * len(free) > len(own) > FEW:
@@ -391,6 +400,12 @@ def not_annotators(table: pd.DataFrame, by_name: bool = True) -> Iterator[tuple[
         foreign = len(alone) == len(own) > 1 and len(values) > 2  # of two, either may be the odd one
         if foreign and not _among(spans[n], [*spans[:n], *spans[n + 1 :]]):
             yield column, f"because no other has its values, such as {native(next(iter(alone)))!r}"
+
+
+def _counts_up(column: pd.Series[Any]) -> bool:
+    """Whether a column holds 1, 2, 3, ..., or from 0 on, in the order of rows."""
+    numbers = pd.to_numeric(column, errors="coerce").to_numpy(np.float64)
+    return len(numbers) > FEW and bool((np.diff(numbers) == 1).all() and numbers[0] in (0, 1))
 
 
 def _span(values: set[Any]) -> tuple[float, float, float, bool] | None:

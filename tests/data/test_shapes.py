@@ -10,7 +10,7 @@ import pytest
 import crowdppl
 from crowdppl.cli.commands import main
 from crowdppl.data.annotations import Annotations
-from crowdppl.errors import DataError
+from crowdppl.errors import CrowdpplWarning, DataError
 from crowdppl.results.truths import labels
 
 BATTLES = pd.DataFrame(
@@ -305,3 +305,43 @@ def test_one_number_in_two_spellings_is_one_class_or_two_that_are_said() -> None
     assert Annotations.from_frame(frame, classes=["1", "1.0", "2"]).n_classes == 3
     with pytest.raises(DataError, match='say kind="ranking"'):
         Annotations.from_frame(frame.assign(label=["p>q", "q>p"] * 2))
+
+
+LABELS = pd.DataFrame({"item": [*"ppqq"], "annotator": [*"abab"], "label": [*"xyxx"]})
+
+
+def test_columns_of_toloka_and_mturk_are_recognised_and_rejected_work_is_named() -> None:
+    names = {"item": "ASSIGNMENT:task_id", "annotator": "ASSIGNMENT:worker_id", "label": "OUTPUT:result"}
+    toloka = LABELS.rename(columns=names).assign(**{"INPUT:image": [*"uuvv"], "ASSIGNMENT:status": "APPROVED"})
+    assert rows(Annotations.from_frame(toloka, label="OUTPUT:result")) == rows(Annotations.from_frame(LABELS))
+    names = {"item": "HITId", "annotator": "WorkerId", "label": "Answer.label"}
+    mturk = LABELS.rename(columns=names).assign(AssignmentStatus=["Approved"] * 3 + ["Rejected"])
+    with pytest.warns(CrowdpplWarning, match="1 of 4 rows have 'AssignmentStatus' 'Rejected'"):
+        Annotations.from_frame(mturk, label="Answer.label")
+
+
+def test_choices_of_prodigy_count_where_the_task_was_done() -> None:
+    frame = LABELS.rename(columns={"label": "accept"}).assign(answer=["accept"] * 3 + ["ignore"])
+    with pytest.warns(CrowdpplWarning, match="1 of 4 tasks were ignored or rejected"):
+        assert rows(Annotations.from_frame(frame)) == rows(Annotations.from_frame(LABELS[:3]))
+    binary = LABELS.assign(
+        text=[*"ppqq"], label=["x", "x", "y", "y"], answer=["accept", "reject", "accept", "ignore"]
+    )
+    with pytest.raises(DataError, match=re.escape("abstentions=['ignore']")):
+        Annotations.from_frame(binary, label="answer")
+    both = binary.assign(annotator="a", item="p", label=[*"xyzw"])
+    with pytest.raises(DataError, match="seem to name the item"):
+        Annotations.from_frame(pd.concat([both, both.assign(annotator="b")]), label="answer")
+
+
+def test_tables_of_coefficients_of_agreement() -> None:
+    raters = pd.DataFrame({"Units": range(1, 7), "Rater1": [1, 2, 3, 3, 2, 1], "Rater2": [1, 2, 3, 3, 2, 2]})
+    assert Annotations.from_frame(raters, wide=True).annotators.tolist() == ["Rater1", "Rater2"]
+    with pytest.raises(DataError, match="'Row' that looks like no annotator's, because it counts rows"):
+        Annotations.from_frame(raters.rename(columns={"Units": "Row"}), wide=True)
+    coders = pd.DataFrame([["1", "2", "3", "*"], ["1", "2", "3", "3"]], ["coderA", "coderB"], [*"pqrs"])
+    with pytest.raises(DataError, match="say columns='items'"):
+        Annotations.from_frame(coders, wide=True)
+    with pytest.raises(DataError, match=re.escape("abstentions=['*']")):
+        Annotations.from_frame(coders, columns="items")
+    assert Annotations.from_frame(coders, columns="items", abstentions=["*"]).n_classes == 3

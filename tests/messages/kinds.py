@@ -117,6 +117,18 @@ ROWS = [
         lambda: read(table(label=["p>q", "q>p"] * 2), kind="ranking"),
     ),
     Row(
+        "classes.require_categories",
+        lambda: read(table(label=["1", "2", "*", "1"])),
+        lambda: read(table(label=["1", "2", "*", "1"]), abstentions=["*"]),
+    ),
+    Row(
+        "shapes._accepted",
+        lambda: read(
+            table(accept=["x", "y", "x", "x"], answer=["accept"] * 3 + ["ignore"], label=None)  # of Prodigy
+        ),
+        why="nothing is wrong: it says how many tasks are left",
+    ),
+    Row(
         "classes.in_order",
         lambda: read(table(label=["1", "1.0", "2", "1"])),
         lambda: read(table(label=["1", "1.0", "2", "1"]).assign(label=lambda x: x["label"].str.removesuffix(".0"))),

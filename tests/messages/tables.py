@@ -454,6 +454,13 @@ ROWS = [
             )
         ),
     ),
+    Row(
+        "tables._warn_of_states",
+        lambda: read(table(status=["Approved", "Approved", "Rejected", "Approved"])),
+        lambda: read(
+            table(status=["Approved", "Approved", "Rejected", "Approved"]).loc[lambda x: x["status"] != "Rejected"]
+        ),
+    ),
     Row("tables.require_table", lambda: read([1, 2]), lambda: read()),
     Row(
         "tables.as_pandas",

@@ -26,6 +26,7 @@ FORMS = pd.DataFrame(
         "q3": ["big", "small", "big"],
     }
 )
+CODERS = pd.DataFrame({"u1": ["x", "x"], "u2": ["y", "x"]}, index=["coderA", "coderB"])
 PROMPTS = pd.DataFrame({"prompt": [1, 2] * 2, "rater": [*"aabb"], "A": [1, 2, 1, 1], "B": [2, 1, 2, 2]})
 PATHS = table(label=["a/x", "a/y", "b/z", "b/z"])
 
@@ -144,6 +145,11 @@ ROWS = [
     ),
     Row("wide._refuse_others_than_annotators", lambda: read(COUNTS, wide=True), lambda: votes(COUNTS)),
     Row("wide._refuse_others_than_annotators", lambda: read(RATED, wide=True), items),
+    Row(
+        "wide._refuse_others_than_annotators",
+        lambda: read(CODERS, wide=True),
+        lambda: items(CODERS),
+    ),
     Row(
         "wide._refuse_others_than_annotators",
         lambda: read(RATED.assign(item=[1, 1, 2]), wide=True, item="item"),

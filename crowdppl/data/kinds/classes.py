@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import math
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -51,6 +52,8 @@ SPREAD = 7 / 5
 """Variance of the squared distance of two uniform ranks, over its squared mean."""
 UNEQUAL = 0.95
 """Share of labels beyond which values that are all different are no classes."""
+ANSWERS = ("accept", "reject", "ignore")
+"""What Prodigy says of a task: that it was done, that what it shows is wrong, or that it was skipped."""
 SAY = 'or say kind="nominal"'
 SIDE_BY_SIDE = re.compile(r"(['\"])\s+(?=['\"])")
 """The end of a text and the start of the next one, without a comma."""
@@ -218,11 +221,14 @@ def require_categories(classes: pd.Index, item: np.ndarray, answer: np.ndarray, 
         (_list_of_classes(texts), "is a list", AS_SETS),
         (_structured(texts), "is JSON", "take the class out of it, into a column of its own"),
         (set_of_classes([*texts]), "names several classes", AS_SETS),
+        (_no_answer(texts), "seems to say that there is no answer", "name it in abstentions=[{!r}]"),
         (set_of_classes([*texts], (">",)), "names several things in order", 'say kind="ranking"'),
     ):
         if found is not None:
             where = place(int(np.argmax(answer == classes.get_loc(found))))
-            raise DataError(f"the label {found!r:.60} at {where} {what}; {remedy}, {SAY} if this text is a class")
+            raise DataError(
+                f"the label {found!r:.60} at {where} {what}; {remedy.format(found)}, {SAY} if this text is a class"
+            )
 
 
 def _refuse_measurements(classes: pd.Index, item: np.ndarray, answer: np.ndarray) -> None:
@@ -251,6 +257,15 @@ def _list_of_classes(texts: Iterable[str]) -> str | None:
     return next(
         (text for text, found in parts if isinstance(found, list | tuple | set) and all(map(is_name, found))), None
     )
+
+
+def _no_answer(texts: Collection[str]) -> str | None:
+    """A sign beside numbers, such as "*", and "ignore" beside "accept" and "reject"."""
+    if "ignore" in {*texts} <= {*ANSWERS}:
+        return "ignore"
+    signs = [text for text in texts if not any(letter.isalnum() for letter in text)]
+    numbers = [text for text in texts if not math.isnan(as_number(text))]
+    return signs[0] if len(signs) == 1 and len(numbers) == len(texts) - 1 > 1 else None
 
 
 def is_name(part: object) -> bool:
