@@ -165,7 +165,8 @@ READING: Mapping[str, tuple[Any, Any]] = {
         "keep",
     ),
     "time": _text(
-        "Column of times by which --repeats first or last is meant; by default the order of rows.", "COLUMN"
+        "Column that says when a label was given, which methods of time, doubts and --repeats first or last read.",
+        "COLUMN",
     ),
     "stray": (
         Annotated[str, Option(help="Of tags, an I-X that continues no span: repair, refuse or keep.")],

@@ -49,6 +49,7 @@ from crowdppl.data.notation import with_decimal_commas
 from crowdppl.data.repeats import treated_repeats
 from crowdppl.data.shapes import Said, rows_of_table
 from crowdppl.data.tables import Rows, Table, coded_table, require_table, rows_of_dicts
+from crowdppl.data.times import with_times
 from crowdppl.data.votes import COUNTED
 from crowdppl.data.wide import COLUMNS, rows_of_matrix
 from crowdppl.errors import CrowdpplWarning, DataError
@@ -105,8 +106,9 @@ class AnnotationOptions(TypedDict, total=False):
             correlation.
         decimal: "," or ".", the mark in numbers that are text, where both may be meant ("1,234"): in labels, known
             truths and covariates.
-        time: column of the table that says when each label was given, a date or a number, by which
-            ``repeats="first"`` or "last" is meant; by default the order of rows.
+        time: column of the table that says when each label was given, a date or a number: a label covariate in days
+            from 1970 on, or in units of the numbers, and what ``repeats="first"`` or "last" is meant by, by default
+            the order of rows. There, labels that are not repeated may lack a time, and it is then no covariate.
         objects: whether objects of one name in several problems of rankings are the same ("shared", the default) or
             each problem's "own".
         like: annotations whose annotators, classes and answers have the same codes here; others are refused.
@@ -153,8 +155,6 @@ def check_options(options: AnnotationOptions) -> None:
     one_of("repeats", options.get("repeats", "keep"), REPEATS, DataError)
     if options.get("decimal") is not None:
         one_of("decimal", options.get("decimal"), (",", "."), DataError)
-    if options.get("time") is not None and options.get("repeats") not in ("first", "last"):
-        raise DataError(f"time={options.get('time')!r} is for repeats='first' or repeats='last'; say which counts")
     if options.get("kind") is not None:
         kind_named(options.get("kind"))
     if one_of("objects", options.get("objects", "shared"), ("shared", "own"), DataError) == "own":
@@ -229,12 +229,34 @@ def _known(rows: Rows, options: AnnotationOptions, coded: Coded) -> dict[str, An
     return {**found, "known": gold}
 
 
-def _label_names(rows: Rows, options: AnnotationOptions) -> tuple[Hashable, ...]:
-    """Names of the label covariates: given, or those of the annotations that these are to be like."""
+def _label_names(rows: Rows, options: AnnotationOptions, time: Hashable | None) -> tuple[Hashable, ...]:
+    """Names of the label covariates: given, or those of the annotations that these are to be like; and the time."""
     like = options.get("like")
-    names = options.get("label_covariates", () if like is None else like.label_names)
+    names = options.get("label_covariates", () if like is None else names_there(like, rows.columns))
     none = names is None or (isinstance(names, tuple) and not names)
-    return () if none else label_columns(names, rows.columns, rows.place)
+    found = () if none else label_columns(names, rows.columns, rows.place)
+    return found if time is None or time in found else (*found, time)
+
+
+def names_there(old: Annotations, columns: pd.DataFrame | None) -> tuple[Hashable, ...]:
+    """Names of label covariates that new labels need as old ones have them: of times, if they have any."""
+    there = () if columns is None else columns.columns
+    return tuple(name for name in old.label_names if name != old.time or name in there)
+
+
+def _with_times(rows: Rows, options: AnnotationOptions) -> tuple[Rows, Hashable | None]:
+    """Rows of which times are read, and the name of their column; None where there is none."""
+    like, time = options.get("like"), options.get("time")
+    if time is None and like is not None and rows.columns is not None and like.time in rows.columns:
+        time = like.time
+    if time is None:
+        return rows, None
+    try:
+        return replace(rows, columns=with_times(rows.columns, time, rows.place)), time
+    except DataError:
+        if options.get("repeats") in ("first", "last"):  # labels that are not repeated need none
+            return rows, None
+        raise
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -260,6 +282,7 @@ class Annotations:
         repeat_correlation: of an annotator's labels of one item given its truth, by ``repeats="share"``; 0 where
             each label counts.
         label_names: those of ``columns`` that are label covariates.
+        time: that of them which says when labels were given, or None.
         roles: the columns that were read, by what they hold ("item", "gold" ...); none where there was no table.
         warnings: those that were emitted.
 
@@ -288,6 +311,7 @@ class Annotations:
     roles: Mapping[str, str] = field(default_factory=dict)
     warnings: tuple[CrowdpplWarning, ...] = ()
     repeat_correlation: float = 0.0
+    time: Hashable | None = None
 
     @classmethod
     def from_frame(
@@ -381,11 +405,13 @@ class Annotations:
             raise DataError(f"{error}; {rows.recognised}" if rows.recognised else str(error)) from error
         options = cast(AnnotationOptions, changed)
         coded, like = code_rows(rows, options), options.get("like")
-        known, names = _known(rows, options, coded), _label_names(rows, options)
+        rows, time = _with_times(rows, options)
+        known, names = _known(rows, options, coded), _label_names(rows, options, time)
         of_items = known["item_covariates"]
         units = None if of_items is None else units_of(of_items)
         order, blocks = coded.blocks(units)
-        of_labels = some_columns(rows.columns, names) if names else None
+        timeless = [name for name in names if name != time]  # a label given again is so at another time
+        of_labels = some_columns(rows.columns, timeless) if timeless else None
         numbers = rows.columns[NUMBER].to_numpy() if rows.columns is not None and NUMBER in rows.columns else None
         before = 0.0 if like is None else like.repeat_correlation
         how = options.get("repeats", "share" if before else "keep")
@@ -408,7 +434,12 @@ class Annotations:
             order,
             columns=left.sorted_columns(rows.columns, kept),
             label_names=names,
-            roles={**rows.roles, **({"label_covariates": ", ".join(map(str, names))} if names else {})},
+            time=time,
+            roles={
+                **rows.roles,
+                **({"label_covariates": ", ".join(map(str, timeless))} if timeless else {}),
+                **({} if time is None else {"time": str(time)}),
+            },
             warnings=(
                 *(() if rows.pooled else treated.warnings),  # one annotator for all repeats by design
                 *warnings_of(coded, blocks, counts, options, units, of_items, rows.pooled),

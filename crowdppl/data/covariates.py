@@ -17,6 +17,9 @@ from crowdppl.data.features import StoredFeatures, numbers_of, plain_array, plai
 from crowdppl.data.ids import Codebook, Place, as_index, listed, native, sorting, tensor_to_numpy
 from crowdppl.errors import DataError
 
+EPOCH, DAY = pd.Timestamp(0), pd.Timedelta(days=1)
+"""Times are numbers of days from 1970 on."""
+
 
 @dataclass(frozen=True)
 class CovariateColumns:
@@ -186,6 +189,9 @@ def _fill(out: np.ndarray, column: pd.Series[Any], place: Place) -> str:
     if isinstance(present.dtype, pd.CategoricalDtype):
         present = present.astype(present.cat.categories.dtype)
     kind = present.dtype
+    if pd.api.types.is_datetime64_any_dtype(kind):
+        out[there] = (present - EPOCH.tz_localize(getattr(kind, "tz", None))) / DAY
+        return "" if there.all() else f"has no time for {place(int(np.argmin(there)))}; fill it in"
     if not pd.api.types.is_numeric_dtype(kind) or pd.api.types.is_complex_dtype(kind):
         return f"holds no numbers (its dtype is {kind}); encode it as numbers, as pandas.get_dummies does"
     out[there] = present.to_numpy(np.float64)

@@ -11,7 +11,7 @@ import pandas as pd
 import torch
 
 from crowdppl.core.validation import warn
-from crowdppl.data.annotations import Annotations, parts_of_items
+from crowdppl.data.annotations import Annotations, names_there, parts_of_items
 from crowdppl.data.blocks import OF_ANNOTATORS, with_covariates
 from crowdppl.data.coded import Coded, require_labels
 from crowdppl.data.covariates import label_columns, regrouped
@@ -152,7 +152,7 @@ def _with_known(old: Annotations, new: Annotations) -> Annotations:
     of_annotators = _columns_of(
         old.annotator_covariates, new.annotator_covariates, None if (who < 0).any() else who
     )
-    names = label_columns(old.label_names, new.columns, place_in_rows) or new.label_names
+    names = label_columns(names_there(old, new.columns), new.columns, place_in_rows) or new.label_names
     of_labels = replace(new, label_names=names).label_columns
     blocks = with_covariates(new.blocks, new.order, of_items, of_annotators, of_labels)
     covariates: dict[str, Any] = {"item_covariates": of_items, "annotator_covariates": of_annotators}

@@ -1,4 +1,4 @@
-"""Which of an annotator's labels of one item came first or last, by their rows or by a column of times."""
+"""A column that says when labels were given, and which of an annotator's labels of an item came first or last."""
 
 from __future__ import annotations
 
@@ -32,21 +32,45 @@ def one_of_each(
     for when in _times(given):
         wrong = np.flatnonzero(repeated & np.isnan(when))
         if len(wrong):
-            row = int(wrong[0])
-            raise DataError(
-                f"the time {shown(native(given.iloc[row]))} at {place(row)}, of a label that is given again, is no "
-                "time; write it as 2026-03-14 15:09:26 or as a number, or leave the row out"
-            )
+            raise _no_time(given, int(wrong[0]), place, ", of a label that is given again,")
         sign = 1 if how == "first" else -1
         order = np.lexsort((sign * turn, sign * when, pair))
         found.append(np.sort(order[np.diff(pair[order], prepend=-1) != 0]))
     if not np.array_equal(found[0], found[-1]):
-        row = int(np.setxor1d(found[0], found[-1])[0])
-        raise DataError(
-            f"the day or the month may come first in the time {shown(native(given.iloc[row]))} at {place(row)}; "
-            "write times as 2026-03-14"
-        )
+        raise _unclear(given, int(np.setxor1d(found[0], found[-1])[0]), place)
     return found[0]
+
+
+def with_times(columns: pd.DataFrame | None, time: Hashable, place: Place) -> pd.DataFrame:
+    """The columns, that of times as float64, or as datetime64[us] in UTC.
+
+    DataError where it is missing, where a row has no time, and where the day or the month may come first.
+    """
+    given = column_of_times(columns, time)
+    found = _times(given)
+    if (none := ~np.isfinite(found[0]) | ~np.isfinite(found[-1])).any():
+        raise _no_time(given, int(none.argmax()), place)
+    if (differ := found[0] != found[-1]).any():
+        raise _unclear(given, int(differ.argmax()), place)
+    times = found[0] if len(found) == 1 else found[0].astype(np.int64).astype("datetime64[us]")
+    assert columns is not None  # for it has the column
+    out = columns.copy(deep=False)
+    out[time] = times
+    return out
+
+
+def _no_time(given: pd.Series[Any], row: int, place: Place, which: str = "") -> DataError:
+    return DataError(
+        f"the time {shown(native(given.iloc[row]))} at {place(row)}{which} is no time; write it as 2026-03-14 "
+        "15:09:26 or as a number, or leave the row out"
+    )
+
+
+def _unclear(given: pd.Series[Any], row: int, place: Place) -> DataError:
+    return DataError(
+        f"the day or the month may come first in the time {shown(native(given.iloc[row]))} at {place(row)}; "
+        "write times as 2026-03-14"
+    )
 
 
 def column_of_times(columns: pd.DataFrame | None, time: Hashable) -> pd.Series[Any]:

@@ -436,6 +436,7 @@ def _annotation_values(data: Annotations) -> tuple[dict[str, Any], dict[str, pd.
         "columns": {name[:-1]: None if frame is None else frame.columns for name, frame in frames.items()},
         "categories": {str(n): x.categories for n, x in of_items if isinstance(x, pd.CategoricalDtype)},
         "label_names": data.label_names,
+        "time": data.time,
         "roles": {**data.roles},
         "warnings": [[type(warning).__name__, str(warning)] for warning in data.warnings],
     }
@@ -475,6 +476,7 @@ def _annotations(values: Mapping[str, Any], tables: Mapping[str, pd.DataFrame], 
         roles=values["roles"],
         warnings=tuple(_warning(*parts) for parts in values["warnings"]),
         repeat_correlation=values["repeat_correlation"],
+        time=values["time"],
     ).filled(history=values["history"], abstainers=values["abstainers"])
 
 

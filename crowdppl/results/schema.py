@@ -154,6 +154,7 @@ class AnnotationParts(TypedDict):
     columns: dict[str, Ids | None]
     categories: dict[str, Annotated[Ids, ids("G")]]
     label_names: tuple[str | int | bool, ...]
+    time: str | int | bool | None
     roles: dict[str, str]
     warnings: list[list[str]]
 

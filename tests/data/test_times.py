@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 import crowdppl
+from crowdppl.data.split import keep
 from crowdppl.errors import DataError, RepeatsWarning
 
 ROWS = [("i", "a", "no"), ("i", "b", "yes"), ("i", "a", "yes"), ("j", "a", "no"), ("i", "a", "maybe")]
@@ -54,8 +55,8 @@ def test_times_that_are_none_or_unclear_are_refused() -> None:
         read(["1/2/2026", "", "2/3/2026", "", "3/1/2026"])
     with pytest.raises(DataError, match="no further column is called 'when'; there are 'at'"):
         read([1, 2, 3, 4, 5], time="when")
-    with pytest.raises(DataError, match="time='at' is for repeats='first' or repeats='last'"):
-        read([1, 2, 3, 4, 5], repeats="keep")
+    with pytest.raises(DataError, match="the time nan at row 3 .* is no time"):
+        read([1, 2, 3, None, 5], repeats="keep")
 
 
 def test_whole_rankings_that_are_given_again(tmp_path: Path) -> None:
@@ -80,3 +81,31 @@ def test_the_latest_annotation_of_label_studio(tmp_path: Path) -> None:
     (tmp_path / "tasks.json").write_text(json.dumps([task, other]))
     data = crowdppl.read_annotations(tmp_path / "tasks.json", repeats="last", time="created_at")
     assert data.frame()["label"].tolist() == ["new", "old"]
+
+
+def test_times_are_a_covariate_that_goes_with_labels(tmp_path: Path) -> None:
+    """Dates as days from 1970, in UTC, through subsets, updates and files; a label at another time is a repeat."""
+    table = pd.DataFrame(ROWS, columns=["item", "annotator", "label"])
+    dates = ["1970-01-02", "1970-01-01T12:00Z", "1970-01-04 01:00+01:00", "1970-01-03", "1970-01-05"]
+    with pytest.warns(RepeatsWarning, match="2 of 5"):
+        data = crowdppl.Annotations.from_frame(table.assign(at=dates), time="at")
+    assert data.time == "at" and data.label_names == ("at",) and data.roles["time"] == "at"
+    assert str(data.frame()["at"].dtype) == "datetime64[us]"
+    found = sorted(crowdppl.primitives.label_covariates(data, "at").flatten().tolist())
+    assert found == [0.5, 1, 2, 3, 4]
+    kept = keep(data, data.frame()["item"].eq("i").to_numpy())
+    assert sorted(crowdppl.primitives.label_covariates(kept, "at").flatten().tolist()) == [0.5, 1, 3, 4]
+    posterior = crowdppl.fit("one_coin", data, inference="vb")
+    posterior.save(tmp_path)
+    again = crowdppl.load(tmp_path).data
+    pd.testing.assert_frame_equal(again.frame(), data.frame())
+    assert again.time == "at"
+    more = pd.DataFrame({"item": ["k"], "annotator": ["a"], "label": ["no"]})
+    assert posterior.update(more).data.time is None  # nothing that was asked reads times
+    assert posterior.update(more.assign(at="1970-02-01")).data.time == "at"
+
+
+def test_numbers_are_times_as_they_are() -> None:
+    table = pd.DataFrame(ROWS[:2], columns=["item", "annotator", "label"]).assign(turn=["7", "3"])
+    data = crowdppl.Annotations.from_frame(table, time="turn")
+    assert data.frame()["turn"].tolist() == [7.0, 3.0]
