@@ -86,11 +86,6 @@ JUDGED = pd.DataFrame({"query": ["q", "r"] * 2, "document": ["d"] * 4, "rater": 
 ROWS = [
     # annotations
     Row("annotations.check_options", lambda: read(clases=["x"]), lambda: read(classes=["x", "y"])),
-    Row(
-        "annotations.check_options",
-        lambda: read(table(t=[1] * 4), time="t"),
-        lambda: read(table(t=[1] * 4), time="t", repeats="last"),
-    ),
     Row("annotations.check_options", lambda: read(objects="own"), lambda: read()),
     Row(
         "annotations.said_kind",
@@ -384,6 +379,16 @@ ROWS = [
         "times.one_of_each",
         lambda: read(EQUAL.assign(t=["3/4/2026", "4/3/2026", "3/4/2026"]), repeats="last", time="t"),
         lambda: read(EQUAL.assign(t=["2026-03-04", "2026-04-03", "2026-03-04"]), repeats="last", time="t"),
+    ),
+    Row(
+        "times.with_times",
+        lambda: read(table(t=[1, 2, None, 4]), time="t"),
+        lambda: read(table(t=[1, 2, 3, 4]), time="t"),
+    ),
+    Row(
+        "times.with_times",
+        lambda: read(table(t=["3/4/2026", "4/3/2026", "3/4/2026", "3/4/2026"]), time="t"),
+        lambda: read(table(t=["2026-03-04", "2026-04-03", "2026-03-04", "2026-03-04"]), time="t"),
     ),
     Row(
         "times.column_of_times",

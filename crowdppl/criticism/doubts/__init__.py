@@ -9,6 +9,7 @@ from crowdppl.criticism.doubts import classes as classes
 from crowdppl.criticism.doubts import comparisons as comparisons
 from crowdppl.criticism.doubts import data as data
 from crowdppl.criticism.doubts import fit as fit
+from crowdppl.criticism.doubts import time as time
 from crowdppl.criticism.doubts import votes as votes
 from crowdppl.criticism.doubts.search import FINDERS, Search
 from crowdppl.inference.result import Fit
@@ -19,7 +20,8 @@ def doubts(posterior: Fit, thorough: bool = False) -> tuple[Doubt, ...]:
 
     Kinds of doubts, each explained in ``crowdppl.criticism.doubts``:
 
-    - annotators: "thin", "spammers", "one class", "copying", "colluding", "together"
+    - annotators: "thin", "spammers", "one class", "copying", "colluding", "together", "drift" (where ``time=`` is
+      known)
     - classes: "diagonal", "collapse", "unnamed", "order", "prevalence", "permuted"
     - comparisons: "position"
     - data: "unanimous", "abstained", "repeats"

@@ -153,6 +153,7 @@ ORDER = (
     "repeats",
     "copying",
     "together",
+    "drift",
     "flat",
     "own",
     "pareto",
