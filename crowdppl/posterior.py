@@ -103,7 +103,7 @@ class Posterior(Fit):
     def at_level(self, level: int) -> Posterior:
         """What this posterior says at a level of the tree of its classes (``levels.at_level``)."""
         coarse = Posterior.of(levels.at_level(self, level))
-        coarse._doubts.append(self.doubts())  # they are about the fit, which is the same
+        coarse._doubts.append(tuple(levels.of_finer(doubt, level) for doubt in self.doubts()))
         return coarse
 
     def doubts(self, thorough: bool = False) -> tuple[Doubt, ...]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any
 
-from crowdppl.core.validation import check_settings, named_settings, near_names, switch, warn
+from crowdppl.core.validation import check_settings, named_settings, near_names, shown, switch, warn
 from crowdppl.errors import CrowdpplWarning, MethodError
 
 if TYPE_CHECKING:  # what is slow to import waits for its use, so that methods are listed quickly
@@ -43,13 +43,13 @@ def method(name: str, /, **settings: Any) -> Model:
         OneCoin(prevalence='uniform', right=1.0, wrong=1.0)
     """
     if not isinstance(name, str):
-        raise MethodError(f"{name!r} is not a name; crowdppl.zoo() lists the methods")
+        raise MethodError(f"{shown(name)} is not a name; crowdppl.zoo() lists the methods")
     cls = _find(name)
     parameters = inspect.signature(cls).parameters
     if not any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
         for wrong in sorted(settings.keys() - parameters.keys()):
             hint = near_names(wrong, parameters)
-            raise MethodError(f"{name} has no setting {wrong!r}{hint}; its settings: {_settings(cls)}")
+            raise MethodError(f"{name} has no setting {shown(wrong)}{hint}; its settings: {_settings(cls)}")
     for missing, p in sorted(parameters.items()):
         if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD) and missing not in settings:
             raise MethodError(f"{name} needs the setting {missing!r}; its settings: {_settings(cls)}")
@@ -82,7 +82,7 @@ def register(name: str, cls: type[Any], *, replace: bool = False) -> None:
         <Posterior of mine by em: 45 items, 5 annotators, 4 classes>
     """
     if not isinstance(name, str) or not name.isidentifier() or name != name.lower() or name.startswith("_"):
-        raise MethodError(f"name={name!r} must be lower case with underscores, as in 'one_coin'")
+        raise MethodError(f"name={shown(name)} must be lower case with underscores, as in 'one_coin'")
     _check(name, cls)
     if name in names() and _registered.get(name) is not cls and not replace:
         raise MethodError(f"{name!r} is a method already; choose another name, or use replace=True")
@@ -95,12 +95,12 @@ def resolve(model: str | Model, settings: Mapping[str, Any] | None = None) -> Mo
     if isinstance(model, str):
         return method(model, **given)
     if given:
-        raise MethodError(f"settings={settings!r} go with a method's name; give them to {model!r} itself")
+        raise MethodError(f"settings={shown(settings)} go with a method's name; give them to {shown(model)} itself")
     if isinstance(model, type):
         raise MethodError(f"{model.__name__} is a class; give an object, {model.__name__}(...)")
     if not callable(getattr(model, "model", None)):
         raise MethodError(
-            f"{model!r} is not a method; give a name from crowdppl.zoo(), or an object with model(data)"
+            f"{shown(model)} is not a method; give a name from crowdppl.zoo(), or an object with model(data)"
         )
     check_settings(model)
     return model
@@ -242,7 +242,7 @@ def _find(name: str) -> type[Any]:
         except (ImportError, AttributeError) as error:
             raise MethodError(f"{name} cannot be loaded from {packages[name].value}: {error}") from error
         return _check(name, cls)
-    raise MethodError(f"unknown method {name!r}{near_names(name, names())}; crowdppl.zoo() lists all")
+    raise MethodError(f"unknown method {shown(name)}{near_names(name, names())}; crowdppl.zoo() lists all")
 
 
 def _zoo_names() -> tuple[str, ...]:
@@ -272,7 +272,7 @@ def _entry_points(path: tuple[str, ...]) -> dict[str, EntryPoint]:
 
 def _check(name: str, cls: Any) -> type[Any]:
     if not isinstance(cls, type) or not callable(getattr(cls, "model", None)):
-        raise MethodError(f"{name} is {cls!r}, not a class with model(data)")
+        raise MethodError(f"{name} is {shown(cls)}, not a class with model(data)")
     _card_of(cls)
     return cls
 

@@ -20,8 +20,9 @@ class Doubt:
             the classes, one for each) or "statistics" (of ``predictive_check``).
         figures: the numbers found, by name; a tuple has one for each of the classes.
         remedies: calls that help, the best first, as Python expressions of ``crowdppl``, ``dataclasses``,
-            ``posterior``, ``data`` (that of the posterior), ``gold`` (known truths, which you give) and ``rows``
-            (the labels as you had them before).
+            ``posterior``, ``data`` (that of the posterior), ``gold`` (known truths, which you give), ``rows``
+            (the labels as you had them before) and, at a level of a tree of classes, ``finer`` (the posterior that
+            ``at_level`` was called on).
         general: whether it holds for all such fits, whatever their labels; ``fit`` does not warn of it.
 
     Examples:

@@ -27,14 +27,16 @@ MOST = 100_000_000
 """The largest count: of passes or draws, at no less than a millisecond each, more would take longer than a day."""
 SEED = f"a whole number from 0 and below 2**{SEEDS.bit_length() - 1}"
 Given = TypeVar("Given")
-OF_NUMPY = re.compile(r"\bnp\.[a-z]\w*\(([^()]*)\)")
-"""A number or text as numpy writes it."""
+OF_NUMPY = re.compile(
+    r"\b(?:np\.[a-z]\w*|array|tensor)\(([^()]*?)(?:, (?:dtype|device|grad_fn|requires_grad)=[^()]*)?\)"
+)
+"""A number, text or array as numpy and torch write it."""
 
 
 def shown(value: object) -> str:
     """A wrong value as messages show it; of a long one, such as a table, its type."""
     try:
-        text = OF_NUMPY.sub(r"\1", repr(value))
+        text = OF_NUMPY.sub(r"\1", repr(value)).replace("np.True_", "True").replace("np.False_", "False")
     except ValueError:  # a whole number of thousands of digits
         text = ""
     return text if 0 < len(text) <= LONGEST and "\n" not in text else kind_of(value)
@@ -131,7 +133,7 @@ def refuse_unknown(owner: str, what: str, given: Iterable[str], known: Collectio
     for name in given:
         if name not in known:
             hint = near_names(str(name), known) or f"; choose from {', '.join(known)}"
-            raise MethodError(f"{owner} has no {what} {name!r}{hint}{more.format(name=name)}")
+            raise MethodError(f"{owner} has no {what} {shown(name)}{hint}{more.format(name=name)}")
 
 
 def near_names(wrong: str, known: Iterable[str]) -> str:
@@ -188,8 +190,8 @@ def check_settings(model: object, where: str = "") -> None:
         if not hasattr(model, name) or any(_is(value, kind) for kind in kinds):
             continue
         if len(kinds) == 1 and get_origin(kinds[0]) is Literal and len(get_args(kinds[0])) > 1:
-            raise MethodError(f"{where}{name}={value!r} {_none_of(get_args(kinds[0]))}")
-        raise MethodError(f"{where}{name}={value!r} must be {' or '.join(map(_words, kinds))}")
+            raise MethodError(f"{where}{name}={shown(value)} {_none_of(get_args(kinds[0]))}")
+        raise MethodError(f"{where}{name}={shown(value)} must be {' or '.join(map(_words, kinds))}")
 
 
 @lru_cache(maxsize=256)
@@ -257,7 +259,8 @@ def named_settings(settings: Any) -> dict[str, Any]:
     """A copy of settings, a mapping from names."""
     if not isinstance(settings, Mapping) or not all(isinstance(name, str) for name in settings):
         raise MethodError(
-            f'settings={settings!r} is no mapping from names to values; write it as in {{"prevalence": "uniform"}}'
+            f"settings={shown(settings)} is no mapping from names to values; write it as in "
+            '{"prevalence": "uniform"}'
         )
     return dict(settings)
 

@@ -76,8 +76,8 @@ def read_table(path: Any, roles: Roles | None, format: Any, delimiter: Any, enco
     if found is None:
         *titles, last = (known.title for known in FORMATS.values())
         raise DataError(
-            f"{path.name if format is None else f'format={format!r}'} is no {', '.join(titles)} or {last} file; "
-            f"say format={' or '.join(map(repr, FORMATS))}, or read it with pandas and give the DataFrame to "
+            f"{path.name if format is None else f'format={shown(format)}'} is no {', '.join(titles)} or {last} "
+            f"file; say format={' or '.join(map(repr, FORMATS))}, or read it with pandas and give the DataFrame to "
             "crowdppl.Annotations.from_frame"
         )
     if not path.is_file():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from itertools import pairwise
@@ -64,7 +64,7 @@ def as_column(values: Any, name: str) -> pd.Series[Any]:
     arrays = pd.Series | pd.Index | pd.api.extensions.ExtensionArray | np.ndarray
     if not isinstance(values, arrays) or isinstance(values, pd.MultiIndex):
         if isinstance(values, str) or not isinstance(values, Iterable):
-            raise DataError(f"the {name} column is {values!r}; give one value a row, as a list or an array")
+            raise DataError(f"the {name} column is {shown(values)}; give one value a row, as a list or an array")
         values = list(values)
     if isinstance(values, np.ndarray) and values.ndim != 1:
         raise DataError(f"the {name} column has shape {values.shape}; give one value a row")
@@ -142,9 +142,8 @@ class Codebook:
         try:
             found = np.array(self.ids.get_indexer(wanted), np.int64)
         except TypeError as error:
-            raise DataError(
-                f"the {self.name}s hold a value that is no id ({error}); use text or integers"
-            ) from error
+            odd = next((x for x in wanted if not isinstance(x, Hashable)), wanted)
+            raise DataError(f"the {self.name}s hold {shown(odd)}, which is no id; use text or integers") from error
         lost = np.flatnonzero(found < 0)
         if len(lost) and wanted.dtype != self.ids.dtype:
             spelled = self.ids.map(str)
@@ -397,8 +396,7 @@ def is_iterable(value: Any) -> bool:
 def require_list(values: Any, name: str) -> None:
     """DataError for an option that is no list: for one text, which is a list of letters to Python, too."""
     if isinstance(values, str) or not (isinstance(values, Codebook) or is_iterable(values)):
-        value = native(values)
-        raise DataError(f"{name}={value!r} is no list; give one, such as {name}=[{value!r}]")
+        raise DataError(f"{name}={shown(values)} is no list; give one, such as {name}=[{shown(values)}]")
 
 
 def listed(values: Iterable[Any], name: str) -> list[Any]:

@@ -13,6 +13,7 @@ import pandas as pd
 from crowdppl.core.validation import kind_of, named_settings, share_between, shown
 from crowdppl.criticism.tails import holm
 from crowdppl.data.annotations import Annotations, require_annotations
+from crowdppl.data.ids import is_iterable
 from crowdppl.errors import DataError, MethodError
 from crowdppl.evaluation.heldout import (
     LEAST_WEIGHT,
@@ -257,8 +258,10 @@ def compare(
 
 
 def _named(models: Models) -> dict[str, Any]:
-    if isinstance(models, str) or not isinstance(models, Collection):
-        raise MethodError(f"models={models!r} is no list of names; give one, or a mapping from names to methods")
+    if isinstance(models, str) or not (isinstance(models, Collection) and is_iterable(models)):
+        raise MethodError(
+            f"models={shown(models)} is no list of names; give one, or a mapping from names to methods"
+        )
     named = dict(models) if isinstance(models, Mapping) else {str(name): name for name in models}
     if not named:
         raise MethodError("compare was given no method; give names that crowdppl.zoo() lists")
@@ -272,12 +275,14 @@ def _check(
     named: Mapping[str, Any], inference: str | Mapping[str, str], settings: Mapping[str, Mapping[str, Any]] | None
 ) -> dict[str, Model | None]:
     if not isinstance(inference, str | Mapping):
-        raise MethodError(f"inference={inference!r} is neither an engine nor a mapping from methods to engines")
+        raise MethodError(
+            f"inference={shown(inference)} is neither an engine nor a mapping from methods to engines"
+        )
     settings = {} if settings is None else named_settings(settings)
     for what, given in (("inference", inference), ("settings", settings)):
         stray = set(given) - set(named) if isinstance(given, Mapping) else set()
         if stray:
-            raise MethodError(f"{what} names {sorted(stray)[0]!r}, which is not compared ({', '.join(named)})")
+            raise MethodError(f"{what} names {shown(sorted(stray)[0])}, which is not compared ({', '.join(named)})")
     return {name: unprepared(model, settings.get(name)) for name, model in named.items()}
 
 

@@ -13,7 +13,7 @@ import pandas as pd
 import torch
 
 from crowdppl import registry
-from crowdppl.core.validation import kind_of, switch, whole_number
+from crowdppl.core.validation import kind_of, shown, switch, whole_number
 from crowdppl.data.annotations import Annotations, require_annotations
 from crowdppl.data.coded import require_labels
 from crowdppl.data.split import item_folds, keep, label_folds, whole_units
@@ -353,7 +353,7 @@ def _whole_fit(
             raise MethodError("a posterior brings its data, engine and options along; give it alone")
         return model
     if data is None:
-        raise MethodError(f"heldout_score of {model!r} needs data")
+        raise MethodError(f"heldout_score of {shown(model)} needs data")
     require_labels(require_annotations(data).blocks)
     asked = registry.resolve(model, settings)
     how: Any = {"name": registry.name_of(asked), "fits": fits, "select_volume": select_volume}

@@ -13,7 +13,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from crowdppl.core.validation import is_whole, seed_number, whole_number
+from crowdppl.core.validation import is_whole, seed_number, shown, whole_number
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.covariates import feature_table
 from crowdppl.data.ids import Codebook, as_index, listed, native, sorting
@@ -270,7 +270,7 @@ class EpisodeSampler:
             whole_number("labels_per_item", self.labels_per_item, 1, "None lets all annotators label an item")
         for name, sizes in (("shots", self.shots), ("annotators", self.annotators)):
             if isinstance(sizes, str) or not (is_whole(sizes) or isinstance(sizes, Iterable)):
-                raise MethodError(f"{name}={sizes!r} must be a whole number, or several of them")
+                raise MethodError(f"{name}={shown(sizes)} must be a whole number, or several of them")
             for size in _several(sizes):
                 whole_number(name, size, 1)
         if self.ways > len(self.names):

@@ -12,7 +12,7 @@ from typing import Any
 from torch import Tensor
 
 from crowdppl.core.devices import BYTES, enough_memory, pyro_state_kept, require_memory
-from crowdppl.core.validation import warn
+from crowdppl.core.validation import shown, warn
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.covariates import no_covariates
 from crowdppl.errors import ConvergenceWarning, DataError, MethodError
@@ -114,7 +114,7 @@ def fit_one(
 def check_fit(model: Model, data: Annotations, engine: str) -> None:
     """Refuses unknown engines, and data that do not fit the method's card."""
     if not isinstance(engine, str) or engine not in (*ENGINES, "auto"):
-        raise MethodError(f"inference={engine!r} is not an engine; choose from {', '.join(ENGINES)} or 'auto'")
+        raise MethodError(f"inference={shown(engine)} is not an engine; choose from {', '.join(ENGINES)} or 'auto'")
     card = card_of(model)
     if card is not None and not card.takes(data.kind):
         kind, remedy = data.alphabet.kind, f"read them by kind={card.kind!r}, or take a method for classes"
@@ -158,8 +158,8 @@ def _check_checkpoint(model: Model, options: Options) -> None:
     """Refuses a checkpoint where no network learns, and a path that cannot be written."""
     if network_of(model) is None and not any(map(learns, trained_networks(model).values())):
         raise MethodError(
-            f"checkpoint={options.checkpoint!r} is for fits in which a network learns, and {type(model).__name__} "
-            "has none here; leave it out"
+            f"checkpoint={shown(options.checkpoint)} is for fits in which a network learns, and "
+            f"{type(model).__name__} has none here; leave it out"
         )
     check_path(options.checkpoint)
 

@@ -113,7 +113,7 @@ class Options:
                 object.__setattr__(self, name, value.item())
         if self.callback is not None and not callable(self.callback):
             raise MethodError(
-                f"callback={self.callback!r} cannot be called; give a function of (iteration, objective)"
+                f"callback={shown(self.callback)} cannot be called; give a function of (iteration, objective)"
             )
         if not any(self.dtype is known for known in (None, torch.float32, torch.float64)):
             raise MethodError(f"dtype={shown(self.dtype)} must be torch.float32, torch.float64 or None")

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from crowdppl.core.devices import default_dtype, few_threads
-from crowdppl.core.validation import kind_of
+from crowdppl.core.validation import kind_of, shown
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.blocks import Block
 from crowdppl.data.covariates import CovariateColumns
@@ -428,17 +428,19 @@ def _checked(problem: Problem, start: Mapping[str, Any]) -> dict[str, Tensor]:
     for site, value in start.items():
         if site not in shapes:
             raise MethodError(
-                f"start names {site!r}, which is no site of {type(problem.model).__name__} that a fit starts from; "
-                f"choose from {', '.join(shapes)}"
+                f"start names {shown(site)}, which is no site of {type(problem.model).__name__} that a fit starts "
+                f"from; choose from {', '.join(shapes)}"
             )
         try:
             x = torch.as_tensor(value).detach().to(problem.options.device, torch.float64)
         except (TypeError, ValueError, RuntimeError) as error:
-            raise MethodError(f"start of site {site!r} is no array of numbers ({error}); give one") from error
+            raise MethodError(f"start of site {shown(site)} is no array of numbers ({error}); give one") from error
         if tuple(x.shape) != shapes[site]:
-            raise MethodError(f"start of site {site!r} has shape {tuple(x.shape)}, not {shapes[site]}; give that")
+            raise MethodError(
+                f"start of site {shown(site)} has shape {tuple(x.shape)}, not {shapes[site]}; give that"
+            )
         if not bool(torch.isfinite(x).all()):
-            raise NumericalError(f"start of site {site!r} holds a value that is not finite; give numbers")
+            raise NumericalError(f"start of site {shown(site)} holds a value that is not finite; give numbers")
         out[site] = x
     shares = out.get(problem.truth or "")
     if shares is not None and bool((shares <= 0).any()):

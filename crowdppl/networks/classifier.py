@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from crowdppl.core.devices import default_dtype, device_of, moved_to, seeded
-from crowdppl.core.validation import kind_of, warn
+from crowdppl.core.validation import kind_of, shown, warn
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.features import Features, feature_tensor, warn_of_rounding, whole_numbers
 from crowdppl.data.kinds.parts import SIDES, of_side
@@ -335,7 +335,7 @@ def features_for(network: nn.Module | None, data: Annotations, what: str) -> Fea
 def own_copy(network: nn.Module, what: str = "the network") -> nn.Module:
     """A copy of a user's network, which may learn; MethodError for no module, a lazy or TorchScript one."""
     if not isinstance(network, nn.Module):
-        raise MethodError(f"{what} is {network!r}, which is no torch.nn.Module")
+        raise MethodError(f"{what} is {shown(network)}, which is no torch.nn.Module")
     if any(is_lazy(x) for x in chain(network.parameters(), network.buffers())):
         raise MethodError(
             f"{what} has layers without sizes, such as LazyLinear; call it once on a batch of features"

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from crowdppl.core.doubt import Doubt
-from crowdppl.core.validation import is_whole
+from crowdppl.core.validation import is_whole, shown
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.blocks import Block
 from crowdppl.data.features import Features, read_stored, rows_taken, whole_numbers
@@ -167,7 +167,7 @@ def experts_for(
     for name, sizes in (("widths", widths), ("tower", tower)):
         if not all(is_whole(n) and n > 0 for n in sizes) or (name == "widths" and not len(sizes)):
             least = ", at least one" if name == "widths" else ""
-            raise MethodError(f"{name}={sizes!r} must be whole numbers from 1{least}: units of layers")
+            raise MethodError(f"{name}={shown(sizes)} must be whole numbers from 1{least}: units of layers")
     features = features_for(experts, data, "experts")
     if features is None:
         return None
@@ -211,7 +211,7 @@ def population_centre(gates: Tensor, kind: str = "mode", bandwidth: float | None
         with torch.no_grad():
             middle = torch.stack([_highest(x, bandwidth) for x in gates.unbind(-1)], -1)
     else:
-        raise MethodError(f"kind={kind!r} is none of 'mode', 'mean' and 'median'")
+        raise MethodError(f"kind={shown(kind)} is none of 'mode', 'mean' and 'median'")
     return middle / middle.sum(-1, keepdim=True).clamp(min=1e-30)
 
 

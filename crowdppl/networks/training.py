@@ -20,6 +20,7 @@ from crowdppl.core.validation import (
     is_whole,
     number_within,
     refuse_unknown,
+    shown,
 )
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.blocks import has_informative_label
@@ -106,7 +107,7 @@ class Training:
 def training_of(settings: Mapping[str, Any]) -> Training:
     """``Training`` with settings by name; MethodError for an unknown one, or a value out of range."""
     if not isinstance(settings, Mapping):
-        raise MethodError(f"training={settings!r} must be settings by name, such as {{'epochs': 60}}")
+        raise MethodError(f"training={shown(settings)} must be settings by name, such as {{'epochs': 60}}")
     refuse_unknown("training", "setting", settings, [field.name for field in fields(Training)])
     return Training(**settings)
 

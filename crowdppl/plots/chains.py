@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from crowdppl.core.validation import whole_number
+from crowdppl.core.validation import shown, whole_number
 from crowdppl.errors import MethodError
 from crowdppl.inference.result import Fit, SiteResult
 from crowdppl.plots.axes import ACCENT, DARK, LIGHT, MAX_POINTS, MIDDLE, axes_or_new, short
@@ -141,7 +141,7 @@ def _site(posterior: Fit, site: str | None) -> SiteResult | None:
     """The named site, among those with draws; None where no site has any."""
     sites = {s.name: s for s in posterior.result.sites.values() if s.family == "draws"}
     if site is not None and not (isinstance(site, str) and site in sites):
-        raise MethodError(f"there are no draws of {site!r}; sites with draws: {', '.join(sites) or 'none'}")
+        raise MethodError(f"there are no draws of {shown(site)}; sites with draws: {', '.join(sites) or 'none'}")
     if not sites:
         return None
     return sites[site or ("prevalence" if "prevalence" in sites else next(iter(sites)))]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from crowdppl.core.intervals import Estimate
+from crowdppl.core.validation import shown
 from crowdppl.data.annotations import labels_given
 from crowdppl.errors import DataError, MethodError
 from crowdppl.inference.result import Fit
@@ -85,7 +86,7 @@ def _annotator_codes(posterior: Fit, wanted: Any) -> np.ndarray:
     codes = posterior.data.annotator_book.codes(names)
     if (codes < 0).any():
         unknown = names[int(np.flatnonzero(codes < 0)[0])]
-        raise DataError(f"there is no annotator {unknown!r}; the first are {list(known[:5])!r}")
+        raise DataError(f"there is no annotator {shown(unknown)}; the first are {shown(list(known[:5]))}")
     return codes
 
 

@@ -14,6 +14,7 @@ import torch
 from pyro.poutine.runtime import get_plates
 from torch import Tensor
 
+from crowdppl.core.validation import shown
 from crowdppl.data.blocks import Block
 from crowdppl.data.covariates import CovariateColumns, no_covariates
 from crowdppl.data.kinds.numbers import NUMBER
@@ -294,7 +295,7 @@ def truth_and_labels(
         MethodError: for another likelihood.
     """
     if likelihood not in ("joint", "per_annotation"):
-        raise MethodError(f"likelihood={likelihood!r} is neither 'joint' nor 'per_annotation'")
+        raise MethodError(f"likelihood={shown(likelihood)} is neither 'joint' nor 'per_annotation'")
     block = block_of(data)
     if likelihood == "joint" or not block.trains_networks:
         with plates.items(data):
@@ -351,7 +352,7 @@ def prevalence(
     if kind == "uniform":
         return torch.full((n_classes,), -math.log(n_classes))
     if kind != "learned":
-        raise MethodError(f"prevalence={kind!r} is neither 'learned' nor 'uniform'")
+        raise MethodError(f"prevalence={shown(kind)} is neither 'learned' nor 'uniform'")
     mass = default_prevalence(data) if concentration is None else concentration
     share: Tensor = pyro.sample("prevalence", dist.Dirichlet(mass * torch.ones(n_classes)))
     return share.log()

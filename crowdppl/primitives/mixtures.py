@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from crowdppl.core.validation import require_data, share_between
+from crowdppl.core.validation import require_data, share_between, shown
 from crowdppl.data.annotations import require_annotations
 from crowdppl.data.ids import tensor_to_numpy
 from crowdppl.errors import MethodError
@@ -150,7 +150,7 @@ def group_codes(
     given: Any = _found(data, n_groups) if groups is None else tensor_to_numpy(groups, "groups")
     if isinstance(given, str) or not isinstance(given, Iterable):
         raise MethodError(
-            f"groups={groups!r} must be a mapping from annotator id to group, or one group an annotator"
+            f"groups={shown(groups)} must be a mapping from annotator id to group, or one group an annotator"
         )
     if isinstance(given, Mapping):
         unknown = [a for a in given if a not in data.annotators]
@@ -162,11 +162,11 @@ def group_codes(
         codes = [first.setdefault(g, len(first)) for g in given]
     except TypeError as error:
         raise MethodError(
-            f"groups={groups!r} holds what cannot name a group ({error}); use text or numbers"
+            f"groups={shown(groups)} holds what cannot name a group ({error}); use text or numbers"
         ) from error
     if len(codes) != data.n_annotators:
         raise MethodError(
-            f"groups={groups!r:.80} has {len(codes)} entries, and there are {data.n_annotators} annotators; give "
+            f"groups={shown(groups)} has {len(codes)} entries, and there are {data.n_annotators} annotators; give "
             "one for each, in the order of their codes, or a mapping from annotator id to group"
         )
     return codes

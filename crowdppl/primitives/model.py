@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from crowdppl.core.devices import default_dtype
-from crowdppl.core.validation import is_number, is_whole, kind_of
+from crowdppl.core.validation import is_number, is_whole, kind_of, shown
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.blocks import Block, rows_by_item, with_covariates
 from crowdppl.data.ids import native
@@ -34,7 +34,7 @@ def require_examples(part: str, columns: Any) -> None:
         raise MethodError(f"examples of {part!r} are of no covariates; give those of {', '.join(COVARIATES)}")
     named = isinstance(columns, Mapping) and all(isinstance(x, Sequence) for x in columns.values())
     if not named or not all(len(x) and all(map(is_number, x)) for x in columns.values()):
-        raise MethodError(f"{part}={columns!r} must map columns to numbers, as {{'words': [10, 200]}}")
+        raise MethodError(f"{part}={shown(columns)} must map columns to numbers, as {{'words': [10, 200]}}")
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,9 @@ class Card:
         for part, columns in self.examples.items():
             require_examples(part, columns)
         if self.doi and not re.fullmatch(r"10\.\d{4,9}/\S+", self.doi):
-            raise MethodError(f"the card {self.title!r} has the DOI {self.doi!r}; write it as in '10.2307/2346806'")
+            raise MethodError(
+                f"the card {self.title!r} has the DOI {shown(self.doi)}; write it as in '10.2307/2346806'"
+            )
 
     def takes(self, kind: str) -> bool:
         """Whether the method takes labels of a kind: of its own, or any classes where its truths are classes."""
@@ -234,7 +236,7 @@ def card_of(model: object) -> Card | None:
     """The card of a model or of its class; None where it has none. MethodError when ``card`` is no ``Card``."""
     card = getattr(model, "card", None)
     if card is not None and not isinstance(card, Card):
-        raise MethodError(f"the card of {_label(model)} is {card!r}; make it a crowdppl.primitives.Card")
+        raise MethodError(f"the card of {_label(model)} is {shown(card)}; make it a crowdppl.primitives.Card")
     return card
 
 
@@ -296,7 +298,7 @@ def plates_of(model: object) -> int:
     """
     depth = getattr(model, "plates", 1)
     if not is_whole(depth) or depth < 1:
-        raise MethodError(f"plates of {_label(model)} is {depth!r}; it must be a whole number, 1 or more")
+        raise MethodError(f"plates of {_label(model)} is {shown(depth)}; it must be a whole number, 1 or more")
     return int(depth)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from crowdppl.core import validation
-from crowdppl.core.validation import number_within, seed_number, share_between
+from crowdppl.core.validation import number_within, seed_number, share_between, shown
 from crowdppl.data.annotations import Annotations, labels_given
 from crowdppl.data.gold import known_truths
 from crowdppl.data.ids import Codebook, as_index, native
@@ -300,7 +300,7 @@ def _costs(cost: Cost | None, data: Annotations) -> tuple[np.ndarray, pd.Index[A
         cost = pd.DataFrame(values, index=classes, columns=classes)
     for what, ids in (("index", cost.index), ("columns", cost.columns)):
         if ids.nlevels > 1:
-            raise DataError(f"the {what} of cost= have {ids.nlevels} levels ({ids[0]!r}); give one name each")
+            raise DataError(f"the {what} of cost= have {ids.nlevels} levels ({shown(ids[0])}); give one name each")
     code = data.alphabet.classes.require(cost.index, "the index of cost=", "give a row for each class, the truth")
     for what, names in (("row", cost.index), ("decision", cost.columns)):
         if not names.is_unique:

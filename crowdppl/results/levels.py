@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from crowdppl.core.doubt import Doubt
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.levels import coarser
 from crowdppl.errors import MethodError
@@ -46,6 +48,15 @@ def require_own_model(fit: Fit) -> None:
     """Refuses a posterior at a level, whose sites are not those of its classes."""
     if isinstance(fit.model, AtLevel):
         raise no_model(fit.model.level)
+
+
+def of_finer(doubt: Doubt, level: int) -> Doubt:
+    """A doubt of a fit as that of its posterior at a level: it and its remedies are about the finer one."""
+    names = {"posterior": "finer", "data": "finer.data"}
+    remedies = tuple(re.sub(r"\b(posterior|data)\b", lambda at: names[at[0]], call) for call in doubt.remedies)
+    text = doubt.text.replace("posterior.", "finer.")
+    said = f"of the posterior that at_level({level}) was called on, here finer: {text}"
+    return replace(doubt, text=said, remedies=remedies)
 
 
 def at_level(posterior: Fit, level: int) -> Fit:

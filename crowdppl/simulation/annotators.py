@@ -11,7 +11,16 @@ import numpy as np
 import pandas as pd
 
 from crowdppl.core import validation
-from crowdppl.core.validation import Range, Share, check_settings, is_number, is_whole, seed_number, whole_number
+from crowdppl.core.validation import (
+    Range,
+    Share,
+    check_settings,
+    is_number,
+    is_whole,
+    seed_number,
+    shown,
+    whole_number,
+)
 from crowdppl.data.ids import Codebook, as_index, listed
 from crowdppl.errors import DataError, MethodError
 
@@ -92,7 +101,7 @@ def opinion_of(kind: Kind, context: Context, annotator: str, draw: Draw) -> Opin
     if confusion.shape != shape or not (confusion >= 0).all() or not np.allclose(confusion.sum(1), 1):
         raise MethodError(
             f"the confusion of {annotator} must be {shape} with rows of probabilities; "
-            f"{type(ready).__name__} gave {confusion!r}"
+            f"{type(ready).__name__} gave {shown(confusion)}"
         )
     chance = draw(annotator, "labels").random(context.n_items)
     labels = np.empty(context.n_items, np.int32)
@@ -115,7 +124,7 @@ class Checked:
             kind = getattr(self, setting)
             if isinstance(kind, str | type) or not callable(getattr(kind, "confusion", None)):
                 raise MethodError(
-                    f"{self.name}: {setting}={kind!r} has no confusion; give annotator_kind('hammer')"
+                    f"{self.name}: {setting}={shown(kind)} has no confusion; give annotator_kind('hammer')"
                 )
 
 
@@ -270,7 +279,7 @@ class SimilarClassConfuser(Checked):
         super().__post_init__()
         for pair in self.pairs or ():
             if len(pair) != 2 or pair[0] == pair[1]:
-                raise MethodError(f"{self.name}: pairs hold {pair!r}; give pairs of two different classes")
+                raise MethodError(f"{self.name}: pairs hold {shown(pair)}; give pairs of two different classes")
 
     def prepare(self, context: Context) -> SimilarClassConfuser:
         """A copy with its pairs, found from the features where none are given."""
@@ -384,7 +393,7 @@ class Machine(Checked):
         given, names = self.classifier, ", ".join(CLASSIFIERS)
         able = hasattr(given, "fit") and hasattr(given, "get_params") and not isinstance(given, type)
         if not (given is None or able or (isinstance(given, str) and given in CLASSIFIERS)):
-            raise MethodError(f"machine: classifier={given!r} must be an object of scikit-learn, or {names}")
+            raise MethodError(f"machine: classifier={shown(given)} must be an object of scikit-learn, or {names}")
 
     def opinions(self, context: Context, annotator: str, draw: Draw) -> Iterator[tuple[str, Opinion]]:
         """The annotator's id and opinion; DataError when nothing can be learned, or is left to be labelled."""
@@ -506,7 +515,7 @@ def kinds_and_shares(shares: Mapping[Any, float]) -> tuple[list[Any], np.ndarray
     """Kinds of annotators, and the probability of each."""
     given = list(shares.values()) if isinstance(shares, Mapping) else []
     if not given or not all(is_number(share) and share >= 0 for share in given) or abs(sum(given) - 1) > 1e-6:
-        raise MethodError(f"shares={shares!r} must map kinds to probabilities that sum to one")
+        raise MethodError(f"shares={shown(shares)} must map kinds to probabilities that sum to one")
     p = np.array(given, np.float64)
     return [as_kind(kind) for kind in shares], p / p.sum()
 
@@ -514,9 +523,11 @@ def kinds_and_shares(shares: Mapping[Any, float]) -> tuple[list[Any], np.ndarray
 def as_kinds(kinds: Sequence[Any] | Mapping[Any, int]) -> list[Any]:
     """Kinds one by one, from a list, or a mapping from kind to number; names become kinds with default settings."""
     if isinstance(kinds, str | type) or not isinstance(kinds, Sequence | Mapping):
-        raise MethodError(f"kinds={kinds!r}: give a list of kinds, or a mapping from kind to number of annotators")
+        raise MethodError(
+            f"kinds={shown(kinds)}: give a list of kinds, or a mapping from kind to number of annotators"
+        )
     if isinstance(kinds, Mapping):
-        kinds = [kind for kind, n in kinds.items() for _ in range(whole_number(f"kinds: {kind!r}", n, 0))]
+        kinds = [kind for kind, n in kinds.items() for _ in range(whole_number(f"kinds: {shown(kind)}", n, 0))]
     if not len(kinds):
         raise MethodError("kinds are empty; there must be at least one annotator")
     return [as_kind(kind) for kind in kinds]
@@ -529,8 +540,8 @@ def as_kind(kind: Any) -> Any:
     able = any(callable(getattr(kind, method, None)) for method in ("confusion", "opinions"))
     if isinstance(kind, type) or not able or not isinstance(getattr(kind, "name", None), str):
         raise MethodError(
-            f"{kind!r} is no kind of annotator; give a name ({', '.join(BY_NAME)}), or an object with a name and "
-            "confusion(classes, rng)"
+            f"{shown(kind)} is no kind of annotator; give a name ({', '.join(BY_NAME)}), or an object with a name "
+            "and confusion(classes, rng)"
         )
     return kind
 

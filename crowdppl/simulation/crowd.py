@@ -14,7 +14,7 @@ from pyro import poutine
 
 from crowdppl import registry
 from crowdppl.core.devices import seeded
-from crowdppl.core.validation import is_whole, number_within, seed_number, whole_number
+from crowdppl.core.validation import is_whole, number_within, seed_number, shown, whole_number
 from crowdppl.data.annotations import AnnotationOptions, Annotations, require_annotations
 from crowdppl.data.blocks import Block
 from crowdppl.data.covariates import feature_table
@@ -253,7 +253,7 @@ def _densities(kinds: Sequence[Any], density: Density | None) -> dict[str, float
     for name, share in given.items():
         if name not in names:
             raise DataError(
-                f"density names the kind {name!r}, which is not in this crowd: {', '.join(sorted(names))}"
+                f"density names the kind {shown(name)}, which is not in this crowd: {', '.join(sorted(names))}"
             )
         number_within("density", share, "a number above 0, and 1 at most", lambda x: 0 < x <= 1, error=DataError)
     return names | {name: float(share) for name, share in given.items()}

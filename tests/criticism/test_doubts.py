@@ -33,7 +33,7 @@ def run(remedy: str, posterior: Posterior) -> Any:
     """What a remedy returns, with the truth of three items given where it is asked for."""
     data = posterior.data
     gold = dict.fromkeys(data.items[:3], data.classes[0])
-    given = {"posterior": posterior, "data": data, "gold": gold, "rows": data.frame()}
+    given = {"posterior": posterior, "finer": posterior, "data": data, "gold": gold, "rows": data.frame()}
     return eval(remedy, {"crowdppl": crowdppl, "dataclasses": dataclasses} | given)
 
 
@@ -95,6 +95,58 @@ def test_remedies_are_calls_that_run(kind: str) -> None:
     (doubt,) = (doubt for doubt in posterior.doubts() if doubt.kind == kind)
     found = [run(remedy, posterior) for remedy in doubt.remedies]
     assert found and all(isinstance(x, Posterior | Annotations | pd.DataFrame) for x in found)
+
+
+def words_again(**options: Any) -> Annotations:
+    """Graded words and "?" by three raters who give each item five labels, always the same."""
+    words = ["low", "mid", "high", "?"]
+    rows = [(i, a, words[(i + (a == i % 3)) % 4]) for i in range(40) for a in range(3) for _ in range(5)]
+    given = {"kind": "ordinal", "classes": words[:3], "abstentions": ["?"], **options}
+    return Annotations.from_arrays(*map(list, zip(*rows, strict=True)), **given)
+
+
+def test_rows_are_read_again_as_they_were() -> None:
+    """With the kind, the order of classes and the abstentions, for these are not in the rows."""
+    posterior = fit("bayesian_dawid_skene", words_again(), inference="vb", seed=0)
+    (doubt,) = (x for x in posterior.doubts() if x.kind == "repeats")
+    again = run(doubt.remedies[0], posterior)
+    assert again.kind == "ordinal" and list(again.answers) == ["low", "mid", "high", "?"]
+    assert again.repeat_correlation > 0.5
+    read = eval(Search(posterior).reread(), {"crowdppl": crowdppl, "rows": posterior.data.frame()})
+    assert read.kind == "ordinal" and list(read.answers) == ["low", "mid", "high", "?"]
+
+
+def test_of_one_class_that_is_named_none_is_left_out() -> None:
+    alike = Annotations.from_arrays([*range(18)] * 2, ["a"] * 18 + ["b"] * 18, ["no"] * 36, classes=["yes", "no"])
+    posterior = fit("class_coin", alike, inference="em", seed=0)
+    (doubt,) = (x for x in posterior.doubts() if x.kind == "unnamed")
+    assert "classes=" not in doubt.text and isinstance(run(*doubt.remedies, posterior), Posterior)
+
+
+def test_doubts_name_the_classes_of_the_kind_and_chains_that_agree_are_not_permuted() -> None:
+    table = np.tile([[0.1, 0.9], [0.9, 0.1]], (2, 1, 1))
+    found = handmade([100, 100], table=table, diagnostics={"permutations": [[0, 1], [1, 0]], "converged": False})
+    rows = pd.DataFrame({"left": range(200), "right": range(1, 201), "annotator": [0, 1] * 100})
+    rows["winner"] = np.where(rows["left"] % 2, "left", "right")
+    sides = replace(found, data=Annotations.from_frame(rows, kind="pair"))
+    for posterior, called in ((found, "classes"), (sides, "sides")):
+        told = {x.kind: x for x in doubts(posterior)}
+        assert f"of 2 {called} is another" in told["diagonal"].text
+        assert f"call the {called} otherwise" in told["permuted"].text
+        assert "crowdppl.fit(posterior.model, data, inference='vb')" in told["permuted"].remedies
+    agreed = changed(found.result, diagnostics={"permutations": [[0, 1], [1, 0]], "converged": True})
+    assert "permuted" not in kinds(replace(found, result=agreed))
+
+
+def test_remedies_at_a_level_are_those_of_the_finer_posterior() -> None:
+    crowd = simulated(1, 300, 10, 8, 4, spam=3)
+    rows = crowd.frame()
+    paths = crowdppl.Annotations.from_frame(rows.assign(label=[f"{x // 2}/{x}" for x in rows["label"]]))
+    finer = fit("one_coin", paths, inference="vb", seed=0)
+    assert [x.kind for x in finer.at_level(1).doubts()] == ["spammers"] == kinds(finer)
+    (doubt,) = finer.at_level(1).doubts()
+    assert "at_level(1)" in doubt.text and "finer.without" in doubt.text
+    assert "spammers" not in kinds(run(*doubt.remedies, finer))
 
 
 @pytest.mark.slow

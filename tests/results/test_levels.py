@@ -83,7 +83,7 @@ def test_a_posterior_at_a_level_holds_sums(method: str, engine: str, level: int)
     assert np.allclose(coarse.confusion().sum("label"), 1)
     assert (coarse.labels()["probability"] >= fine.labels()["probability"] - 1e-9).all()
     assert np.allclose(coarse.uncorrected().probabilities(), fine.uncorrected().at_level(level).probabilities())
-    assert coarse.doubts() == fine.doubts()
+    assert [x.kind for x in coarse.doubts()] == [x.kind for x in fine.doubts()]
 
 
 def test_decisions_and_evaluation_are_of_the_level() -> None:

@@ -134,7 +134,7 @@ def one_class(search: Search) -> Iterator[Doubt]:
             "informative_abstentions=True",
             {"annotators": search.annotators(sources)},
             {"annotators": len(given), "share": share},
-            ("crowdppl.Annotations.from_frame(rows, abstentions=['nothing'], informative_abstentions=True)",),
+            (search.reread(abstentions="['nothing']", informative_abstentions="True"),),
         )
 
 

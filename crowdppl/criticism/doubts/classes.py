@@ -19,6 +19,7 @@ from crowdppl.data.kinds.parts import compares
 from crowdppl.data.kinds.space import GRADES
 from crowdppl.errors import CrowdpplError, CrowdpplWarning
 from crowdppl.inference.coin_tables import CoinTables
+from crowdppl.inference.engines import refusal
 from crowdppl.inference.fit import fit_one
 from crowdppl.inference.options import Options
 from crowdppl.inference.result import Fit
@@ -89,9 +90,9 @@ def diagonal(search: Search) -> Iterator[Doubt]:
         lean, call = _lean(search)
         yield Doubt(
             "diagonal",
-            f"the most frequent answer to {len(swapped)} of {n_classes} classes is another: {listed(parts)}. The "
-            "fit may have swapped them, or all annotators are misled alike, which labels cannot tell apart: give "
-            f"some known truths (gold=), or {lean}",
+            f"the most frequent answer to {len(swapped)} of {n_classes} {search.called} is another: "
+            f"{listed(parts)}. The fit may have swapped them, or all annotators are misled alike, which labels "
+            f"cannot tell apart: give some known truths (gold=), or {lean}",
             {"classes": names, "answers": answers},
             {"classes": n_classes, "share": shares, "right": right},
             (search.refit(gold="gold"), call),
@@ -157,7 +158,7 @@ def collapse(search: Search) -> Iterator[Doubt]:
     ]
     yield Doubt(
         "collapse",
-        f"labels agree with one another more than with the fit on {len(found)} of {len(own)} classes: "
+        f"labels agree with one another more than with the fit on {len(found)} of {len(own)} {search.called}: "
         f"{listed(parts)}. They fell together, wandered off or traded places: take a method with fewer "
         "parameters or a prior that leans on the diagonal, or fit('auto', data), or give known truths (gold=)",
         {"classes": names},
@@ -183,13 +184,15 @@ def unnamed(search: Search) -> Iterator[Doubt]:
     taken = float(posterior.result.probabilities[:, ~named].sum())
     if taken > max(0.01 * data.n_items, 0.5):
         names, known = search.classes(np.flatnonzero(~named)), list(search.classes(np.flatnonzero(named)))
+        fewer = len(known) > 1  # there must be two
         yield Doubt(
             "unnamed",
-            f"{taken:.0f} of {data.n_items} items are of classes that no label names ({quoted(names)}): they take "
-            "what fits the others badly; leave them out of classes=, or give known truths (gold=) of them",
+            f"{taken:.0f} of {data.n_items} items are of {search.called} that no label names ({quoted(names)}): "
+            f"they take what fits the others badly; {'leave them out of classes=, or ' * fewer}give known truths "
+            "(gold=) of them",
             {"classes": names},
             {"items": taken},
-            (f"crowdppl.Annotations.from_frame(rows, classes={known})", search.refit(gold="gold")),
+            (*[search.reread(classes=str(known))] * fewer, search.refit(gold="gold")),
         )
 
 
@@ -205,7 +208,7 @@ def order(search: Search) -> Iterator[Doubt]:
         f"{posterior.method} is for grades, and takes the classes in the order {quoted(names)}, which was not "
         "given: set kind='ordinal', and list them from lowest to highest in classes=",
         {"classes": names},
-        remedies=(f"crowdppl.Annotations.from_frame(rows, kind='ordinal', classes={list(names)})",),
+        remedies=(search.reread(kind="'ordinal'", classes=str(list(names))),),
     )
 
 
@@ -246,22 +249,31 @@ def prevalence(search: Search) -> Iterator[Doubt]:
 
 @doubt("permuted", needs=("result", "diagnostics", "permutations"))
 def permuted(search: Search) -> Iterator[Doubt]:
-    """Some chains of a sampler name the classes otherwise than the votes do."""
-    posterior = search.posterior
-    found = np.asarray(posterior.result.diagnostics["permutations"])
-    if not len(found) or (found == found[0]).all():
+    """Some chains of a sampler name the classes otherwise than the votes do, and chains disagree.
+
+    Chains that agree all pass from one order to another, as where labels hardly tell classes apart.
+    """
+    posterior, told = search.posterior, search.posterior.result.diagnostics
+    found = np.asarray(told["permutations"])
+    if not len(found) or (found == found[0]).all() or told.get("converged"):
         return
     odd = np.flatnonzero((found != np.arange(found.shape[1])).any(1))
     moved = np.flatnonzero(found[odd[0]] != np.arange(found.shape[1]))
     names, answers = search.classes(moved), search.classes(found[odd[0]][moved])
     parts = [f"{name!r} for {other!r}" for name, other in zip(names, answers, strict=True)]
     lean, call = _lean(search)
+    by_vb = refusal(posterior.model, "vb", Options()) is None
     yield Doubt(
         "permuted",
-        f"{len(odd)} of {len(found)} chains call the classes otherwise than the votes do (chain {odd[0]}: "
+        f"{len(odd)} of {len(found)} chains call the {search.called} otherwise than the votes do (chain {odd[0]}: "
         f"{listed(parts)}), so that means over chains mean nothing. Give known truths (gold=), lengthen the "
-        f"warm-up, in which chains are relabelled, or {lean}",
+        f"warm-up, in which chains are relabelled, {'fit by vb, which starts from the votes, ' * by_vb}or {lean}",
         {"classes": names, "answers": answers},
         {"chains": len(found), "odd": len(odd)},
-        (search.refit(gold="gold"), search.refit(warmup=str(2 * posterior.options.get("warmup", 1000))), call),
+        (
+            search.refit(gold="gold"),
+            search.refit(warmup=str(2 * posterior.options.get("warmup", 1000))),
+            *[search.refit(inference="'vb'")] * by_vb,
+            call,
+        ),
     )

@@ -52,7 +52,6 @@ def abstained(search: Search) -> Iterator[Doubt]:
         alone &= data.gold_codes < 0
     sure = np.flatnonzero(alone & (posterior.result.probabilities.max(1) > SURE))
     if len(sure):
-        declined = data.answers[data.n_classes :].tolist()
         yield Doubt(
             "abstained",
             f"{int(alone.sum())} items have abstentions alone, and the fit is sure (p above {SURE}) of the truth "
@@ -60,7 +59,7 @@ def abstained(search: Search) -> Iterator[Doubt]:
             "is known to depend on the class, leave informative_abstentions out",
             {"items": tuple(data.items[sure].tolist())},
             {"items": int(alone.sum()), "probability": SURE},
-            (f"crowdppl.Annotations.from_frame(rows, abstentions={declined})",),
+            (search.reread(),),
         )
 
 
@@ -104,5 +103,5 @@ def repeats(search: Search) -> Iterator[Doubt]:
             f"the fit expects {expects:.0%}: one who errs errs again, and probabilities are too sure. Read the "
             "labels with repeats='share', so that labels count for less the more an annotator repeats them",
             figures={"labels": int(again.sum()), "observed": observed, "expected": expects, "share": float(share)},
-            remedies=("crowdppl.Annotations.from_frame(rows, repeats='share')",),
+            remedies=("crowdppl.Annotations.from_frame(rows, like=data, repeats='share')",),
         )

@@ -15,6 +15,7 @@ from crowdppl.criticism.sparse_data import SparseData, sparse_data
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.coded import cell_counts
 from crowdppl.data.ids import native
+from crowdppl.data.kinds.classes import Classes
 from crowdppl.inference.result import ClassProbabilities, Fit
 
 AUTO = "crowdppl.fit('auto', data)"
@@ -56,6 +57,12 @@ class Search:
         """Annotators with too few labels; None where they are few, or the fit is sure of them all the same."""
         return sparse_data(self.posterior, self.given)
 
+    @property
+    def called(self) -> str:
+        """What the classes are called."""
+        kind = self.posterior.data.alphabet.kind
+        return kind.called if isinstance(kind, Classes) else "classes"
+
     def annotators(self, codes: Sequence[int] | np.ndarray) -> tuple[Any, ...]:
         """Ids of annotators by codes."""
         return tuple(native(self.posterior.data.annotators[code]) for code in codes)
@@ -79,6 +86,17 @@ class Search:
             how |= {} if correction is None else {"calibrate": "True"}
         given = [f"{name}={code}" for name, code in (how | arguments).items()]
         return f"crowdppl.fit({', '.join([model, 'data', *given])})"
+
+    def reread(self, **options: str) -> str:
+        """The call that reads the rows once more, with other options as code."""
+        data = self.posterior.data
+        own = {} if data.kind == "nominal" else {"kind": repr(data.kind)}
+        if data.space.ordered:
+            own["classes"] = str(list(self.classes(range(data.n_classes))))
+        if len(data.answers) > data.n_classes:
+            own["abstentions"] = str(data.answers[data.n_classes :].tolist())
+        given = [f"{name}={code}" for name, code in (own | options).items()]
+        return f"crowdppl.Annotations.from_frame({', '.join(['rows', *given])})"
 
     def with_setting(self, name: str, value: float) -> str:
         """The call that fits with another value of a setting."""

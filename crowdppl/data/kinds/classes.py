@@ -68,9 +68,11 @@ class Classes(Kind):
     """Labels that are classes.
 
     Attributes:
+        called: what its classes are called in messages.
         members: further members of the method "auto", and their settings.
     """
 
+    called: str = field(default="classes", compare=False)
     space: Space = field(default=CATEGORIES, compare=False)
     methods: tuple[str, ...] = field(default=PLAIN, compare=False)
     members: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, compare=False)

@@ -212,6 +212,7 @@ PAIR = Comparisons(
     "pair",
     "comparisons",
     "comparisons: left, right, winner",
+    called="sides",
     parts=Parts("pair", SIDES, shared=True),
     aliases=("pairwise", "preference", "preferences", "comparison", "battle", "battles"),
     methods=("bradley_terry", "crowd_bt"),

@@ -86,6 +86,7 @@ ORDINAL = Ordinal(
     "grades",
     "grades, whose order matters",
     GRADES,
+    called="grades",
     aliases=("grade", "rating", "ratings", "likert", "ordered", "stars"),
     methods=(*PLAIN, "ordinal"),
     table="fair_averages",

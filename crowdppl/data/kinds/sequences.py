@@ -312,6 +312,7 @@ SEQUENCES = TagsOfTokens(
     "sequence",
     "sequences",
     "tags of tokens: sequence, position",
+    called="tags",
     parts=Parts("sequence", (SEQUENCE, POSITION), ordered=True),
     aliases=("spans", "span", "ner", "tags", "tagging", "token", "tokens", "bio"),
     methods=("bayesian_dawid_skene", "hmm_crowd", "sequence_crowd"),

@@ -280,6 +280,7 @@ SETS = Sets(
     "set",
     "sets",
     'sets of classes, such as "a;b"',
+    called="answers",
     parts=Parts("set", OF_SETS, columns=False),
     aliases=("multilabel", "multi_label", "multiple", "choices", "multiple_choice"),
     table="sets",

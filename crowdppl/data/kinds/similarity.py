@@ -48,6 +48,7 @@ SIMILARITY = Similarity(
     "similarity",
     "answers about similarity",
     "two items, same or different",
+    called="answers",
     parts=Parts("similarity", SIDES, shared=True, unordered=True),
     aliases=("same", "record_linkage", "entity_resolution", "clustering", "triplet"),
     methods=("crowd_clustering", "record_linkage"),

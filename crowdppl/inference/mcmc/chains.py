@@ -54,10 +54,9 @@ def result_of_chains(
         note = f"'s chains of {out['draws']} draws are too short to be compared; raise draws"
     else:
         site = max(out["rhat"], key=out["rhat"].__getitem__) if out["rhat"] else "no site"
-        note = f"'s chains disagree (R-hat {worst:.3f} at {site}): run longer (draws, warmup)"
-        if problem.truth is not None:
-            note += ", or look for classes that are swapped between chains"
-        elif problem.integral is not None:
+        longer = f"draws={3 * problem.options.draws}, warmup={3 * max(problem.options.warmup, out['draws'] // 2)}"
+        note = f"'s chains disagree (R-hat {worst:.3f} at {site}), so that no number is sure: run longer ({longer})"
+        if problem.integral is not None:  # swapped classes are a doubt of their own
             note += "; what all annotators share, such as a bias, moves slowly"
     out["warnings"].append(engine + note)
     return result_of_draws(problem, order, draws, out)

@@ -57,7 +57,7 @@ def item_marginal(posterior: Fit, name: str) -> np.ndarray:
         values, chains = values_of(problem, posterior)
         found = problem.full_pass(chains)(values, marginals=(name,)).marginals
     if name not in found or found[name].dim() != (2 if chains is None else 3):
-        raise MethodError(f"{posterior.method} has no discrete site {name!r} of items")
+        raise MethodError(f"{posterior.method} has no discrete site {shown(name)} of items")
     share = found[name].double()
     return by_code((share if chains is None else share.mean(1)).t().numpy(), posterior.data.order)
 
@@ -344,7 +344,7 @@ def confusion_at(posterior: Fit, at: Mapping[Hashable, float], draws: bool = Fal
         unread = [name for name in at if name not in names]
         if unread:
             raise MethodError(
-                f"{posterior.method} does not label by the covariate {unread[0]!r}; it labels by "
+                f"{posterior.method} does not label by the covariate {shown(unread[0])}; it labels by "
                 f"{', '.join(sorted(map(repr, names))) or 'none'}"
             )
         return _tables_of(posterior, problem, TypicalLabels.of(problem.blocks, names, at), draws)
