@@ -382,7 +382,10 @@ def not_annotators(table: pd.DataFrame, by_name: bool = True) -> Iterator[tuple[
     others, measures = NO_ANNOTATOR | {*HELPERS.split()} if by_name else frozenset[str](), {*MEASURED.split()}
     values = [_values(table.iloc[:, n]) for n in range(table.shape[1])]
     spans = [_span(own) for own in values]
-    rows = [_counts_up(table.iloc[:, n]) for n in range(table.shape[1])]
+    rows = [n for n in range(table.shape[1]) if _counts_up(table.iloc[:, n])]
+    known = [span for span in spans if span is not None]
+    ends = sorted(span[0] for span in known)[:2], sorted((span[2] for span in known), reverse=True)[:2]
+    fractions = sum(span[3] for span in known)
     times = Counter(chain(*values))
     for n, (column, own) in enumerate(zip(table.columns, values, strict=True)):
         alone = {value for value in own if times[value] == 1}
@@ -390,7 +393,7 @@ def not_annotators(table: pd.DataFrame, by_name: bool = True) -> Iterator[tuple[
         if letters(column) in usual or words & others or (words & measures and alone):
             yield column, "by its name"
             continue
-        if [x for x, counts in enumerate(rows) if counts] == [n]:
+        if rows == [n]:
             yield column, "because it counts rows"
             continue
         free = [x for x in alone if isinstance(x, str) and len(x.split()) >= WORDS]
@@ -398,7 +401,7 @@ def not_annotators(table: pd.DataFrame, by_name: bool = True) -> Iterator[tuple[
             yield column, f"because it holds free text, such as {min(free)!r:.40}"
             continue
         foreign = len(alone) == len(own) > 1 and len(values) > 2  # of two, either may be the odd one
-        if foreign and not _among(spans[n], [*spans[:n], *spans[n + 1 :]]):
+        if foreign and not (len(known) > 1 and _among(spans[n], *ends, fractions)):
             yield column, f"because no other has its values, such as {native(next(iter(alone)))!r}"
 
 
@@ -416,13 +419,17 @@ def _span(values: set[Any]) -> tuple[float, float, float, bool] | None:
     return numbers.min(), float(np.median(numbers)), numbers.max(), bool((numbers % 1 != 0).any())
 
 
-def _among(own: tuple[float, float, float, bool] | None, others: list[Any]) -> bool:
-    """Whether numbers lie where those of other columns do, and are of their kind: measurements seldom repeat."""
-    known = [span for span in others if span is not None]
-    if own is None or not known:
+def _among(
+    own: tuple[float, float, float, bool] | None, lowest: list[float], highest: list[float], fractions: int
+) -> bool:
+    """Whether numbers lie where those of other columns do, and are of their kind: measurements seldom repeat.
+
+    The two lowest and highest ends are of all columns, as is the number of those with fractions.
+    """
+    if own is None:
         return False
-    least, _, greatest, fractions = zip(*known, strict=True)
-    return min(least) <= own[1] <= max(greatest) and (any(fractions) or not own[3])
+    low, high = lowest[own[0] == lowest[0]], highest[own[2] == highest[0]]  # of the others
+    return low <= own[1] <= high and (fractions > own[3] or not own[3])
 
 
 def _values(column: pd.Series[Any]) -> set[Any]:

@@ -54,7 +54,10 @@ class RankingAnswers(Asked):
         skill = np.log(drawn[1].reshape(-1, drawn[1].shape[-1]))
         skill = skill[np.linspace(0, len(skill) - 1, DRAWS).round().astype(int)]
         reliable = np.asarray(sites["reliability"].mean)[annotators, 0]
-        objects = [np.unique(thing.codes.to_numpy()[self._problem == p]) for p in range(len(self._problems))]
+        things = thing.codes.to_numpy()
+        order = np.lexsort((things, self._problem))
+        ends = np.searchsorted(self._problem[order], np.arange(1, len(self._problems)))
+        objects = np.split(things[order], ends)
         known = {tuple(each): each for each in objects}
         known = {key: ranking_information(skill[:, each], SHARES) for key, each in known.items()}
         self._information = np.stack([np.interp(reliable, SHARES, known[tuple(each)]) for each in objects])
