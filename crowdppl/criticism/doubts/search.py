@@ -90,7 +90,7 @@ class Search:
     def reread(self, **options: str) -> str:
         """The call that reads the rows once more, with other options as code."""
         data = self.posterior.data
-        own = {} if data.kind == "nominal" else {"kind": repr(data.kind)}
+        own = {"kind": repr(data.kind)}
         if data.space.ordered:
             own["classes"] = str(list(self.classes(range(data.n_classes))))
         if len(data.answers) > data.n_classes:
