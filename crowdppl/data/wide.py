@@ -416,7 +416,7 @@ def _span(values: set[Any]) -> tuple[float, float, float, bool] | None:
     numbers = pd.to_numeric(pd.Series([*values]), errors="coerce").to_numpy(np.float64)
     if not len(numbers) or not np.isfinite(numbers).all():
         return None
-    return numbers.min(), float(np.median(numbers)), numbers.max(), bool((numbers % 1 != 0).any())
+    return float(numbers.min()), float(np.median(numbers)), float(numbers.max()), bool((numbers % 1 != 0).any())
 
 
 def _among(

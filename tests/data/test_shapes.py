@@ -4,12 +4,14 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 
 import crowdppl
 from crowdppl.cli.commands import main
 from crowdppl.data.annotations import Annotations
+from crowdppl.data.wide import not_annotators
 from crowdppl.errors import CrowdpplWarning, DataError
 from crowdppl.results.truths import labels
 
@@ -345,3 +347,25 @@ def test_tables_of_coefficients_of_agreement() -> None:
     with pytest.raises(DataError, match=re.escape("abstentions=['*']")):
         Annotations.from_frame(coders, columns="items")
     assert Annotations.from_frame(coders, columns="items", abstentions=["*"]).n_classes == 3
+
+
+def test_numbers_that_lie_elsewhere_are_found_as_by_looking_at_all_other_columns() -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        size = int(rng.integers(2, 6))
+        columns = [
+            (rng.integers(0, 40, 4) + 10 * rng.integers(0, 3) + 0.5 * rng.integers(0, 2)).tolist()
+            for _ in range(size)
+        ]
+        table = pd.DataFrame(dict(zip("pqrstu", columns, strict=False)))
+        sets = [set(x) for x in columns]
+        odd = []
+        for n, own in enumerate(sets):
+            others = [x for m, x in enumerate(sets) if m != n]
+            every = [x for other in others for x in other]
+            among = min(every) <= np.median([*own]) <= max(every) and (
+                any(x % 1 for x in every) or not any(x % 1 for x in own)
+            )
+            if not own & set(every) and len(own) > 1 and size > 2 and not among:
+                odd.append(table.columns[n])
+        assert [column for column, _ in not_annotators(table)] == odd
