@@ -150,6 +150,12 @@ READING: Mapping[str, tuple[Any, Any]] = {
         "--informative-abstentions", "Abstaining may depend on the class, and is evidence of it."
     ),
     "kind": _text("nominal, the default; ordinal if classes have an order; real, count, angle, pair ...", "NAME"),
+    "level": (
+        Annotated[
+            int | None, Option(help="Of classes that are paths, as animal/dog: 1 reads animal.", metavar="N")
+        ],
+        None,
+    ),
     "unit": _text("Of angles: degrees, the default, or radians.", "NAME"),
     "objects": (
         Annotated[
@@ -209,7 +215,19 @@ OF_LABELS = (
         "no_annotator",
         "label",
     ),
-    *("question", "predictions", "classes", "abstain", "kind", "unit", "objects", "decimal", "repeats", "time"),
+    *(
+        "question",
+        "predictions",
+        "classes",
+        "abstain",
+        "kind",
+        "level",
+        "unit",
+        "objects",
+        "decimal",
+        "repeats",
+        "time",
+    ),
     "stray",
 )
 """Those that are about the labels alone."""
@@ -288,7 +306,7 @@ def as_options(text: str, spelled: Mapping[str, str] = SPELLED) -> str:
 
     names = "|".join(sorted(spelled, key=len, reverse=True))
     text_in = r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\""
-    value = rf"True|None|\.\.\.|{text_in}|\((?:{text_in}|[^)'\"])*\)|\[(?:{text_in}|[^\]'\"])*\]"
+    value = rf"True|None|\.\.\.|-?\d+|{text_in}|\((?:{text_in}|[^)'\"])*\)|\[(?:{text_in}|[^\]'\"])*\]"
     quoted = rf"(?<!\w)(?:{text_in})"
     told = re.sub(rf"(?<![\w.-])({names})=({value})?(?!\w)|{quoted}", option, text)
     # of several, one line

@@ -344,7 +344,8 @@ def read_answers(answers: Path, given: Mapping[str, Any]) -> Annotations:
             except CrowdpplError as error:  # whose remedy is an option that other files have another of
                 spelled = {argument: option.replace("_", "-") for argument, option in options.items()}
                 raise type(error)(arguments.as_options(str(error), spelled)) from error
-    return files.read_annotations(answers, **found)
+    data = files.read_annotations(answers, **found)
+    return data if given["level"] is None else data.at_level(given["level"])
 
 
 def sources(answers: Path, given: Mapping[str, Any]) -> dict[str, Path]:

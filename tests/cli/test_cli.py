@@ -520,3 +520,15 @@ def test_the_default_is_auto_in_a_folder_of_the_file(
     assert load("crowdppl-stars").method == "ordinal"
     assert "are for ordinal" in printed
     assert "--kind ordinal" not in printed
+
+
+def test_a_level_of_a_tree_is_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    paths = ["animal/dog", "animal/cat", "thing/car"]
+    rows = [[str(n), who, paths[(n + (n % 4 == m)) % 3]] for n in range(12) for m, who in enumerate("abc")]
+    answers = write(tmp_path / "answers.csv", [["item", "annotator", "label"], *rows])
+    fit = ("fit", answers, "--model", "one_coin", "--inference", "em", "--out", tmp_path / "out", "--level", 1)
+    assert run(*fit) == 0
+    assert list(load(tmp_path / "out").data.classes) == ["animal", "thing"]
+    assert run("agreement", answers, "--level", 1, "--by", "class", "--bootstrap", 20) == 0
+    assert "dog" not in capsys.readouterr().out
+    assert "--level 3," in refused(capsys, "agreement", answers, "--level", 3)
