@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from crowdppl.core.validation import kind_of
-from crowdppl.data.features import StoredFeatures, numbers_of, plain_array, plain_table, require_finite
+from crowdppl.core.validation import kind_of, shown
+from crowdppl.data.features import StoredFeatures, not_numbers, numbers_of, plain_array, plain_table, require_finite
 from crowdppl.data.ids import Codebook, Place, as_index, listed, native, sorting, tensor_to_numpy
 from crowdppl.errors import DataError
 
@@ -193,6 +193,10 @@ def _fill(out: np.ndarray, column: pd.Series[Any], place: Place) -> str:
         out[there] = (present - EPOCH.tz_localize(getattr(kind, "tz", None))) / DAY
         return "" if there.all() else f"has no time for {place(int(np.argmin(there)))}; fill it in"
     if not pd.api.types.is_numeric_dtype(kind) or pd.api.types.is_complex_dtype(kind):
+        odd = not_numbers(present)
+        if 0 < len(odd) < len(present):
+            row = int(np.flatnonzero(there)[odd[0]])
+            return f"holds {shown(present.iloc[odd[0]])} at {place(row)}, which is no number; correct it"
         return f"holds no numbers (its dtype is {kind}); encode it as numbers, as pandas.get_dummies does"
     out[there] = present.to_numpy(np.float64)
     wrong = ~np.isfinite(out)

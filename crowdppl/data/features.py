@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from crowdppl.core.devices import default_dtype
-from crowdppl.core.validation import kind_of, listed, require_data, warn
+from crowdppl.core.validation import kind_of, listed, require_data, shown, warn
 from crowdppl.data.ids import native, tensor_to_numpy
 from crowdppl.errors import CrowdpplWarning, DataError, ResultError
 
@@ -212,13 +212,25 @@ STEPS = 256
 """Warned of is a feature with fewer steps of float32 between its least and its greatest value."""
 
 
+def not_numbers(column: pd.Series[Any]) -> np.ndarray:
+    """Rows of a column of text that hold no number."""
+    if not pd.api.types.is_string_dtype(column.dtype):
+        return np.arange(len(column))
+    return np.flatnonzero(pd.to_numeric(column, errors="coerce").isna() & column.notna())
+
+
 def plain_table(features: pd.DataFrame) -> pd.DataFrame:
     """A table with columns of numpy's integers, float32, float64 or bool; missing values are NaN."""
-    for name, kind in features.dtypes.items():
+    for n, (name, kind) in enumerate(features.dtypes.items()):
         if not pd.api.types.is_numeric_dtype(kind) or pd.api.types.is_complex_dtype(kind):
-            raise DataError(
-                f"the feature {native(name)!r} is no number (its dtype is {kind}); encode it, or leave it out"
-            )
+            column = features.iloc[:, n]
+            odd = not_numbers(column)
+            what = f"is no number (its dtype is {kind}); encode it, or leave it out"
+            if 0 < len(odd) < len(column):
+                what = (
+                    f"of item {shown(column.index[odd[0]])} is {shown(column.iloc[odd[0]])}, no number; correct it"
+                )
+            raise DataError(f"the feature {native(name)!r} {what}")
     if all(isinstance(kind, np.dtype) and _held(kind) == kind for kind in features.dtypes):
         return features
     columns = [_column(features.iloc[:, n]) for n in range(features.shape[1])]
@@ -259,7 +271,8 @@ def require_finite(values: np.ndarray, ids: pd.Index[Any]) -> None:
     row = int(np.argmin(finite))
     own, item = values[row].ravel(), native(ids[row])
     if not np.isfinite(own).all():
-        raise DataError(f"a feature of item {item!r} is not finite; fill it in")
+        n = int(np.argmin(np.isfinite(own)))
+        raise DataError(f"feature {n} (counted from 0) of item {item!r} is {own[n]}, not finite; fill it in")
     largest = own[np.argmax(np.abs(own))]
     raise DataError(
         f"a feature of item {item!r} is {largest:g}; networks compute in float32, below {MOST:.1e}: scale it"

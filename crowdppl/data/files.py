@@ -21,7 +21,7 @@ import pandas as pd
 from crowdppl.core.validation import kind_of, require_path, shown, switch
 from crowdppl.data.annotations import AnnotationOptions, Annotations, columns_said, parts_of_items, said_kind
 from crowdppl.data.gold import without_blanks
-from crowdppl.data.ids import by_item, encode, place_in_rows, refuse_missing_text
+from crowdppl.data.ids import by_item, encode, native, place_in_rows, refuse_missing_text
 from crowdppl.data.kinds.sequences import SEQUENCE
 from crowdppl.data.label_studio import FLAT, TASK, rows_of_tasks, tasks_of_rows
 from crowdppl.data.shapes import Said, rows_of_table
@@ -473,4 +473,10 @@ def _by_id(
         return frame.set_axis(ids), found
     role, column = next(iter(found.items()))
     ids = pd.Index(np.asarray(frame[column]), name=role)
+    if "class" not in found and not ids.is_unique:
+        again = int(np.argmax(ids.duplicated()))
+        before = int(np.argmax(ids == ids[again]))
+        raise DataError(
+            f"the {role} {native(ids[again])!r} is at {place(before)} and again at {place(again)}; keep one of them"
+        )
     return frame.drop(columns=[column]).infer_objects().set_axis(ids), found

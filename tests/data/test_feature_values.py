@@ -77,7 +77,7 @@ def test_tables_of_every_numeric_dtype_are_read(table: pd.DataFrame) -> None:
 @pytest.mark.parametrize(
     ("features", "named"),
     [
-        (X.astype("Float64").where(X > 0), "item 'w' is not finite"),
+        (X.astype("Float64").where(X > 0), "item 'w' is nan, not finite"),
         (X.assign(c=[1j, 0, 0]), "'c' .*complex128"),
         (X.to_numpy().astype(object), "dtype object"),
         (torch.eye(3).to_sparse(), "sparse"),

@@ -75,7 +75,7 @@ def test_features_in_codebook_order() -> None:
         (np.zeros((2, 2)), ["x", "10"], r"features has no row for the item '7' \(1 in all\)"),
         (np.zeros((4, 2)), ["x", "10", "7", "x"], "the item 'x' more than once"),
         (np.zeros((4, 2)), ["x", "10", "7", "y"], r"features names the item 'y'"),
-        (np.array([[0.0], [np.nan], [0.0]]), ["10", "7", "x"], r"a feature of item '7' is not finite"),
+        (np.array([[0.0], [np.nan], [0.0]]), ["10", "7", "x"], r"item '7' is nan, not finite"),
         (pd.DataFrame({"a": ["t"] * 3}, index=["x", "10", "7"]), None, r"feature 'a' is no number"),
     ],
 )

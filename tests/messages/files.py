@@ -74,6 +74,11 @@ ROWS = [
         lambda: crowdppl.read_gold(written("item,label\n1,x\n", "gold.csv")),
     ),
     Row(
+        "files._by_id",
+        lambda: crowdppl.read_item_covariates(written("item,words\n1,3\n1,5\n", "words.csv")),
+        lambda: crowdppl.read_item_covariates(written("item,words\n1,3\n2,5\n", "words.csv")),
+    ),
+    Row(
         "written.write_conll",
         lambda: crowdppl.write_conll(tagged(WORDS.replace("Lee", "L\tee")), FOLDER / "a.conll"),
         lambda: crowdppl.write_conll(tagged(), FOLDER / "a.conll"),
