@@ -524,8 +524,9 @@ def _tagged(seen: Seen) -> Reading | None:
     tags = [tag_in_any_scheme(x) for x in seen.table.some([label]).iloc[:, 0].map(str).unique()]
     if seen.kind is None and (None in tags or not any(tag and tag[1] for tag in tags)):
         return None
-    position = seen.one("position", label) or seen.one("position", label, seen.one("token", sequence))
-    if letters(position) != POSITION and not _counts(seen.table, position):  # such as a column of tokens
+    token = seen.one("token", sequence)
+    position = seen.one("position", label, None if _counts(seen.table, token) else token)
+    if position is None:
         found = _in_order(seen, sequence)
         if found is None:
             return None
