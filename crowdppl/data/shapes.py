@@ -197,7 +197,7 @@ def _ranked_again(seen: Seen) -> Reading | None:
     problem = seen.one("problem", who) or seen.one("item", who)
     fixed = [name for name in (problem, who) if name is not None]
     names = [name for name in table.names if name not in fixed]
-    if len(names) < 2 or not {*fixed} <= {*table.names}:
+    if len(names) < 2 or not {*fixed} <= {*table.names} or seems(table.head()[names])[0] != "ranks":
         return None
     if all(table.some([name]).iloc[:, 0].map(str).is_unique for name in fixed):
         return None
@@ -521,9 +521,12 @@ def _tagged(seen: Seen) -> Reading | None:
     sequence = seen.one("sequence", label)
     if None in (label, sequence) or seen.said.item is not None:
         return None
-    tags = [tag_in_any_scheme(x) for x in seen.table.some([label]).iloc[:, 0].map(str).unique()]
-    if seen.kind is None and (None in tags or not any(tag and tag[1] for tag in tags)):
-        return None
+    if seen.kind is None:
+        if None in map(tag_in_any_scheme, seen.table.head()[label]):
+            return None  # a long table is seldom looked through
+        tags = [tag_in_any_scheme(x) for x in seen.table.some([label]).iloc[:, 0].map(str).unique()]
+        if None in tags or not any(tag and tag[1] for tag in tags):
+            return None
     token = seen.one("token", sequence)
     position = seen.one("position", label, None if _counts(seen.table, token) else token)
     if position is None:

@@ -70,7 +70,7 @@ PARTS_OF_ITEMS = ("left", "right", "sequence", "position", "problem", "object")
 """Roles of columns of which two name an item."""
 NAMING = ("left", "right", "winner", "loser", "problem", "object")
 """Roles of columns that name things, whatever the kind of labels."""
-PARTS_BESIDE = ("item", "problem", "sequence", "label")
+PARTS_BESIDE = ("item", "problem", "sequence")
 """Roles of columns that may name an item together with that which is recognised."""
 ARGUMENT: Mapping[str, str] = {"class": "label", "gold": "gold_column", **dict.fromkeys(PARTS_OF_ITEMS, "item")}
 """The argument that names the column of a role, where it is not called like the role."""
@@ -232,7 +232,7 @@ def rows_of_frame(table: Table, given: Roles) -> Rows:
         item = _selected(frame, [*parts.values()], origin).set_axis([*parts], axis=1)
         item = item if parts else pd.DataFrame(index=range(len(frame)))
     if "label" in found and given.get("item") is None:
-        _refuse_part_of_items(frame, roles, item, annotator, origin)
+        _refuse_part_of_items(frame, roles, item, annotator, origin, place)
     gold = None
     if "gold" in roles:
         known = _selected(frame, [roles["gold"]], origin).iloc[:, 0]
@@ -259,25 +259,28 @@ def rows_of_frame(table: Table, given: Roles) -> Rows:
 
 
 def _refuse_part_of_items(
-    frame: pd.DataFrame | pa.Table, roles: Roles, item: Any, annotator: Any, origin: str
+    frame: pd.DataFrame | pa.Table, roles: Roles, item: Any, annotator: Any, origin: str, place: Place
 ) -> None:
     """Refuses a recognised column of items, or of sequences, that names one only with another column beside it."""
     of = next((role for role in ("item", "sequence") if role in roles), None)
     names = frame.columns if isinstance(frame, pd.DataFrame) else frame.column_names
     free = [x for x in names if x not in roles.values() and letters(x) not in UNSPECIFIC]
-    beside = [x for x in free if any(looks_like([x], role) for role in PARTS_BESIDE)]
+    beside = [x for x in free if letters(x) == "label" or any(looks_like([x], role) for role in PARTS_BESIDE)]
     if of is None or not beside:
         return
-    columns = [item.iloc[:, n] for n in range(item.shape[1])] if isinstance(item, pd.DataFrame) else [item]
-    codes = [x.codes if isinstance(x, Encoding) else pd.factorize(x)[0] for x in (*columns, annotator)]
-    both = pd.DataFrame(dict(enumerate(codes)))
-    again = both.duplicated()
-    if not again.any():
-        return
-    for name in beside:
-        other = pd.Series(pd.factorize(_selected(frame, [name], origin).iloc[:, 0].map(str))[0])
-        if other.nunique() < len(other) and not both.assign(other=other).duplicated().any():
-            at = native(_selected(frame, [roles[of]], origin).iloc[int(again.argmax()), 0])
+    columns: dict[Any, Any] = {of: item}
+    if isinstance(item, pd.DataFrame):
+        columns = {name: item[name] for name in item}
+    both = np.zeros(len(annotator), np.int64)
+    for role, column in {**columns, "annotator": annotator}.items():
+        codes = encode(column, role, place).codes
+        both = both * (codes.max(initial=0) + 1) + codes
+    again = np.flatnonzero(pd.Series(both).duplicated(keep=False))
+    for name in beside if len(again) else ():
+        other = _selected(frame, [name], origin).iloc[:, 0]
+        own = pd.DataFrame({"both": both[again], "other": other.iloc[again].map(str).to_numpy()})
+        if not own.duplicated().any() and not other.map(str).is_unique:
+            at = native(_selected(frame, [roles[of]], origin).iloc[int(again[0]), 0])
             pair = [native(roles[of]), native(name)]
             say = f", or say item={pair[0]!r} if labels of one are to count together" if of == "item" else ""
             raise DataError(

@@ -258,7 +258,12 @@ def test_items_that_two_columns_name_are_not_taken_together() -> None:
     assert Annotations.from_frame(JUDGED, item="document").n_items == 1
     with pytest.raises(DataError, match="seem to name the sequence"):
         Annotations.from_frame(pd.concat([TOKENS.assign(doc=n, position=[0, 1, 2, 0, 1] * 2) for n in (1, 2)]))
-    for beside in ({"text": ["x"] * 4}, {"id": [1, 2, 3, 4]}, {"document_url": ["x", "y"] * 2}):
+    for beside in (
+        {"text": ["x"] * 4},
+        {"id": [1, 2, 3, 4]},
+        {"document_url": ["x", "y"] * 2},
+        {"tag": [1, 2] * 2},
+    ):
         frame = JUDGED.drop(columns="query").assign(**beside)
         assert Annotations.from_frame(frame).n_items == 1  # no columns of items: labels repeat
 
