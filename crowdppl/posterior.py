@@ -15,7 +15,7 @@ from crowdppl.core.validation import require_path
 from crowdppl.criticism import doubts as doubting
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import ResultError
-from crowdppl.evaluation import calibration
+from crowdppl.evaluation import by_group, calibration
 from crowdppl.inference.result import Fit
 from crowdppl.plots import annotators as annotator_plots
 from crowdppl.plots import chains, confusions, estimates, items
@@ -114,6 +114,7 @@ class Posterior(Fit):
             self._doubts.append(doubting.doubts(self))
         return self._doubts[0]
 
+    by = by_group.by
     sets = grouping.sets
     clusters = grouping.clusters
     decide = decisions.decide

@@ -12,6 +12,8 @@ MMSR = "M-MSR side by side with crowd-kit"
 COVERAGE = "Coverage of annotators' intervals by vb"
 NUMBERS_AND_GRADES = "Numbers and grades"
 WIDTHS = "Widths of numbers and grades"
+BY_GROUP = "Rates by groups of items and annotators"
+GROUPS = "Groups of annotators found"
 SEQUENCES_AND_ORDERS = "Sequences and orders"
 OTHER_KINDS = "Other kinds of label"
 ITEM_DIFFICULTY = "Item difficulty by vb"
@@ -54,6 +56,8 @@ SECTIONS = (
     "Asking among five million pairs",
     "Coverage of label sets",
     COVERAGE,
+    BY_GROUP,
+    GROUPS,
     "Filling in the labels that were not given",
     "Truth from features and labels: LabelMe",
     "Truth from features and labels: Music",

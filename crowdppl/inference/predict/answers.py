@@ -20,6 +20,7 @@ from crowdppl.data.ragged import RaggedIndex, runs
 from crowdppl.errors import MethodError
 from crowdppl.inference.coin_tables import CoinTables
 from crowdppl.inference.confusions import (
+    TOGETHER,
     affordable,
     are_linear,
     by_code,
@@ -38,6 +39,7 @@ from crowdppl.inference.typical_labels import TypicalLabels
 from crowdppl.inference.vb.engine import with_draws
 from crowdppl.networks.outputs import networks_of
 from crowdppl.primitives.labels import Labels, NumberLabels
+from crowdppl.primitives.sums import Summing
 
 MARGINAL_DRAWS = 100
 """Draws of the parameters over which marginals are averaged."""
@@ -74,6 +76,45 @@ def _centre(problem: Problem, posterior: Fit) -> dict[str, Tensor]:
     """One value of each site that stands for all."""
     values = center_of(problem, posterior.result.sites, list(problem.sites))
     return {name: problem.sites[name].of_items(x, posterior.data.order) for name, x in values.items()}
+
+
+def drawn_truths(posterior: Fit, n: int, seed: int, mean: np.ndarray | None = None) -> Iterator[np.ndarray]:
+    """n draws of the truths of all items together, codes (N,) in codebook order, each at a draw of the parameters.
+
+    With ``mean`` (N, K), probabilities at draws are weighed by class so that they have about this mean, and truths
+    are drawn item by item.
+    """
+    order, options = posterior.data.order, options_of(posterior, device="cpu", dtype=None, seed=seed)
+    with model_runs(posterior.model, posterior.data):
+        problem = problem_of(posterior, posterior.data, options)
+        values = draws_of(problem, posterior.result.sites, order, n, options.generator(16))
+    truth, stream = str(problem.truth), options.generator(17)
+    portion = max(1, min(TOGETHER, CHUNK // max(1, problem.n_items * problem.states)))
+
+    def shares(start: int, how: Summing | None) -> np.ndarray:
+        """Of some draws, probabilities or drawn truths as those of one class, (N, draws, K)."""
+        some, parts = {name: x[start : start + portion] for name, x in values.items()}, []
+        count = min(portion, n - start)
+        with model_runs(posterior.model, posterior.data):
+            fold = problem.full_pass(count if some else None)
+            for block in (b for b in problem.blocks if b.n_items):
+                given: Any = {} if how is None else {"how": how}
+                found = fold.density(block, fold.in_block(some, block), marginals=(truth,), **given)
+                share = found.marginals[truth].double()
+                parts.append(share.reshape(len(share), -1, block.n_items).expand(-1, count, -1))
+        return by_code(torch.cat(parts, -1).permute(2, 1, 0).numpy(), order)
+
+    starts, weight = range(0, n, portion), None
+    if mean is not None:
+        weight = mean / np.maximum(sum(shares(start, None).sum(1) for start in starts) / n, 1e-12)
+    for start in starts:
+        if weight is None:
+            drawn = shares(start, Summing("draw", stream)).argmax(-1)
+        else:
+            p = np.cumsum(shares(start, None) * weight[:, None], -1)
+            uniform = torch.rand(p.shape[:2], generator=stream, dtype=torch.float64).numpy()
+            drawn = (uniform[..., None] * p[..., -1:] > p).sum(-1).clip(max=p.shape[-1] - 1)
+        yield from drawn.T
 
 
 def chain_steps(
