@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,7 +23,9 @@ Ints = NDArray[np.int64]
 
 MAX_ANNOTATORS = 4000  # tables of annotator pairs are held whole, 128 MB each at this many
 PAIRS = 1_000_000  # pairs of labels compared at a time
-STEPS = 500  # of EM; a tenth of them where the truth is held
+STEPS = 500  # of EM
+CUTS = 64  # of a tree, at most
+ROUGH = 0.01  # nats to which the evidence of a cut is known
 
 
 @dataclass(frozen=True)
@@ -41,11 +43,6 @@ class CodedLabels:
     def take(self, rows: NDArray[Any]) -> CodedLabels:
         """Some of the labels, by position or mask."""
         return replace(self, item=self.item[rows], annotator=self.annotator[rows], answer=self.answer[rows])
-
-    def of(self, annotators: Ints) -> CodedLabels:
-        """The labels of some annotators (sorted codes), who are then counted from 0."""
-        own = self.take(np.isin(self.annotator, annotators))
-        return replace(own, annotator=np.searchsorted(annotators, own.annotator), n_annotators=len(annotators))
 
 
 @dataclass(frozen=True)
@@ -65,10 +62,11 @@ def find_groups(
     1. Dawid-Skene is fitted by maximum likelihood. What it leaves, residuals onehot(label) - confusion[annotator,
        truth], is uncorrelated between annotators who are independent given the truth. All pairs' correlations,
        squared, add up to a chi-square (Satterthwaite's moments); with a p-value above ``alpha`` all stay alone.
-    2. A tree of average linkage on the correlations is cut at the height where groups gain most log-likelihood over
-       independent members, at Dawid-Skene's truth, less K (K - 1) / 2 log(N) for each opinion table (the BIC).
-    3. A large group can pass its opinion off as the truth and look independent. So a second tree, cut alike, grows
-       on residuals from annotators' own label frequencies. Of both and no groups, the best BIC of a full fit wins.
+    2. A tree of average linkage on the correlations is cut at up to 64 heights. At each, the model with groups is
+       fitted, and costs K (K - 1) / 2 log(N) for each opinion table; the highest evidence wins (the BIC).
+    3. A large group can pass its opinion off as the truth and look independent. So a second tree grows on residuals
+       from annotators' own label frequencies, and its cuts compete alike. With two groups nothing tells whose
+       opinion is the truth: members of one of them then count as alone.
 
     The same label of an item again by the same annotator counts once.
 
@@ -94,10 +92,14 @@ def find_groups(
         >>> crowdppl.find_groups(crowdppl.simulate_annotators([0, 1, 2] * 80, {"hammer": 3, "colluders": 1}).data)
         array([0, 0, 0, 1, 2, 3])
     """
-    item, annotator, answer = (x.astype(np.int64) for x in require_annotations(data).label_codes())
-    sizes = (data.n_items, data.n_annotators, len(data.classes), data.n_answers)
-    labels = CodedLabels(item, annotator, answer, *sizes)
+    labels = coded(require_annotations(data))
     return find_in_codes(labels, n_groups=n_groups, alpha=alpha, max_labels=max_labels)
+
+
+def coded(data: Annotations) -> CodedLabels:
+    """The labels of annotations as codes."""
+    item, annotator, answer = (x.astype(np.int64) for x in data.label_codes())
+    return CodedLabels(item, annotator, answer, data.n_items, data.n_annotators, data.n_classes, data.n_answers)
 
 
 def find_in_codes(
@@ -121,40 +123,39 @@ def find_in_codes(
         return alone
     counts = np.bincount(labels.annotator * labels.n_answers + labels.answer, minlength=n * labels.n_answers)
     chance = Fitted(np.ones((labels.n_items, 1)), _normalise(counts.reshape(n, 1, -1)), 0.0)
+    cuts = np.unique(np.geomspace(1, n, CUTS).round()).astype(int) if n_groups is None else [n_groups]
     best, groups = base.log_likelihood if n_groups is None else -np.inf, alone
     for fit in (base, chance):
-        found = _cut(labels, base, _products(labels, fit), n_groups)
-        score = fit_groups(labels, found).log_likelihood - np.sum(np.bincount(found) > 1) * _penalty(labels)
-        if score > best:
-            best, groups = score, found
+        for found in _groups_of_tree(_products(labels, fit), cuts):
+            likelihood = fit_groups(labels, found, tolerance=ROUGH).log_likelihood
+            score = likelihood - np.sum(np.bincount(found) > 1) * _penalty(labels)
+            if score > best:
+                best, groups = score, found
     return groups
 
 
-def fit_groups(labels: CodedLabels, groups: Ints, fixed: Floats | None = None, tolerance: float = 1e-4) -> Fitted:
-    """Maximum-likelihood Dawid-Skene in which groups (A,) of two and more have an opinion of their own. With a
-    ``fixed`` posterior of the truth (N, K), the log-likelihood is its mean given the truth.
-    """
+def fit_groups(labels: CodedLabels, groups: Ints, tolerance: float = 1e-4) -> Fitted:
+    """Maximum-likelihood Dawid-Skene in which groups (A,) of two and more have an opinion of their own."""
     use, item, parts = _bags(labels, groups)
     k, last = labels.n_classes, -np.inf
     add = csr_matrix((np.ones(len(item)), (item, np.arange(len(item)))), (labels.n_items, len(item)))
     votes = use @ np.tile(np.eye(labels.n_answers, k), (labels.n_annotators, 1))
-    truth = _normalise(add @ votes + 1e-6) if fixed is None else fixed
+    truth = _normalise(add @ votes + 1e-6)
     opinion = truth[item]
     for part in parts:
         opinion[part] = _normalise(votes[part] + opinion[part])
     links = [_normalise(truth[item[part]].T @ opinion[part]) for part in parts]
-    for _ in range(STEPS if fixed is None else STEPS // 10):
+    for _ in range(STEPS):
         table = _normalise((use.T @ opinion).reshape(-1, labels.n_answers, k).swapaxes(1, 2))
         message = use @ np.log(table).swapaxes(1, 2).reshape(-1, k)
         top = message.max(1, keepdims=True)
         seen = np.exp(message - top)
         for part, link in zip(parts, links, strict=True):
             message[part] = np.log(seen[part] @ link.T) + top[part]
-        if fixed is None:
-            joint = np.log(_normalise(truth.sum(0))) + add @ message
-            evidence = logsumexp(joint, axis=1, keepdims=True)
-            truth = np.exp(joint - evidence)
-        now = float(evidence.sum() if fixed is None else (truth[item] * message).sum())
+        joint = np.log(_normalise(truth.sum(0))) + add @ message
+        evidence = logsumexp(joint, axis=1, keepdims=True)
+        truth = np.exp(joint - evidence)
+        now = float(evidence.sum())
         if now - last < tolerance:
             break
         last, opinion = now, truth[item]
@@ -237,26 +238,12 @@ def independence(labels: CodedLabels, fit: Fitted) -> float:
     return float(chi2.sf((score**2).sum() * scale, square.sum() * scale)) if scale > 0 else 1.0
 
 
-def _cut(labels: CodedLabels, base: Fitted, products: Floats, n_groups: int | None) -> Ints:
-    """Cuts the tree of average linkage at so many groups, or where their gains add up highest: the groups (A,)."""
-    n, length = labels.n_annotators, _lengths(products)
+def _groups_of_tree(products: Floats, cuts: Iterable[int]) -> Iterator[Ints]:
+    """Cuts the tree of average linkage at these numbers of groups: the groups (A,) of each."""
+    length = _lengths(products)
     distance = 1 - products / np.outer(length, length)
     tree = linkage(squareform(distance, checks=False), "average")
-    if n_groups is not None:
-        return _as_they_appear(cut_tree(tree, n_groups)[:, 0])
-    members = {a: np.array([a]) for a in range(n)}
-    single = np.array([fit_groups(labels.of(m), m * 0, base.truth).log_likelihood for m in members.values()])
-    gains, groups = dict.fromkeys(range(n), 0.0), np.arange(n)
-    best, total, kept = 0.0, 0.0, groups.copy()
-    for step, pair in enumerate(tree[:, :2].astype(int)):
-        joined = np.sort(np.concatenate([members.pop(c) for c in pair]))
-        group = fit_groups(labels.of(joined), joined * 0, base.truth, tolerance=0.01)
-        gain = group.log_likelihood - single[joined].sum() - _penalty(labels)
-        total += gain - sum(gains.pop(c) for c in pair)
-        members[n + step], gains[n + step], groups[joined] = joined, gain, joined[0]
-        if total > best:
-            best, kept = total, groups.copy()
-    return _as_they_appear(kept)
+    return (_as_they_appear(cut_tree(tree, n)[:, 0]) for n in cuts)
 
 
 def _as_they_appear(groups: Ints) -> Ints:

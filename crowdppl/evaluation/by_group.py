@@ -135,11 +135,11 @@ def by(
         >>> crowd = crowdppl.simulate_annotators([0, 1] * 100, {"hammer": 3, "spammer": 2}, seed=0)
         >>> posterior = crowdppl.fit("one_coin", crowd.data, inference="vb", seed=0)
         >>> about = pd.Series(["men", "women", "women", "men"] * 50, crowd.data.items)
-        >>> posterior.by(about).errors()[["items", "labels", "error"]].round(2)
+        >>> posterior.by(about).errors()[["items", "labels", "error"]].round(1)
                items  labels  error
         item
-        men      100     500   0.30
-        women    100     500   0.30
+        men      100     500    0.4
+        women    100     500    0.3
     """
     data, seed = posterior.data, seed_number(seed)
     of_items, of_annotators = _Groups.of(attribute, "item", data), _Groups.of(annotators, "annotator", data)
