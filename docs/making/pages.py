@@ -43,6 +43,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
         "majority_vote",
         "one_coin",
         "class_coin",
+        "drifting_coin",
         "mace",
         "glad",
     ),

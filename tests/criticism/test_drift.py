@@ -37,6 +37,13 @@ def test_who_changes_is_named_with_the_time() -> None:
     assert isinstance(before, float) and isinstance(after, float) and before > after + 0.3
 
 
+def test_the_remedy_follows_the_change() -> None:
+    data = crowd(1, {0})
+    found = crowdppl.fit("drifting_coin", data, inference="vb")
+    early, late = (found.confusion(at={"at": at}).loc["w0"].to_numpy()[0, 0] for at in (1, 299))
+    assert early > late + 0.2
+
+
 def test_no_doubt_without_times_and_none_of_one_day() -> None:
     data = crowd(1, {0})
     rows = data.frame()

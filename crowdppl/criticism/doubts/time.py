@@ -88,8 +88,8 @@ def drift(search: Search) -> Iterator[Doubt]:
             "drift",
             f"annotator {who[0]!r} seems to be right in {first.before:.0%} of labels before {since}, and in "
             f"{first.after:.0%} from then on{more}. The fit takes annotators as steady, and believes them too much "
-            "on one side of it; if many change at once, items may have become harder. Fit to the labels of a first "
-            "day, and update by those of each later one with forget=.3, say, which discounts what is old",
+            "on one side of it; if many change at once, items may have become harder. Take drifting_coin, or fit "
+            "to the labels of a first day, and update by those of each later one with forget=.3, say",
             {"annotators": who},
             {
                 "annotators": len(tested),
@@ -97,4 +97,5 @@ def drift(search: Search) -> Iterator[Doubt]:
                 "before": first.before,
                 "after": first.after,
             },
+            ("crowdppl.fit('drifting_coin', data)",),
         )
