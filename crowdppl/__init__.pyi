@@ -4,6 +4,7 @@ from . import baselines as baselines
 from . import datasets as datasets
 from . import errors as errors
 from . import few_shot as few_shot
+from . import moments as moments
 from . import networks as networks
 from . import plots as plots
 from . import primitives as primitives

@@ -16,7 +16,7 @@ from crowdppl.data.kinds import KINDS, Kind
 ROOT = Path(__file__).resolve().parent.parent
 LAYERS = (
     ("errors", "core"),
-    ("data", "agreement"),
+    ("data", "agreement", "moments"),
     ("primitives", "networks"),
     ("inference",),
     ("models", "registry", "simulation", "datasets", "few_shot"),

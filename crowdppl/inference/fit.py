@@ -83,6 +83,8 @@ def fit_one(
             _check_checkpoint(ready, options)
         with model_runs(ready, data, options.device):
             problem = build(ready)
+            if problem.truth is not None and not problem.sites:
+                engine = _without_parameters(problem, engine)
             engine = choose_engine(problem, fits) if engine == "auto" else engine
             refuse_engine(ready, engine, options)
         volumes: dict[str, float] = {}
@@ -109,6 +111,16 @@ def fit_one(
     for note in result.diagnostics["warnings"]:
         warn(note, ConvergenceWarning)
     return Fit(ready, name, engine, data, result, options.kept())
+
+
+def _without_parameters(problem: Problem, engine: str) -> str:
+    """The engine of a model that has no parameter to infer; MethodError for one that would have nothing to do."""
+    if engine not in ("em", "auto"):
+        raise MethodError(
+            f"no site of {type(problem.model).__name__} is left to infer, so that inference={engine!r} has nothing "
+            "to do; use inference='em', whose E step tells the truths"
+        )
+    return "em"
 
 
 def check_fit(model: Model, data: Annotations, engine: str) -> None:

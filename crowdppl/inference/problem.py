@@ -45,6 +45,7 @@ from crowdppl.networks.outputs import cached_outputs, networks_of
 from crowdppl.primitives.distributions import SparseCategorical
 from crowdppl.primitives.model import (
     Model,
+    card_of,
     contents,
     plates_of,
     require_space,
@@ -316,9 +317,15 @@ class Problem:
 
     def start_name(self, number: int) -> str:
         """What start number n is made from: the votes, moments of annotators, or perturbed votes."""
-        if self.truth is None or self.truth in self.given:
+        if self.truth is None or self.truth in self.given or (number == 0 and self._tells_truths):
             return "prior" if self.truth is None else "given"
         return {0: "votes", 1: "spectral"}.get(number, f"perturbed votes {number}")
+
+    @property
+    def _tells_truths(self) -> bool:
+        """Whether a start gives confusions, which tell truths themselves."""
+        card = card_of(self.model)
+        return card is not None and card.confusion in self.given and self.truth not in self.given
 
     def start_shares(self, number: int) -> Tensor | None:
         """Truth shares (N, K) of start number n, by position; None without a truth."""
@@ -331,7 +338,12 @@ class Problem:
         return soft_truth(votes(self.blocks), self.options.generator(3, number))
 
     def start_potentials(self, number: int) -> dict[str, Tensor]:
-        """Log-potentials of the truth at start number n, for a pass; of votes, without what it would sum out."""
+        """Log-potentials of the truth at start number n, for a pass; none where confusions of the start tell it.
+
+        Of votes, they are without what the pass would sum out.
+        """
+        if number == 0 and self._tells_truths:
+            return {}
         if number == 0 and self.truth not in self.given and self.sums_others:
             return {str(self.truth): named_soft_truth(self.blocks).log()}
         shares = self.start_shares(number)

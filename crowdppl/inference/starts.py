@@ -17,6 +17,8 @@ from torch.distributions import biject_to
 from crowdppl.data.blocks import Block
 from crowdppl.data.ragged import ragged_sum
 from crowdppl.inference.density import is_plate, traced
+from crowdppl.moments.joints import Opinions
+from crowdppl.moments.multispa import confusion_from_joints
 from crowdppl.primitives.distributions import OneHot
 from crowdppl.primitives.model import Model, plates_of
 
@@ -111,83 +113,7 @@ def first_values(
 
 
 MOST_ANNOTATORS = 300
-"""Annotators whose pairs are counted: those with most labels."""
-SHARED = 5
-"""Items that two annotators must share for their joint to be used."""
-
-
-def pairwise_joints(blocks: Sequence[Block]) -> tuple[np.ndarray, np.ndarray]:
-    """How often each pair of annotators gives each pair of classes to the same item.
-
-    The codes (M,) of the annotators with most labels, and counts (M, K, M, K) [annotator, label, annotator, label].
-    """
-    import scipy.sparse as sparse  # slow to import, needed by spectral starts only
-
-    first = blocks[0]
-    k, width = first.n_classes, first.n_answers
-    given = np.bincount(np.concatenate([b.annotator.cpu().numpy() for b in blocks]), minlength=first.n_annotators)
-    chosen = np.sort(np.argsort(-given, kind="stable")[:MOST_ANNOTATORS])
-    place = np.full(first.n_annotators, -1)
-    place[chosen] = np.arange(len(chosen))
-    total = np.zeros((len(chosen) * k,) * 2)
-    for block in blocks:
-        cells = block.bags.cells.cpu().numpy()
-        annotator, answer = place[cells // width], cells % width
-        use = (annotator >= 0) & (answer < k)
-        item = block.item.cpu().numpy()[use]
-        column = annotator[use] * k + answer[use]
-        shape = (block.n_items, len(chosen) * k)
-        seen = sparse.csr_matrix((np.ones(len(item)), (item, column)), shape=shape)
-        total += np.asarray((seen.T @ seen).todense())
-    return chosen, total.reshape(len(chosen), k, len(chosen), k)
-
-
-def confusion_from_joints(joints: np.ndarray) -> np.ndarray:
-    """Confusion matrices from pairwise joints by successive projection.
-
-    For annotators m and j the joint is ``A_m' D A_j`` with D the prevalence. Stacking the normalised columns of
-    all blocks of m gives points whose convex hull has the class profiles of m as corners, if for each class
-    some annotator gives a label in that class alone; successive projection finds the corners, and diagonal
-    dominance orders them. Exact on exact moments under that condition.
-
-    Counts are (M, K, M, K); pairs of annotators that share fewer than 5 items are left out. The matrices are
-    (M, K, K) [annotator, truth, label], NaN for annotators who share too few items with others.
-
-    Source: Ibrahim, Fu, Kargas, Huang (2019), "Crowdsourcing via Pairwise Co-occurrences", algorithm MultiSPA.
-    """
-    m, k = joints.shape[:2]
-    out = np.full((m, k, k), np.nan)
-    for a in range(m):
-        others = [j for j in range(m) if j != a and joints[a, :, j].sum() >= min(SHARED, joints[a].sum() / 2)]
-        if not others:
-            continue
-        columns = np.concatenate([joints[a, :, j] for j in others], 1)  # (K labels of a, K labels of others)
-        weight = columns.sum(0)
-        points = columns[:, weight > 0] / weight[weight > 0]
-        if np.linalg.matrix_rank(points) < k:
-            continue
-        out[a] = _order(points[:, _corners(points, k)].T)
-    return out
-
-
-def _corners(points: np.ndarray, k: int) -> list[int]:
-    """Successive projection: the longest column, then the longest orthogonal to it, and so on."""
-    rest = points.copy()
-    found: list[int] = []
-    for _ in range(k):
-        best = int(np.argmax((rest**2).sum(0)))
-        found.append(best)
-        direction = rest[:, best] / max(float(np.linalg.norm(rest[:, best])), 1e-12)
-        rest = rest - np.outer(direction, direction @ rest)
-    return found
-
-
-def _order(profiles: np.ndarray) -> np.ndarray:
-    """Assigns profiles (rows) to classes so that the diagonal is as large as possible."""
-    from scipy.optimize import linear_sum_assignment
-
-    rows, columns = linear_sum_assignment(profiles, maximize=True)
-    return np.asarray(profiles[rows[np.argsort(columns)]])
+"""Annotators whose pairs are counted for a spectral start: those with most labels."""
 
 
 def spectral_truth(blocks: Sequence[Block]) -> Tensor:
@@ -198,8 +124,9 @@ def spectral_truth(blocks: Sequence[Block]) -> Tensor:
     """
     first = blocks[0]
     k = first.n_classes
-    chosen, joints = pairwise_joints(blocks)
-    found = confusion_from_joints(joints)
+    opinions = Opinions.of(blocks)
+    chosen = opinions.most_active(MOST_ANNOTATORS)
+    found = confusion_from_joints(opinions.of_annotators(chosen).joints)
     known = np.isfinite(found).all((1, 2))
     if not known.any():
         return soft_truth(votes(blocks))

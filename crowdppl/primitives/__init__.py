@@ -7,6 +7,7 @@ from crowdppl.primitives import plates
 from crowdppl.primitives.chains import chain, succession, successions
 from crowdppl.primitives.comparisons import RankedLabels, annotate_each, preferences
 from crowdppl.primitives.distributions import Categorical, ChosenDirichlet, NormalGamma, OneHot, ScaledNormal
+from crowdppl.primitives.fixed import fixed
 from crowdppl.primitives.gaussian_labels import (
     Errors,
     GaussianLabels,
@@ -87,6 +88,7 @@ __all__ = [
     "default_prevalence",
     "diagonal_prior",
     "each_label",
+    "fixed",
     "group_codes",
     "item_covariates",
     "item_groups",

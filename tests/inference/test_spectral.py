@@ -7,7 +7,9 @@ import pytest
 import torch
 
 import crowdppl
-from crowdppl.inference.starts import confusion_from_joints, pairwise_joints, soft_truth, spectral_truth, votes
+from crowdppl.inference.starts import soft_truth, spectral_truth, votes
+from crowdppl.moments.joints import Opinions
+from crowdppl.moments.multispa import confusion_from_joints
 from tests.crowd import annotations, crowd, double, problem_of, split
 
 
@@ -45,15 +47,16 @@ def test_an_annotator_who_shares_nothing_is_unknown() -> None:
 
 def test_joints_are_counts_of_shared_items() -> None:
     data = annotations([(0, 0, 0), (0, 1, 1), (1, 0, 0), (1, 1, 1), (1, 2, 2), (2, 2, 0), (2, 0, 2)], 3)
-    chosen, joints = pairwise_joints(data.blocks)
-    assert chosen.tolist() == [0, 1, 2]
+    opinions = Opinions.of(data.blocks)
+    assert opinions.most_active(2).tolist() == [0, 1]
     wanted = np.zeros((3, 3, 3, 3))
     for given in ({0: 0, 1: 1}, {0: 0, 1: 1, 2: 2}, {2: 0, 0: 2}):
         for a, x in given.items():
             for b, y in given.items():
                 wanted[a, x, b, y] += 1
-    assert np.array_equal(joints, wanted)
-    assert np.array_equal(pairwise_joints(split(data, 3).blocks)[1], wanted)
+    assert np.array_equal(opinions.joints, wanted)
+    assert np.array_equal(opinions.of_annotators(np.array([0, 2])).joints, wanted[::2][:, :, ::2])
+    assert np.array_equal(Opinions.of(split(data, 3).blocks).joints, wanted)
 
 
 def test_moments_know_what_votes_do_not() -> None:
