@@ -41,6 +41,7 @@ from .evaluation.heldout import HeldoutScore as HeldoutScore
 from .evaluation.heldout import classifier_score as classifier_score
 from .evaluation.heldout import heldout_score as heldout_score
 from .fitting import fit as fit
+from .fitting import thresholds as thresholds
 from .inference.svi.svi import mean_field as mean_field
 from .networks.training import default_recipe as default_recipe
 from .networks.training import default_training as default_training

@@ -27,6 +27,7 @@ from crowdppl.networks.outputs import warn_of_no_features
 from crowdppl.posterior import Posterior
 from crowdppl.primitives.model import Model
 from crowdppl.results.correction import fit_member, too_sparse
+from crowdppl.results.thresholds import joined
 
 ROWS = ("hierarchical_mixed_membership", "hierarchical_dawid_skene")
 """Members of auto with confusion rows: the first allows items between classes, whose labels err together; the
@@ -140,6 +141,48 @@ def fit(
         if not doubt.general and doubt.text not in found.result.diagnostics["warnings"]:
             warn(str(doubt), DoubtWarning)
     return posterior
+
+
+def thresholds(
+    method: str | Model,
+    data: Annotations,
+    *,
+    inference: str = "auto",
+    settings: Mapping[str, Any] | None = None,
+    **options: Unpack[FitOptions],
+) -> Posterior:
+    """Infers grades by any method of two classes: whether they are above each grade but the last.
+
+    The K - 1 fits are independent. Probabilities of being above are made to fall with the threshold, and their
+    differences are those of grades (Raykar et al. 2010, "Learning from crowds", section 4; Frank & Hall 2001). So
+    are the tables of annotators. A posterior by thresholds has no model of grades, so that what needs one
+    (``predict``, ``update``, ``suggest_labels``, ``save``) is refused.
+
+    Args:
+        method, inference, settings, options: as for ``fit``.
+        data: grades.
+
+    Raises:
+        DataError: for labels that are no grades.
+        MethodError: for what ``fit`` refuses.
+        KeyboardInterrupt: when Ctrl-C stops one of the fits.
+
+    Examples:
+        >>> grades = crowdppl.datasets.example("ordinal")
+        >>> posterior = crowdppl.thresholds("one_coin", grades, inference="em", seed=0)
+        >>> posterior
+        <Posterior of one_coin by thresholds by em: 45 items, 5 annotators, 4 classes>
+        >>> posterior.probabilities().loc[[36]].round(2)
+        class    1    2     3     4
+        item
+        36     0.0  0.0  0.98  0.02
+    """
+    require_labels(require_annotations(data).blocks)
+    if not data.space.ordered or not data.n_classes:
+        data.above(None)  # refuses
+    parts = [data.above(grade) for grade in data.classes[:-1]]
+    given: Any = {"inference": inference, "settings": settings, **options}
+    return Posterior.of(joined([uninterrupted(fit(method, part, **given)) for part in parts], data))
 
 
 def check_automatic(inference: str, alone: bool) -> None:

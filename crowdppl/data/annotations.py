@@ -44,7 +44,7 @@ from crowdppl.data.kinds.numbers import NUMBER
 from crowdppl.data.kinds.parts import SIDES, of_objects, ordered
 from crowdppl.data.kinds.sequences import STRAY, units_of
 from crowdppl.data.kinds.space import REAL_LINE, number_space
-from crowdppl.data.levels import ancestor, coarser
+from crowdppl.data.levels import above, ancestor, coarser
 from crowdppl.data.notation import with_decimal_commas
 from crowdppl.data.repeats import treated_repeats
 from crowdppl.data.shapes import Said, rows_of_table
@@ -671,7 +671,26 @@ class Annotations:
             >>> coarse.classes.tolist(), crowdppl.agreement_items(coarse)["agreement"].to_dict()
             (['animal', 'plant'], {'x': 1.0, 'y': 1.0, 'z': 1.0})
         """
-        alphabet, code = coarser(self.alphabet, level)
+        return self._merged(*coarser(self.alphabet, level))
+
+    def above(self, grade: Any) -> Annotations:
+        """Whether labels are above a grade: the same items and annotators, and the classes "no" and "yes".
+
+        Args:
+            grade: any but the last.
+
+        Raises:
+            DataError: where labels are no grades, or the grade is none of them, or the last.
+
+        Examples:
+            >>> grades = crowdppl.datasets.example("ordinal")
+            >>> grades.classes.tolist(), grades.above(2).classes.tolist()
+            ([1, 2, 3, 4], ['no', 'yes'])
+        """
+        return self._merged(*above(self.alphabet, grade))
+
+    def _merged(self, alphabet: LabelSet, code: np.ndarray) -> Annotations:
+        """The labels as answers of another alphabet, whose code each answer here has, (L,)."""
         item, annotator, answer = self.label_codes()
         coded = Coded(
             self.item_book,

@@ -1,4 +1,4 @@
-"""Classes that are paths of a tree, such as "animal/dog", and what they are at a level of it."""
+"""Fewer classes: those of a level of a tree, of paths such as "animal/dog", and grades above a threshold."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from crowdppl.core.validation import shown
 from crowdppl.data.ids import Codebook, native
 from crowdppl.data.kinds.classes import NOMINAL
 from crowdppl.data.kinds.kind import LabelSet
+from crowdppl.data.kinds.sets import NO_YES
 from crowdppl.errors import DataError
 
 PATH = "/"
@@ -61,6 +62,19 @@ def coarser(alphabet: LabelSet, level: Any) -> tuple[LabelSet, np.ndarray]:
     code = book.codes([*above, *(name if name in left else ancestor(name, int(level)) for name in away)])
     changed = replace(alphabet, book=book, n_classes=len(kept), level=int(level))
     return (changed if left else replace(changed, informative=False)), np.asarray(code)
+
+
+def above(alphabet: LabelSet, grade: Any) -> tuple[LabelSet, np.ndarray]:
+    """The classes "no" and "yes" of whether a grade is above another, and the code there of each answer, (L,)."""
+    names = [native(name) for name in alphabet.book.ids]
+    grades, away = names[: alphabet.n_classes], names[alphabet.n_classes :]
+    if not alphabet.kind.space.ordered or not grades:
+        raise DataError(f"thresholds are between grades, and labels are {alphabet.kind.plural}; say kind='ordinal'")
+    if grade not in grades[:-1]:
+        raise DataError(f"{shown(grade)} is no grade that others are above; give one of {shown(grades[:-1])}")
+    book = Codebook("answer", pd.Index([*NO_YES, *map(str, away)]))
+    code = [*(np.arange(len(grades)) > grades.index(grade)), *range(2, 2 + len(away))]
+    return replace(alphabet, book=book, n_classes=2, kind=NOMINAL), np.asarray(code, np.int64)
 
 
 def _refuse_inner(classes: list[Any]) -> None:

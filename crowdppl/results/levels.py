@@ -25,15 +25,27 @@ from crowdppl.inference.result import (
 )
 
 
-@dataclass(frozen=True)
-class AtLevel:
-    """In place of a model, where probabilities are sums of those of a finer one: it says nothing of new labels."""
+class WithoutModel:
+    """In place of a model, where probabilities are computed from those of others: it says nothing of new labels."""
 
-    level: int = 1
+    def refusal(self) -> MethodError:
+        """The error of what needs a model."""
+        raise NotImplementedError
 
     def model(self, data: Any) -> None:
         """Refuses."""
-        raise no_model(self.level)
+        raise self.refusal()
+
+
+@dataclass(frozen=True)
+class AtLevel(WithoutModel):
+    """Of sums of probabilities of a finer model."""
+
+    level: int = 1
+
+    def refusal(self) -> MethodError:
+        """The error of what needs a model."""
+        return no_model(self.level)
 
 
 def no_model(level: int) -> MethodError:
@@ -45,9 +57,9 @@ def no_model(level: int) -> MethodError:
 
 
 def require_own_model(fit: Fit) -> None:
-    """Refuses a posterior at a level, whose sites are not those of its classes."""
-    if isinstance(fit.model, AtLevel):
-        raise no_model(fit.model.level)
+    """Refuses a posterior at a level or by thresholds, which has no sites of its own."""
+    if isinstance(fit.model, WithoutModel):
+        raise fit.model.refusal()
 
 
 def of_finer(doubt: Doubt, level: int) -> Doubt:
