@@ -3,50 +3,65 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from crowdppl.core.validation import seed_number, switch, warn, whole_number
-from crowdppl.data.ids import one_or_several
-from crowdppl.errors import CrowdpplWarning
+from crowdppl.core.validation import number_within, seed_number, share_between, shown, switch, warn, whole_number
+from crowdppl.data.ids import native, one_or_several
+from crowdppl.errors import CrowdpplWarning, DataError, MethodError
 from crowdppl.inference.predict.answers import AnswerTables, Asked, NumberAnswers
-from crowdppl.inference.result import Fit, NumberTruth
+from crowdppl.inference.result import ClassProbabilities, Fit, NumberTruth
 from crowdppl.results import choices
 from crowdppl.results.next_rankings import RankingAnswers, is_ranked
 
 ITEM, ANNOTATOR, GAIN, KEY = range(4)
 """Columns of a pair."""
+ROUNDED = 1 + 1e-12
+"""By which a budget is larger, as sums of prices round."""
 
 
 class Assignment:
     """The n pairs of an item and an annotator with the largest gains, within a limit for each item and annotator.
 
     All pairs of an item are added at once; pairs that cannot be chosen any more are dropped, to bound memory.
-    ``chosen`` are [item, annotator, gain, tie key], best first.
+    ``chosen`` are [item, annotator, gain, tie key], best first. Labels cost ``price`` by annotator, (A,), and all
+    together at most the budget.
     """
 
-    def __init__(self, n: int, per_item: int, per_annotator: int | None) -> None:
+    def __init__(
+        self, n: int, per_item: int, per_annotator: int | None, price: np.ndarray, budget: float = np.inf
+    ) -> None:
         self._n, self._per_item, self._per_annotator = n, per_item, per_annotator
+        self._price, self._left = price, budget * ROUNDED
         self.chosen: list[np.ndarray] = []
         self._open = np.empty((0, 4))
         self._of_item: Counter[int] = Counter()
         self._of_annotator: Counter[int] = Counter()
 
     @property
+    def _truncates(self) -> bool:
+        """Whether the best pairs are chosen whoever answers them."""
+        return self._per_annotator is None and np.isinf(self._left)
+
+    @property
     def least(self) -> float:
         """Lower bound of the gains that can still be chosen."""
-        full = self._per_annotator is None and len(self.chosen) + len(self._open) >= self._n
+        full = self._truncates and len(self.chosen) + len(self._open) >= self._n
         return float(self._open[-1, GAIN]) if full and len(self._open) else 0.0
 
     def add(self, items: np.ndarray, gain: np.ndarray, key: np.ndarray) -> None:
         """Adds the pairs of items (n,): their gains (n, A), below 0 where not wanted, and tie keys (n, A)."""
-        each = self._per_item if self._per_annotator is None else gain.shape[1]
-        column = np.lexsort((key, -gain), axis=-1)[:, :each]
-        row = np.repeat(np.arange(len(items)), column.shape[1])
-        column = column.ravel()
+        if self._truncates:
+            column = np.lexsort((key, -gain), axis=-1)[:, : self._per_item]
+            row = np.repeat(np.arange(len(items)), column.shape[1])
+            column = column.ravel()
+        else:  # each annotator's best, so many as are still wanted
+            left = self._n - len(self.chosen)
+            least = np.partition(gain, -left, axis=0)[-left] if left < len(gain) else np.zeros(gain.shape[1])
+            row, column = np.nonzero(gain >= np.maximum(least, 0))
         new = np.column_stack([items[row], column, gain[row, column], key[row, column]])
         both = np.concatenate([self._open, new[new[:, GAIN] >= 0]])
         self._open = self._possible(both[np.lexsort((both[:, KEY], -both[:, GAIN]))])
@@ -57,8 +72,10 @@ class Assignment:
         for pair in self._open[:ahead]:
             item, annotator = int(pair[ITEM]), int(pair[ANNOTATOR])
             busy = self._per_annotator is not None and self._of_annotator[annotator] >= self._per_annotator
-            if len(self.chosen) < self._n and self._of_item[item] < self._per_item and not busy:
+            dear = self._price[annotator] > self._left
+            if len(self.chosen) < self._n and self._of_item[item] < self._per_item and not busy and not dear:
                 self.chosen.append(pair)
+                self._left -= self._price[annotator]
                 self._of_item[item] += 1
                 self._of_annotator[annotator] += 1
         self._open = self._open[ahead:]
@@ -67,9 +84,11 @@ class Assignment:
     def _possible(self, pairs: np.ndarray) -> np.ndarray:
         """Those of sorted pairs that can still be chosen: at most as many of an annotator as are still wanted."""
         left = self._n - len(self.chosen)
-        if self._per_annotator is None:
+        if self._truncates:
             return pairs[:left]
-        busy = [a for a, count in self._of_annotator.items() if count >= self._per_annotator]
+        pairs = pairs[self._price[pairs[:, ANNOTATOR].astype(np.int64)] <= self._left]
+        most = self._n if self._per_annotator is None else self._per_annotator
+        busy = [a for a, count in self._of_annotator.items() if count >= most]
         full = [item for item, count in self._of_item.items() if count >= self._per_item]
         pairs = pairs[~np.isin(pairs[:, ANNOTATOR], busy) & ~np.isin(pairs[:, ITEM], full)]
         owner = pairs[:, ANNOTATOR].astype(np.int64)
@@ -86,12 +105,15 @@ DECIMALS = 9
 
 def suggest_labels(
     posterior: Fit,
-    n: int,
+    n: int | None = None,
     *,
     annotators: Iterable[Any] | None = None,
     exclude_answered: bool = True,
     per_item: int = 1,
     per_annotator: int | None = None,
+    costs: Mapping[Any, float] | pd.Series[float] | None = None,
+    budget: float | None = None,
+    confidence: float | None = None,
     seed: int = 0,
 ) -> pd.DataFrame:
     """The items and annotators whose next label is expected to tell most about the truth.
@@ -105,25 +127,31 @@ def suggest_labels(
     annotator, and the gain is what a whole ranking of its objects tells of their skills.
 
     Args:
-        n: how many labels, or rankings, to ask for, all at once.
+        n: how many labels, or rankings, to ask for, all at once; by default as many as the budget pays.
         annotators: ids of those who can be asked, or one id that is text; by default all.
         exclude_answered: whether to leave out items that an annotator labelled already.
         per_item: labels of an item at most: the gains of two labels of one item do not add up.
         per_annotator: labels of an annotator at most; by default one annotator may get all questions.
+        costs: what a label by each annotator costs, by id, in any unit (money, seconds); the gain a unit counts.
+            By default a label of anyone costs 1.
+        budget: what all labels cost at most.
+        confidence: items whose most probable class has at least this probability are not asked about any more; no
+            rows mean that asking can stop.
         seed: of the order among pairs with the same gain.
 
     Returns:
         DataFrame, best first, with fewer than n rows where there are no more pairs:
 
         - ``item``, or the columns that name it, ``annotator``: whom to ask about what; of rankings ``problem``
-        - ``information``: the gain, in bits
+        - ``information``: the gain, in bits; ``cost`` where costs are given
         - ``entropy``: of the item's truth now, in bits; of numbers ``sd``, its standard deviation; of rankings the
           root mean square of those of log-skills
 
     Raises:
-        MethodError: when n, per_item or per_annotator is no whole number from 1 on, the seed is out of range, no
-            truth is summed out, or what a label tells of a number is not known.
-        DataError: when an annotator is not one of the fit.
+        MethodError: when n, per_item or per_annotator is no whole number from 1 on, n and budget are both missing,
+            the budget is not above 0, the seed is out of range, no truth is summed out, what a label tells of a
+            number is not known, or a confidence is asked of what has no classes.
+        DataError: when an annotator is not one of the fit, or costs are not above 0, or miss one.
 
     Examples:
         >>> posterior = crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="vb", seed=0)
@@ -133,7 +161,7 @@ def suggest_labels(
         1    38         1         0.45     0.69
         2    12         1         0.33     0.53
     """
-    n, per_item = whole_number("n", n, 1), whole_number("per_item", per_item, 1)
+    per_item = whole_number("per_item", per_item, 1)
     if per_annotator is not None:
         per_annotator = whole_number("per_annotator", per_annotator, 1)
     exclude_answered, seed = switch("exclude_answered", exclude_answered), seed_number(seed)
@@ -141,6 +169,8 @@ def suggest_labels(
     names = data.annotators if annotators is None else one_or_several(annotators)
     remedy = "ask those who gave labels, or list newcomers in annotators= before the fit"
     who = np.unique(data.annotator_book.require(names, "annotators", remedy))
+    price = _prices(data.annotators.take(who), costs)
+    n, budget = _limits(n, budget, price)
     asked: Asked
     if is_ranked(posterior):
         ranked = RankingAnswers(posterior, who)
@@ -153,11 +183,16 @@ def suggest_labels(
         most = choices.entropy(p)
         asked, gain_of, now = tables, lambda items: information(p[items], tables.at(items)), {"entropy": most}
     keys = _keys(data.annotators.take(who), seed)
-    wanted = Assignment(n if per_annotator is None else min(n, per_annotator * len(who)), per_item, per_annotator)
+    least = price.min(initial=np.inf)
+    if confidence is not None:
+        most = np.where(_is_sure(posterior, confidence), -1.0, most)
+    at_most = n if per_annotator is None else min(n, per_annotator * len(who))
+    wanted = Assignment(at_most, per_item, per_annotator, price, budget)
     for items in asked.chunks(np.argsort(-most, kind="stable")) if len(who) else ():
-        if wanted.settle(most[items[0]] + 10.0**-DECIMALS):
+        items = items[most[items] >= 0]
+        if not len(items) or wanted.settle(most[items[0]] / least + 10.0**-DECIMALS):
             break  # no gain exceeds the most, such as the entropy, which only falls from here on
-        gain = np.round(gain_of(items), DECIMALS)
+        gain = np.round(gain_of(items) / price, DECIMALS)
         if exclude_answered:
             gain[asked.answered(items)] = -1
         some = np.flatnonzero(gain.max(1, initial=-1) >= wanted.least)
@@ -165,13 +200,54 @@ def suggest_labels(
         wanted.add(items[some], gain[some], key)
     wanted.settle(-1.0)
     best = np.reshape(wanted.chosen, (-1, 4))
-    if len(best) < n:
+    if len(best) < n and np.isinf(budget) and confidence is None:
         text = f"n={n}, but only {len(best)} pairs of an item and an annotator are left under the limits"
         warn(text, CrowdpplWarning)
     item, place = best[:, :2].astype(np.int64).T
+    paid = {} if costs is None else {"cost": price[place]}
     columns = asked.columns(item) | {"annotator": data.annotators.take(who[place])}
     known = {name: x[item] for name, x in now.items()}
-    return pd.DataFrame(columns | {"information": best[:, 2]} | known)
+    return pd.DataFrame(columns | {"information": best[:, GAIN] * price[place]} | paid | known)
+
+
+def _prices(annotators: pd.Index[Any], costs: Mapping[Any, float] | pd.Series[float] | None) -> np.ndarray:
+    """What a label of each annotator costs, (A,)."""
+    if costs is None:
+        return np.ones(len(annotators))
+    if not isinstance(costs, Mapping | pd.Series):
+        raise DataError(f"costs={shown(costs)} must be a mapping or a Series of numbers by annotator")
+    given = dict(costs.items())
+    for name in annotators:
+        if name not in given:
+            raise DataError(
+                f"costs= has none of annotator {native(name)!r}; add it, or list who is asked in annotators="
+            )
+        number_within(f"costs[{native(name)!r}]", given[name], "a number above 0", lambda x: x > 0, error=DataError)
+    return np.array([float(given[name]) for name in annotators])
+
+
+def _limits(n: Any, budget: Any, price: np.ndarray) -> tuple[int, float]:
+    """How many labels at most, and what they cost at most: infinite where their number says it."""
+    if n is None and budget is None:
+        raise MethodError("give n=, how many labels to ask for, or budget=, what they cost at most")
+    if n is not None:
+        n = whole_number("n", n, 1)
+    if budget is None:
+        return n, np.inf
+    budget = number_within("budget", budget, "a number above 0", lambda x: x > 0)
+    pays = int(budget * ROUNDED / price.min(initial=np.inf))
+    return pays if n is None else min(n, pays), np.inf if (price == price[:1]).all() else budget
+
+
+def _is_sure(posterior: Fit, confidence: Any) -> np.ndarray:
+    """Whether the most probable class of each item is as probable as wanted, (N,)."""
+    confidence = share_between("confidence", confidence)
+    truth = posterior.result.truth
+    if not isinstance(truth, ClassProbabilities) or not truth.probabilities.shape[1]:
+        raise MethodError(
+            f"confidence={confidence} is of classes, which truths of {posterior.method} are not; leave it out"
+        )
+    return np.asarray(truth.probabilities.max(1) >= confidence)
 
 
 def information(probabilities: np.ndarray, tables: np.ndarray) -> np.ndarray:

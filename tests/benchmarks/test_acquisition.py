@@ -9,7 +9,7 @@ import pandas as pd
 from crowdppl.data.annotations import Annotations
 from crowdppl.evaluation.evaluate import evaluate
 from crowdppl.fitting import fit
-from crowdppl.inference.predict.answers import AnswerTables
+from crowdppl.inference.predict.answers import AnswerTables, mean_field_tables
 from crowdppl.posterior import Posterior
 from crowdppl.results.acquisition import information
 from crowdppl.results.choices import entropy
@@ -19,12 +19,15 @@ from tests.benchmarks.tables import markdown
 from tests.benchmarks.test_accuracy import NINE, SETS, read
 
 METHOD = "bayesian_dawid_skene"
-REPLAYED = ("dogs", "web")
+REPLAYED = ("dogs", "web", "rte")
 SEEDS = 5
 BATCH = 0.5
 """Labels of a batch, a label an item at most, as a share of the items."""
-BUDGETS = (1.0, 1.5, 2.0, 2.5, 3.0, 4.0)
+BUDGETS = (1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0)
 """Labels an item at which accuracies are listed."""
+LOOKED_AT = (2.0, 3.0, 4.0, 5.0)
+"""Labels an item by chance, whose accuracy others reach with fewer."""
+EPSILON, DRAWS = 0.1, 20
 COVERAGES = (0.8, 0.9, 0.95)
 SPLITS = 20
 GOLD = 50
@@ -37,22 +40,30 @@ Policy = Callable[[Posterior, np.ndarray, np.ndarray, np.random.Generator], np.n
 
 
 def test_which_label_to_ask_for_next(recorder: Recorder, real_data: Path) -> None:
-    parts = []
+    parts, needed = [], []
     for name in REPLAYED:
         data, gold = read(real_data, name)
         curves = {policy: [replay(data, gold, policy, seed) for seed in range(SEEDS)] for policy in POLICIES}
         parts.append(
             f"{SETS[name]}, {data.n_labels / data.n_items:.1f} labels an item in all:\n\n{curve_table(curves)}"
         )
+        needed.append([SETS[name], *(f"{x:.2f}" for x in share_needed(curves))])
     text = (
         "One recorded label an item to start with, drawn at random; then batches of half as many labels as "
         "there are items, one label an item at most, chosen among the recorded labels that were not asked for "
         f"yet; `{METHOD}` by vb is fitted anew after each batch. random: any of them; entropy: the items whose "
         "truth is least certain, and any of their labels; information: the largest expected information gain, "
-        f"item and annotator, as `suggest_labels` has it. Accuracy in per cent, mean of {SEEDS} seeds and, after "
+        "item and annotator, as `suggest_labels` has it; epsilon: the same, and any labels for "
+        f"{EPSILON:.0%} of a batch; Thompson: the same under one draw of all tables. Accuracy in per cent, mean of "
+        f"{SEEDS} seeds and, after "
         "the ±, the standard error of the mean difference from random.\n\n"
     )
-    recorder.add(REPLAY, text + "\n\n".join(parts))
+    header = ("set", *(f"as random with {budget:g}" for budget in LOOKED_AT))
+    fewer = (
+        "\n\nLabels that information needs for the accuracy of random, as a share of random's labels; between "
+        "budgets by straight lines:\n\n"
+    )
+    recorder.add(REPLAY, text + "\n\n".join(parts) + fewer + markdown(header, needed))
 
 
 def test_coverage_of_label_sets(recorder: Recorder, real_data: Path) -> None:
@@ -98,7 +109,37 @@ def by_information(
     return np.round(gain, 9)[item, annotator]
 
 
-POLICIES: dict[str, Policy] = {"random": by_chance, "entropy": by_entropy, "information": by_information}
+def by_chance_at_times(
+    posterior: Posterior, item: np.ndarray, annotator: np.ndarray, stream: np.random.Generator
+) -> np.ndarray:
+    gain = by_information(posterior, item, annotator, stream)
+    explored = stream.random(posterior.data.n_items) < EPSILON * BATCH
+    return np.where(explored[item], gain.max() + 1 + stream.random(len(item)), gain)
+
+
+def by_a_draw(
+    posterior: Posterior, item: np.ndarray, annotator: np.ndarray, stream: np.random.Generator
+) -> np.ndarray:
+    tables = np.asarray(mean_field_tables(posterior, DRAWS))[stream.integers(DRAWS)]
+    gain = information(posterior.result.probabilities, tables.swapaxes(0, 1)[None])
+    return np.round(gain, 9)[item, annotator]
+
+
+POLICIES: dict[str, Policy] = {
+    "random": by_chance,
+    "entropy": by_entropy,
+    "information": by_information,
+    "epsilon": by_chance_at_times,
+    "Thompson": by_a_draw,
+}
+
+
+def share_needed(curves: dict[str, list[list[float]]]) -> list[float]:
+    """Labels that information needs for the accuracy of random at some budgets, by those of random."""
+    random, other = (np.mean(curves[policy], axis=0) for policy in ("random", "information"))
+    targets = [random[BUDGETS.index(budget)] for budget in LOOKED_AT]
+    reached = np.interp(targets, np.maximum.accumulate(other), BUDGETS)
+    return [float(x / budget) for x, budget in zip(reached, LOOKED_AT, strict=True)]
 
 
 def replay(data: Annotations, gold: pd.Series, policy: str, seed: int) -> list[float]:

@@ -377,3 +377,75 @@ def test_an_abstention_teaches_what_its_table_says() -> None:
     assert gain[(2, "a")] == pytest.approx(1 - bits([0.8, 0.2]))
     assert gain[(2, "b")] == pytest.approx(bits([0.275, 0.275, 0.45]) - (bits(table[1, 0]) + bits(table[1, 1])) / 2)
     assert gain[(2, "b")] > 0.3, "whoever passes on one class says which it is"
+
+
+def greedy(gain: pd.Series, price: dict[int, float], n: int, budget: float, most: dict[str, int]) -> list[Any]:
+    """Pairs in the order of gain a unit of cost, those that fit, one by one."""
+    order = sorted(gain.index, key=lambda pair: -gain[pair] / price[pair[1]])
+    chosen: list[Any] = []
+    for item, annotator in order:
+        fits = sum(i == item for i, _ in chosen) < most["per_item"]
+        fits &= sum(a == annotator for _, a in chosen) < most["per_annotator"]
+        if fits and len(chosen) < n and sum(price[a] for _, a in chosen) + price[annotator] <= budget + 1e-9:
+            chosen.append((item, annotator))
+    return chosen
+
+
+@pytest.mark.parametrize("limits", [{"per_item": 1}, {"per_item": 2}, {"per_item": 2, "per_annotator": 3}], ids=str)
+@pytest.mark.parametrize(("n", "budget"), [(None, 7.3), (9, None), (9, 6.0), (None, 0.4), (40, 1e9)])
+def test_costs_and_budgets_are_kept_as_one_by_one(
+    n: int | None, budget: float | None, limits: dict[str, int]
+) -> None:
+    posterior = fit("bayesian_dawid_skene", crowd(12, 4, 3, 2, seed=3), inference="vb", seed=0)
+    gain = every_pair(posterior)["information"]
+    price = dict(zip(posterior.data.annotators, (0.5, 2.0, 0.7, 1.3), strict=True))
+    asked = suggest_labels(posterior, n, costs=price, budget=budget, **limits)
+    most = {"per_annotator": 10**6, **limits}
+    wanted = greedy(gain, price, n or 10**6, budget or np.inf, most)
+    assert [*zip(asked["item"], asked["annotator"], strict=True)] == wanted
+    np.testing.assert_allclose(asked["cost"], asked["annotator"].map(price))
+    np.testing.assert_allclose(asked["information"], [gain[pair] for pair in wanted], atol=1e-8)
+
+
+def test_a_label_of_anyone_costs_one() -> None:
+    posterior = fit("bayesian_dawid_skene", crowd(12, 4, 3, 2, seed=3), inference="vb", seed=0)
+    pd.testing.assert_frame_equal(suggest_labels(posterior, budget=5), suggest_labels(posterior, 5))
+    assert not len(suggest_labels(posterior, budget=0.5))
+
+
+def test_items_that_are_sure_enough_are_asked_no_more() -> None:
+    posterior = fit("bayesian_dawid_skene", crowd(30, 4, 3, 2, seed=3), inference="vb", seed=0)
+    top = posterior.probabilities().max(axis=1)
+    level = float(top.median())
+    asked = suggest_labels(posterior, 1000, confidence=level)
+    assert {*asked["item"]} == {*top.index[top < level]}
+    assert not len(suggest_labels(posterior, 5, confidence=float(top.min()) - 1e-9))
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "said"),
+    [
+        ({}, MethodError, "budget="),
+        ({"n": 3, "budget": 0}, MethodError, "budget=0"),
+        ({"n": 3, "costs": {}}, DataError, "annotators="),
+        ({"n": 3, "costs": 2}, DataError, "costs=2"),
+        ({"n": 3, "confidence": 1}, MethodError, "confidence=1"),
+    ],
+    ids=str,
+)
+def test_wrong_limits_are_named(options: dict[str, Any], error: type[Exception], said: str) -> None:
+    posterior = fit("dawid_skene", crowd(12, 4, 3, 2, seed=3), inference="em")
+    with pytest.raises(error, match=said):
+        suggest_labels(posterior, **options)
+    free = dict.fromkeys(posterior.data.annotators, 0.0)
+    with pytest.raises(DataError, match=r"costs\[.*=0"):
+        suggest_labels(posterior, 3, costs=free)
+
+
+def test_numbers_have_no_confidence() -> None:
+    rows = [(i, a, float(i + a)) for i in range(6) for a in range(3)]
+    data = Annotations.from_frame(pd.DataFrame(rows, columns=["item", "annotator", "label"]), kind="real")
+    posterior = fit("gaussian_annotators", data, inference="em")
+    with pytest.raises(MethodError, match="confidence=0.9"):
+        suggest_labels(posterior, 3, confidence=0.9)
+    assert len(suggest_labels(posterior, budget=2, exclude_answered=False)) == 2
