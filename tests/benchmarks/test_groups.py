@@ -19,8 +19,8 @@ ABOUT = (
     "`find_groups`, and accuracy (per cent) of `dependent_clusters` by maximum likelihood with these groups, with "
     f"the true ones, and with all alone. Each crowd has {ITEMS} items, two to four classes and {ANNOTATORS} "
     "annotators in groups of equal or random sizes; a third to all of them label an item. A group's opinion is "
-    "right in .6 to .8, and its members give it in .7 to .9; annotators alone are right in .5 to .7. Index: adjusted "
-    "Rand "
+    "right in .6 to .8, and its members give it in .7 to .9; annotators alone are right in .5 to .7. Index: "
+    "adjusted Rand "
     "index; number right: share of crowds. Of two groups, either opinion may be the truth: members of one count as "
     "alone."
 )
