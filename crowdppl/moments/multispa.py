@@ -29,8 +29,9 @@ def multispa(data: Annotations, *, most: int | None = None) -> Moments:
 
     Examples:
         >>> crowd = crowdppl.simulate_annotators([0, 1] * 200, {"hammer": 4, "spammer": 1}, seed=0)
-        >>> crowdppl.moments.multispa(crowd.data).confusion.diagonal(axis1=1, axis2=2).min(1).round(1)
-        array([0.7, 0.7, 0.7, 0.7, 0.5])
+        >>> crowdppl.moments.multispa(crowd.data).confusion.mean(0).round(1)
+        array([[0.6, 0.4],
+               [0.4, 0.6]])
     """
     opinions, chosen = opinions_of(data, most)
     confusion = confusion_from_joints(opinions.joints)

@@ -156,7 +156,7 @@ def _of_classes(
 ) -> Iterator[Doubt]:
     """What cannot be told of classes: their names, which is which, and confusions that only pairs determine."""
     mean, k = np.average(confusion, axis=0, weights=o.counts), o.n_classes
-    ids, items = data.classes.to_numpy(), np.maximum(o.weight.sum() * prevalence, 1e-9)
+    ids, items = data.classes.tolist(), np.maximum(o.weight.sum() * prevalence, 1e-9)
     top = mean.argmax(1)
     if len(odd := np.flatnonzero(top != np.arange(k))):
         parts = [
@@ -166,7 +166,7 @@ def _of_classes(
             "naming",
             f"moments do not name classes; by the crowd's labels, {listed(parts)}: classes may have traded places, "
             "or be named for one that is hardly used. Give known truths to a fit (gold=)",
-            {"classes": tuple(ids[odd].tolist()), "answers": tuple(ids[top[odd]].tolist())},
+            {"classes": tuple(ids[t] for t in odd), "answers": tuple(ids[t] for t in top[odd])},
             {"right": tuple(mean[odd, odd].tolist())},
             ("crowdppl.fit('bayesian_dawid_skene', data, gold=gold)",),
         )
@@ -180,7 +180,7 @@ def _of_classes(
             f"annotators call items of some classes alike, as far as these labels tell: {listed(pairs)}. Moments "
             "divide by such differences, and estimates of these classes are mostly noise: join the classes, or "
             "take a method with a prior",
-            {"classes": tuple(ids[sorted({x for pair in alike for x in pair})].tolist())},
+            {"classes": tuple(ids[t] for t in sorted({x for pair in alike for x in pair}))},
             {"pairs": len(alike)},
             ("crowdppl.fit('bayesian_dawid_skene', data)",),
         )
@@ -198,7 +198,7 @@ def _of_classes(
                 f"for {len(without)} of {k} classes no annotator has an answer that is given to items of this "
                 f"class alone (the share of the class among the items of its purest answer: {listed(parts)}). "
                 "Pairs of annotators then leave confusions open; third moments (spectral, tensor) or a fit do not",
-                {"classes": tuple(ids[without].tolist())},
+                {"classes": tuple(ids[t] for t in without)},
                 {"purity": tuple(best.tolist())},
                 ("crowdppl.moments.tensor(data)", "crowdppl.fit('bayesian_dawid_skene', data)"),
             )
