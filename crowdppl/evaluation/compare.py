@@ -10,15 +10,18 @@ from typing import TYPE_CHECKING, Any, Unpack
 import numpy as np
 import pandas as pd
 
+from crowdppl import registry
+from crowdppl.baselines import METHODS
 from crowdppl.core.validation import kind_of, named_settings, share_between, shown
 from crowdppl.criticism.tails import holm
 from crowdppl.data.annotations import Annotations, require_annotations
 from crowdppl.data.ids import is_iterable
-from crowdppl.errors import DataError, MethodError
+from crowdppl.errors import DataError, MethodError, NoProbabilitiesError
 from crowdppl.evaluation.heldout import (
     LEAST_WEIGHT,
     ClassifierScore,
     HeldoutScore,
+    score_baseline,
     score_one_of,
     stacking_weights,
     unprepared,
@@ -125,8 +128,10 @@ def _observed(scores: Mapping[str, Score], default: str) -> tuple[dict[str, np.n
 
 def _table(name: str, score: object) -> pd.DataFrame:
     """The labels or items left out, and their log-probabilities."""
+    if isinstance(score, HeldoutScore) and score.is_baseline:
+        raise NoProbabilitiesError(f"{name} has no probabilities, so no held-out scores; compare its agreement")
     if isinstance(score, HeldoutScore) and not score.labels["log_p"].isna().all():
-        return score.labels.reset_index(drop=True)
+        return score.labels.drop(columns="agrees").reset_index(drop=True)
     if isinstance(score, HeldoutScore | ClassifierScore):
         return score.items[["unit", "labels", "log_p"]].reset_index()
     raise DataError(
@@ -146,8 +151,10 @@ class Comparison:
         table: DataFrame by method, best first: inference; log_p, the mean log-probability of a label left out, and
             its standard error se; difference to the best method and its standard error difference_se, from the
             same labels, those of an item, sequence or set counted as one observation; weight in the stack of
-            predictions that would score best; per_item, as log_p for the labels of an item together; seconds. With
-            whole items left out, all of them are of items, not labels: log_p is then per_item.
+            predictions that would score best; per_item, as log_p for the labels of an item together; beside
+            baselines agreement, the share of labels left out that are the label of their item; seconds. Baselines
+            have none but agreement and seconds, and stand below. With whole items left out, all of it is of items,
+            not labels: log_p is then per_item.
         whole_items: whether whole items were left out.
     """
 
@@ -157,7 +164,9 @@ class Comparison:
 
     def plot(self, *, ax: Axes | None = None, level: float = 0.95) -> Axes:
         """Draws how far each method is behind the best; see ``crowdppl.plots.evaluation.plot_comparison``."""
-        return plot_comparison(self.table, "an item" if self.whole_items else "a label", ax=ax, level=level)
+        return plot_comparison(
+            self.table.dropna(subset=["log_p"]), "an item" if self.whole_items else "a label", ax=ax, level=level
+        )
 
     @property
     def best(self) -> str:
@@ -221,13 +230,15 @@ def compare(
     probable (Yao, Vehtari, Simpson & Gelman 2018, "Using stacking to average Bayesian predictive distributions").
 
     Args:
-        models: names of methods, or a mapping from names of your choice to methods or models.
+        models: names of methods, or a mapping from names of your choice to methods or models. Names of
+            ``crowdppl.baselines`` are scored, too, by the agreement of their labels with labels left out.
         folds, whole_items, options: as for ``heldout_score``.
         inference: one engine for all, or one by name; those not named get "auto", whose ten seconds all fits of
             these share, so that it mostly takes vb. The table says which engines ran.
         settings: of methods, by name.
 
     Raises:
+        NoProbabilitiesError: for a baseline of numbers, or with ``whole_items``.
         MethodError: for no method at all, a name given twice, an engine or settings of a method not compared, or
             what ``heldout_score`` does not take; before anything is fitted.
         KeyboardInterrupt: when Ctrl-C stops one of the fits.
@@ -242,19 +253,31 @@ def compare(
         one_coin       -0.70  0.09       -0.01    0.24
     """
     named, data = _named(models), require_annotations(data)
-    warn_of_no_features(_check(named, inference, settings), data)
-    options_from(options)
+    fitted = {name: model for name, model in named.items() if not is_baseline(model)}
+    warn_of_no_features(_check(fitted, inference, settings), data)
+    seed = options_from(options).seed
     chosen = inference if isinstance(inference, Mapping) else dict.fromkeys(named, inference)
-    engines = {name: chosen.get(name, "auto") for name in named}
+    engines = {name: chosen.get(name, "auto") for name in fitted}
+    if whole_items and len(fitted) < len(named):
+        name = next(name for name in named if name not in fitted)
+        raise NoProbabilitiesError(f"{name} has no probabilities of whole items; leave whole_items out")
     left, scores = list(engines.values()).count("auto"), {}
     for name, model in named.items():
+        if name not in fitted:
+            scores[name] = score_baseline(str(model), data, folds, seed)
+            continue
         try:
             given = (settings or {}).get(name)
             scores[name] = score_one_of(left, model, data, folds, engines[name], given, whole_items, options)
         except MethodError as error:
             raise MethodError(f"{name}: {error}") from error
-    warn_of_unused(options, sorted({score.inference for score in scores.values()}))
+    warn_of_unused(options, sorted({scores[name].inference for name in fitted}))
     return Comparison(scores, _score_table(scores, whole_items), whole_items)
+
+
+def is_baseline(model: Any) -> bool:
+    """Whether a method is named that has no model."""
+    return isinstance(model, str) and model in METHODS and model not in registry.names()
 
 
 def _named(models: Models) -> dict[str, Any]:
@@ -305,6 +328,23 @@ def _check_members(members: Mapping[str, Fit], compared: Collection[str], needed
 
 
 def _score_table(scores: Mapping[str, HeldoutScore], whole_items: bool) -> pd.DataFrame:
+    rows = {} if all(x.is_baseline for x in scores.values()) else _log_p_rows(scores, whole_items)
+    columns = ["inference", "log_p", "se", "difference", "difference_se", "weight", "per_item", "seconds"]
+    table = (
+        pd.DataFrame.from_dict(rows, orient="index", columns=columns).reindex(list(scores)).rename_axis("method")
+    )
+    table["inference"], table["seconds"] = (
+        [getattr(x, n) for x in scores.values()] for n in ("inference", "seconds")
+    )
+    if any(score.is_baseline for score in scores.values()):
+        table.insert(7, "agreement", [score.agreement for score in scores.values()])
+        table = table.sort_values("agreement", ascending=False, kind="stable")
+    return table.sort_values("log_p", ascending=False, kind="stable")
+
+
+def _log_p_rows(all_scores: Mapping[str, HeldoutScore], whole_items: bool) -> dict[str, dict[str, Any]]:
+    """Rows of those that have probabilities."""
+    scores = {name: score for name, score in all_scores.items() if not score.is_baseline}
     units = {name: score.items if whole_items else score.labels for name, score in scores.items()}
     logs = np.stack([table["log_p"].to_numpy() for table in units.values()], 1)
     owner = units[next(iter(scores))]["unit"].to_numpy()
@@ -312,7 +352,7 @@ def _score_table(scores: Mapping[str, HeldoutScore], whole_items: bool) -> pd.Da
     error = [score.per_item_se if whole_items else score.per_label_se for score in scores.values()]
     best = int(np.argmax(mean))
     weights = stacking_weights(logs)
-    rows = {
+    return {
         name: {
             "inference": score.inference,
             "log_p": mean[column],
@@ -325,5 +365,3 @@ def _score_table(scores: Mapping[str, HeldoutScore], whole_items: bool) -> pd.Da
         }
         for column, (name, score) in enumerate(scores.items())
     }
-    table = pd.DataFrame.from_dict(rows, orient="index").rename_axis("method")
-    return table.sort_values("log_p", ascending=False, kind="stable")

@@ -13,18 +13,20 @@ import pandas as pd
 import torch
 
 from crowdppl import registry
+from crowdppl.baselines import METHODS
 from crowdppl.core.validation import kind_of, shown, switch, whole_number
 from crowdppl.data.annotations import Annotations, require_annotations
 from crowdppl.data.coded import require_labels
 from crowdppl.data.split import item_folds, keep, label_folds, whole_units
-from crowdppl.errors import CrowdpplWarning, DataError, MethodError, NumericalError
+from crowdppl.errors import CrowdpplWarning, DataError, MethodError, NoProbabilitiesError, NumericalError
+from crowdppl.evaluation.metrics import label_shares
 from crowdppl.inference.checkpoint import TrialCache
 from crowdppl.inference.engines import used_by, warn_of_unused
 from crowdppl.inference.fit import fit_one
 from crowdppl.inference.options import FitOptions, Options, options_from
 from crowdppl.inference.predict.held_out import left_out
 from crowdppl.inference.predict.predictive import refit
-from crowdppl.inference.result import Fit, uninterrupted
+from crowdppl.inference.result import ClassProbabilities, Fit, uninterrupted
 from crowdppl.networks.classifier import learns
 from crowdppl.networks.outputs import networks_of
 from crowdppl.networks.training import VOLUMES
@@ -211,8 +213,9 @@ class HeldoutScore(ItemScores):
         method, inference: what was scored.
         labels: DataFrame with a row for each label that was left out: row (its place in ``data.frame()``), item, or
             the two columns that name it, annotator, label, fold, log_p, its log-probability given the labels that
-            were kept, and unit, a code of the item or, of sequences and sets, of that whole. With whole items left
-            out, log_p is NaN: an item's labels are then scored together.
+            were kept, agrees, how far it is the label of the item by the labels that were kept (of m classes that
+            tie, 1/m), and unit, a code of the item or, of sequences and sets, of that whole. With whole items left
+            out, log_p is NaN: an item's labels are then scored together. Baselines have no log_p.
         items: DataFrame by item: labels, how many were left out; log_p, the log-probability of all that were left
             out together, added up over folds; unit.
         left_in: labels that could not be left out, because their item has no other.
@@ -230,6 +233,16 @@ class HeldoutScore(ItemScores):
     def per_label(self) -> float:
         """Mean over labels of log p(label | the labels that were kept)."""
         return float(self.labels["log_p"].mean())
+
+    @property
+    def is_baseline(self) -> bool:
+        """Whether the method has no probabilities."""
+        return not self.inference
+
+    @property
+    def agreement(self) -> float:
+        """Share of labels left out that are the label of their item, inferred from the labels that were kept."""
+        return float(self.labels["agrees"].mean())
 
     @property
     def per_label_se(self) -> float:
@@ -307,7 +320,7 @@ def score_one_of(
         fold = (item_folds if whole_items else label_folds)(full, folds, whole.options["seed"])
         rows = full.frame()
         rows["fold"], rows["unit"], rows["log_p"] = fold, whole_units(full)[full.label_codes()[0]], np.nan
-        parts = []
+        rows["agrees"], parts = np.nan, []
         for number in range(folds):
             out = fold == number
             if not out.any():
@@ -316,16 +329,53 @@ def score_one_of(
             alone, items, together = left_out(part, full, out, alone=not whole_items)
             if not whole_items:
                 rows.loc[out, "log_p"] = alone
+            if isinstance(part.result.truth, ClassProbabilities):
+                rows.loc[out, "agrees"] = agreeing(label_shares(part.result.probabilities), full, out)
             counts = rows.loc[out, "item"].groupby(rows.loc[out, "item"], observed=True).size()
             parts.append(pd.DataFrame({"labels": counts.reindex(full.items[items]), "log_p": together}))
     row = np.flatnonzero(fold >= 0)
     labels = pd.DataFrame({"row": row, **full.item_columns(full.label_codes()[0][row])})
-    labels = labels.join(rows.loc[row, ["annotator", "label", "fold", "log_p", "unit"]].reset_index(drop=True))
+    labels = labels.join(
+        rows.loc[row, ["annotator", "label", "fold", "log_p", "agrees", "unit"]].reset_index(drop=True)
+    )
     items_table = pd.concat(parts).groupby(level="item", sort=False).sum()
     code = full.item_book.codes(items_table.index)
     items_table = items_table.set_axis(full.item_index[code]).assign(unit=whole_units(full)[code])
     seconds = time.perf_counter() - began
     return HeldoutScore(whole.method, whole.inference, labels, items_table, int((fold < 0).sum()), seconds)
+
+
+def agreeing(shares: np.ndarray, data: Annotations, out: np.ndarray) -> np.ndarray:
+    """How far labels left out, bool (S,), are those of their items, (N, K) with shares of ties; NaN if no class."""
+    item, _, answer = (codes[out] for codes in data.label_codes())
+    named = answer < data.n_classes
+    return np.where(named, shares[item, np.where(named, answer, 0)], np.nan)
+
+
+def score_baseline(name: str, data: Annotations, folds: int, seed: int) -> HeldoutScore:
+    """The labels left out, as of ``heldout_score``, with the agreement of a baseline; log_p is NaN."""
+    folds, began = whole_number("folds", folds, 2, "5 are usual"), time.perf_counter()
+    method, fold = METHODS[name], label_folds(data, folds, seed)
+    agrees = np.full(len(fold), np.nan)
+    with warnings.catch_warnings(action="ignore", category=CrowdpplWarning):
+        for number in range(folds):
+            if (out := fold == number).any():
+                found = method(keep(data, ~out))
+                if found.of_numbers:
+                    raise NoProbabilitiesError(
+                        f"{name} has no probabilities of numbers left out; score it by evaluate(found, gold)"
+                    )
+                agrees[out] = agreeing(found.shares, data, out)
+    row = np.flatnonzero(fold >= 0)
+    item = data.label_codes()[0]
+    table = data.frame().loc[row, ["annotator", "label"]].reset_index(drop=True)
+    first = pd.DataFrame({"row": row, **data.item_columns(item[row])})
+    more = {"fold": fold[row], "log_p": np.nan, "agrees": agrees[row], "unit": whole_units(data)[item[row]]}
+    code, count = np.unique(item[row], return_counts=True)
+    of_items = {"labels": count, "log_p": np.nan, "unit": whole_units(data)[code]}
+    items = pd.DataFrame(of_items, index=data.item_index[code])
+    seconds = time.perf_counter() - began
+    return HeldoutScore(name, "", first.join(table).assign(**more), items, int((fold < 0).sum()), seconds)
 
 
 def unprepared(model: str | Model | Fit, settings: Mapping[str, Any] | None) -> Model | None:

@@ -5,7 +5,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from crowdppl.errors import MethodError
+import crowdppl
+from crowdppl.data.split import keep, label_folds
+from crowdppl.errors import MethodError, NoProbabilitiesError
 from crowdppl.evaluation.compare import compare
 from crowdppl.evaluation.heldout import heldout_score, stacking_weights
 from crowdppl.inference import engines as engine_module
@@ -101,3 +103,29 @@ def test_whole_items_left_out_are_compared_item_by_item() -> None:
         assert table.loc[name, "difference_se"] == pytest.approx(gap.std(ddof=1) / np.sqrt(60))
     logs = np.stack([score.items["log_p"] for score in found.scores.values()], 1)
     np.testing.assert_allclose(table["weight"][list(found.scores)], stacking_weights(logs))
+
+
+def test_baselines_are_scored_by_the_agreement_of_labels_left_out() -> None:
+    crowd = crowdppl.simulate_annotators([0, 1, 2] * 20, {"hammer": 3, "spammer": 2}, seed=1)
+    names, short = ["catd", "one_coin", "crh"], {"folds": 3, "inference": "em", "seed": 0}
+    found = crowdppl.compare(names, crowd.data, **short)
+    fold, (item, _, answer) = label_folds(crowd.data, 3, 0), crowd.data.label_codes()
+    right = []
+    for number in range(3):
+        shares = crowdppl.baselines.catd(keep(crowd.data, fold != number)).shares
+        right.extend(shares[item, answer][fold == number])
+    table = found.table
+    assert found.best == table.index[0] == "one_coin"
+    assert table.loc["catd", "agreement"] == pytest.approx(np.mean(right))
+    assert 0.4 < table.loc["one_coin", "agreement"] < 0.9
+    assert table.loc[["catd", "crh"]].drop(columns=["inference", "agreement", "seconds"]).isna().all(axis=None)
+    assert found.plot() is not None
+    assert crowdppl.compare(["crh"], crowd.data, **short).table["agreement"].notna().all()
+    with pytest.raises(NoProbabilitiesError, match="catd has no probabilities"):
+        crowdppl.compare_to_default(found.scores, default="one_coin")
+    with pytest.raises(NoProbabilitiesError, match="leave whole_items out"):
+        crowdppl.compare(names, crowd.data, whole_items=True, **short)
+    with pytest.raises(NoProbabilitiesError, match="crh has no probabilities of numbers"):
+        crowdppl.compare(["crh"], crowdppl.datasets.example("real"), **short)
+    with pytest.raises(MethodError, match="catd"):
+        crowdppl.compare(names, crowd.data, settings={"catd": {"level": 0.9}}, **short)
