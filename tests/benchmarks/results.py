@@ -8,6 +8,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PATH = ROOT / "docs" / "benchmarks.md"
 
 BASELINES = "Baselines without a model"
+THRESHOLDS = "Grades by thresholds"
 MMSR = "M-MSR side by side with crowd-kit"
 COVERAGE = "Coverage of annotators' intervals by vb"
 NUMBERS_AND_GRADES = "Numbers and grades"
@@ -71,6 +72,7 @@ SECTIONS = (
     "Trace regularisation on digits",
     "Unbalanced classes and the balance term",
     NUMBERS_AND_GRADES,
+    THRESHOLDS,
     WIDTHS,
     SEQUENCES_AND_ORDERS,
     OTHER_KINDS,
