@@ -17,6 +17,7 @@ BY_GROUP = "Rates by groups of items and annotators"
 GROUPS = "Groups of annotators found"
 SEQUENCES_AND_ORDERS = "Sequences and orders"
 OTHER_KINDS = "Other kinds of label"
+TIME = "Annotators who change with time"
 ITEM_DIFFICULTY = "Item difficulty by vb"
 BY_HAND = (COVERAGE, ITEM_DIFFICULTY, OTHER_KINDS)
 """Sections that are written by hand."""
@@ -76,6 +77,7 @@ SECTIONS = (
     WIDTHS,
     SEQUENCES_AND_ORDERS,
     OTHER_KINDS,
+    TIME,
 )
 """What a complete run measures, in this order."""
 
