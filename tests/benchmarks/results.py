@@ -54,6 +54,7 @@ SECTIONS = (
     "Probabilities by auto and a bias that annotators share",
     "Probabilities by auto of new items",
     "Without the annotators found as spammers",
+    "Moments",
     "Which label to ask for next",
     "Asking among five million pairs",
     "Coverage of label sets",
