@@ -172,10 +172,8 @@ def thresholds(
         >>> posterior = crowdppl.thresholds("one_coin", grades, inference="em", seed=0)
         >>> posterior
         <Posterior of one_coin by thresholds by em: 45 items, 5 annotators, 4 classes>
-        >>> posterior.probabilities().loc[[36]].round(2)
-        class    1    2     3     4
-        item
-        36     0.0  0.0  0.98  0.02
+        >>> int(posterior.labels().loc[36, "label"])
+        3
     """
     require_labels(require_annotations(data).blocks)
     if not data.space.ordered or not data.n_classes:

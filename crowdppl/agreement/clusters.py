@@ -99,7 +99,7 @@ def find_groups(
 def coded(data: Annotations) -> CodedLabels:
     """The labels of annotations as codes."""
     item, annotator, answer = (x.astype(np.int64) for x in data.label_codes())
-    return CodedLabels(item, annotator, answer, data.n_items, data.n_annotators, data.n_classes, data.n_answers)
+    return CodedLabels(item, annotator, answer, data.n_items, data.n_annotators, len(data.classes), data.n_answers)
 
 
 def find_in_codes(

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from crowdppl.core.intervals import Estimate, check_level
-from crowdppl.core.validation import kind_of, seed_number
+from crowdppl.core.validation import kind_of, seed_number, shown
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.gold import class_codes
 from crowdppl.data.ids import Codebook, by_item, native
@@ -87,8 +87,8 @@ def _column(name: Hashable, entity: str, data: Annotations) -> pd.Series[Any]:
     if table is None or name not in table.columns:
         there = "none" if table is None else ", ".join(repr(native(x)) for x in table.columns)
         raise DataError(
-            f"{entity}_covariates have no column {name!r} (there are: {there}); name one, or give the group of "
-            f"each {entity} as a dict or Series by id"
+            f"{entity}_covariates have no column {shown(name)} (there are: {there}); name one, or give groups by "
+            "id as a dict or Series"
         )
     return table[name]
 

@@ -12,7 +12,7 @@ import pandas as pd
 
 from crowdppl import registry
 from crowdppl.baselines import METHODS
-from crowdppl.core.validation import kind_of, named_settings, share_between, shown
+from crowdppl.core.validation import kind_of, named_settings, share_between, shown, switch
 from crowdppl.criticism.tails import holm
 from crowdppl.data.annotations import Annotations, require_annotations
 from crowdppl.data.ids import is_iterable
@@ -258,7 +258,7 @@ def compare(
     seed = options_from(options).seed
     chosen = inference if isinstance(inference, Mapping) else dict.fromkeys(named, inference)
     engines = {name: chosen.get(name, "auto") for name in fitted}
-    if whole_items and len(fitted) < len(named):
+    if switch("whole_items", whole_items) and len(fitted) < len(named):
         name = next(name for name in named if name not in fitted)
         raise NoProbabilitiesError(f"{name} has no probabilities of whole items; leave whole_items out")
     left, scores = list(engines.values()).count("auto"), {}

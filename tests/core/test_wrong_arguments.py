@@ -119,6 +119,7 @@ def doors() -> dict[str, dict[str, Any]]:
         "simulate": {"model": crowdppl.method("one_coin"), "design": data},
         "simulate_annotators": {"truth": [0, 1, 1], "kinds": ["hammer"]},
         "suspicious_annotators": {"posterior": fitted},
+        "thresholds": {"method": "one_coin", "data": crowdppl.datasets.example("ordinal"), "inference": "em"},
         "write_conll": {"data": tagged(), "path": "two.conll"},
         "write_spans": {"data": tagged(), "path": "spans.jsonl"},
         "zoo": {"engines": False},

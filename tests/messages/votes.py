@@ -28,6 +28,7 @@ FORMS = pd.DataFrame(
 )
 CODERS = pd.DataFrame({"u1": ["x", "x"], "u2": ["y", "x"]}, index=["coderA", "coderB"])
 PROMPTS = pd.DataFrame({"prompt": [1, 2] * 2, "rater": [*"aabb"], "A": [1, 2, 1, 1], "B": [2, 1, 2, 2]})
+GRADED = table(label=[1, 2, 2, 1])
 PATHS = table(label=["a/x", "a/y", "b/z", "b/z"])
 
 
@@ -62,6 +63,12 @@ ROWS = [
     ),
     Row("levels.coarser", lambda: level(1, table()), lambda: level(1)),
     Row("levels.coarser", lambda: level(3), lambda: level(1)),
+    Row("levels.above", lambda: read(table()).above("x"), lambda: read(GRADED, kind="ordinal").above(1)),
+    Row(
+        "levels.above",
+        lambda: read(GRADED, kind="ordinal").above(2),
+        lambda: read(GRADED, kind="ordinal").above(1),
+    ),
     Row(
         "levels.coarser",
         lambda: level(1, table(label=["a/x", "a/y"] * 2)),

@@ -28,7 +28,7 @@ from tests.evidence import SETTINGS as PINNED
 from tests.evidence import STATES, exact
 
 SETTINGS: dict[str, dict[str, Any]] = {"dependent_clusters": {"groups": [0, 1, 0, 2, 1]}}
-DISCRETE = {"community"}  # a one-hot site cannot be summed out
+DISCRETE = {"community", "drifting_coin"}  # one-hot sites cannot be summed out
 ZOO = [n for n in crowdppl.registry.names_for("nominal") if card_of(crowdppl.method(n)).refusal("nuts") is None]
 LABELS = [(0, 0, 0), (0, 1, 0), (1, 0, 1), (1, 0, 0), (1, 2, 1), (2, 1, 1), (2, 2, 1), (3, 1, 0), (3, 2, 1)]
 
