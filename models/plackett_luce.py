@@ -15,7 +15,7 @@ Where ``first="worst"``, the worst object is chosen first, and a site ``weakness
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 import pyro
@@ -23,7 +23,7 @@ import pyro.distributions as dist
 import torch
 
 import crowdppl.primitives as cp
-from crowdppl import mean_field
+from crowdppl import Annotations, mean_field
 
 
 @dataclass(frozen=True)
@@ -31,12 +31,12 @@ class PlackettLuce:
     """Skills of objects that are ranked, and how reliable annotators rank them.
 
     Args:
-        spread: standard deviation of log-skills.
+        spread: standard deviation of log-skills, by default what the rankings tell of it.
         right, wrong: pseudo-counts of rankings by skill and at random.
         first: the end from which annotators rank. The models differ, and held-out scores tell which fits.
     """
 
-    spread: cp.Positive = 0.8
+    spread: cp.Positive | None = None
     right: cp.Positive = 4.0
     wrong: cp.Positive = 2.0
     first: Literal["best", "worst"] = "best"
@@ -56,11 +56,16 @@ class PlackettLuce:
         uses=("item_covariates",),
     )
 
+    def setup(self, data: Annotations) -> PlackettLuce:
+        """A copy with the spread of skills that the rankings tell of."""
+        return replace(self, spread=self.spread or cp.learned_spread(data, (self.right, self.wrong)))
+
     def model(self, data: cp.Block) -> None:
         """Draws skills, reliabilities and rankings."""
         name = "skill" if self.first == "best" else "weakness"
+        spread = self.spread or cp.learned_spread(data, (self.right, self.wrong))
         with cp.plates.groups(data, "object"):
-            prior = dist.LogNormal(0.0, torch.tensor(float(self.spread)))
+            prior = dist.LogNormal(0.0, torch.tensor(float(spread)))
             log_skill, skill = cp.natural(name, prior, ratios=True)
         with cp.plates.annotators(data):
             reliability = pyro.sample("reliability", dist.Dirichlet(torch.tensor([self.right, self.wrong])))

@@ -7,8 +7,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from crowdppl.data.blocks import Block
 from crowdppl.data.kinds.comparisons import grades_of
 from crowdppl.data.kinds.parts import SIDES
+from crowdppl.data.kinds.rankings import OF_RANKS
 from crowdppl.primitives.likelihood import item_groups
 from crowdppl.primitives.plates import Data, block_of
 
@@ -21,22 +23,27 @@ DENSE = 500
 """Objects whose skills are integrated out together; of more, each by itself."""
 FAR, CELLS, NODES = 200.0, 400, 40
 """Of the grid of leads by which grades are cut, and of the quadrature over log-skills."""
+PARTNERS = 10
+"""How far apart two objects of a ranking, put in a random order, may be to be compared."""
 STEPS, CLOSE = 60, 1e-4
 """Of Newton's search, and its gain at the end."""
 
 
 def learned_spread(data: Data, coin: tuple[float, float] | None = None, graded: bool = False) -> float:
-    """Finds how far the skills of compared objects lie apart: the standard deviation of their logarithms.
+    """Finds how far the skills of compared or ranked objects lie apart: the standard deviation of their logarithms.
 
     It has a half-Cauchy prior of scale 1 (Gelman 2006, doi:10.1214/06-BA117A), and the mean of its logarithm is
     taken: 0 without answers, and what they say where these are many. Log-skills are normal, and integrated out by
-    Laplace's approximation; a tie is half of either answer, and a known truth one more.
+    Laplace's approximation; a tie is half of either answer, and a known truth one more. A ranking is taken for
+    comparisons of its objects, each with up to 20 others at random: two objects of a ranking by stages are in an
+    order as those that Bradley & Terry compare.
     Intervals of a fit take it for known, and are too narrow where answers are few: of four an object, those of 90 %
     hold three quarters of the true scores of 20 objects whose spread is 1.
 
     Args:
         data: the model's argument. A model finds the number in ``setup``, once for all blocks of the labels.
-        coin: pseudo-counts of right and wrong answers, where annotators may err; they are taken for alike here.
+        coin: pseudo-counts of right and wrong answers, or of rankings by skill and at random, where annotators may
+            err; they are taken for alike here.
         graded: whether ties and strengths are grades that are cut from a logistic, where they have the shares that
             they have in the answers if objects were compared at random.
 
@@ -51,6 +58,22 @@ def learned_spread(data: Data, coin: tuple[float, float] | None = None, graded: 
         0.4
     """
     block = block_of(data)
+    ranked = block.n_classes == 0
+    pair, answers = _ranked(block) if ranked else _compared(block, graded)
+    asked = answers.sum(1) > 0
+    half_cauchy = -np.log(SPREADS + 1 / SPREADS)
+    each = [_evidence(pair[asked], answers[asked], share) for share in (RELIABLE if coin else (1.0,))]
+    if coin is not None:
+        right, wrong = coin
+        skilled = 2 * RELIABLE - 1 if ranked else RELIABLE  # a ranking at random has half of all pairs right
+        prior = (right - 1) * np.log(skilled) + (wrong - 1) * np.log1p(-skilled)
+        each = [np.logaddexp.reduce(np.array(each) + prior[:, None])]
+    weight = np.exp(half_cauchy + each[0] - np.max(half_cauchy + each[0]))
+    return float(np.exp(np.average(np.log(SPREADS), weights=weight)))
+
+
+def _compared(block: Block, graded: bool) -> tuple[np.ndarray, np.ndarray]:
+    """The objects of each item (N, 2), and how often each answer was given, (N, K)."""
     pair, k = item_groups(block, *SIDES).cpu().numpy(), block.n_classes
     answers = np.zeros((block.n_items, k))
     given = [(block.item, block.answer)] if block.has_labels else []
@@ -58,17 +81,32 @@ def learned_spread(data: Data, coin: tuple[float, float] | None = None, graded: 
     for item, answer in ((x.cpu().numpy(), y.cpu().numpy()) for x, y in given):
         named = (answer >= 0) & (answer < k)
         answers += np.bincount(item[named] * k + answer[named], minlength=answers.size).reshape(answers.shape)
-    if not graded:
-        answers = answers @ (1 + np.outer(np.sign(grades_of(k)), [1, -1])) / 2
-    asked = answers.sum(1) > 0
-    half_cauchy = -np.log(SPREADS + 1 / SPREADS)
-    each = [_evidence(pair[asked], answers[asked], share) for share in (RELIABLE if coin else (1.0,))]
-    if coin is not None:
-        right, wrong = coin
-        prior = (right - 1) * np.log(RELIABLE) + (wrong - 1) * np.log1p(-RELIABLE)
-        each = [np.logaddexp.reduce(np.array(each) + prior[:, None])]
-    weight = np.exp(half_cauchy + each[0] - np.max(half_cauchy + each[0]))
-    return float(np.exp(np.average(np.log(SPREADS), weights=weight)))
+    return pair, answers if graded else answers @ (1 + np.outer(np.sign(grades_of(k)), [1, -1])) / 2
+
+
+def _ranked(block: Block) -> tuple[np.ndarray, np.ndarray]:
+    """Pairs of objects of a ranking (N, 2), and which of them is ahead, (N, 2), half each where they are tied."""
+    rng, found = np.random.default_rng(0), [(np.empty((0, 2), np.int64), np.empty((0, 2)))]
+    given = [(block.rankings, block.item)] if block.has_labels else []
+    if block.gold is not None:
+        given.append((block.known_rankings, block.gold.isfinite().nonzero().squeeze(-1)))
+    thing = item_groups(block, OF_RANKS[1]).cpu().numpy()
+    for rankings, item in given:
+        assert rankings.ranks is not None
+        ranking, rank = rankings.of_label.cpu().numpy(), rankings.ranks.cpu().numpy()
+        order = np.lexsort((rng.random(len(ranking)), ranking))
+        for apart in range(1, min(PARTNERS, max(rankings.sizes.tolist(), default=1) - 1) + 1):
+            one, other = order[:-apart], order[apart:]
+            same = ranking[one] == ranking[other]
+            one, other = one[same], other[same]
+            ahead = (1 + np.sign(rank[other] - rank[one])) / 2
+            pair = thing[item.cpu().numpy()[np.stack([one, other], 1)]]
+            swap = pair[:, 0] > pair[:, 1]
+            ahead = np.where(swap, 1 - ahead, ahead)
+            found.append((np.sort(pair, 1), np.stack([ahead, 1 - ahead], 1)))
+    pairs, row = np.unique(np.concatenate([pair for pair, _ in found]), axis=0, return_inverse=True)
+    answers = np.concatenate([ahead for _, ahead in found])
+    return pairs, np.stack([np.bincount(row.ravel(), each, len(pairs)) for each in answers.T], 1)
 
 
 def _evidence(pair: np.ndarray, answers: np.ndarray, reliable: float) -> np.ndarray:

@@ -344,3 +344,41 @@ def test_the_model_runs_in_plain_pyro() -> None:
     with pyro.poutine.trace() as trace:
         crowdppl.method("plackett_luce").model(rankings(FEW))
     assert torch.isfinite(trace.trace.log_prob_sum())
+
+
+def test_the_spread_of_rankings_of_two_is_that_of_pairs() -> None:
+    rng = np.random.default_rng(0)
+    couples = [rng.permutation(6)[:2] for _ in range(80)]
+    data = rankings((f"w{n}", f"o{a} > o{b}") for n, (a, b) in enumerate(couples))
+    pairs = pd.DataFrame([(f"o{a}", f"o{b}", "w", "left") for a, b in couples])
+    pairs.columns = ["left", "right", "annotator", "label"]
+    compared = Annotations.from_frame(pairs, kind="pair")
+    told = crowdppl.primitives.learned_spread
+    assert told(data) == pytest.approx(told(compared), rel=1e-6)
+    assert told(data, (50.0, 1.0)) != pytest.approx(told(data), rel=0.01)
+
+
+@pytest.mark.parametrize("spread", [0.3, 1.0, 3.0])
+def test_the_spread_of_ranked_skills_is_found(spread: float) -> None:
+    """Of 20 skills, from 150 rankings of which a third are at random; half of a factor e either way."""
+    rng, rows = np.random.default_rng(4), []
+    skill = rng.normal(0, spread, 20)
+    for n in range(150):
+        some = rng.choice(20, 6, replace=False)
+        worth = rng.gumbel(size=6) + (skill[some] if n % 3 else 0)
+        rows.append((f"w{n}", " > ".join(f"o{o}" for o in some[np.argsort(-worth)])))
+    found = crowdppl.primitives.learned_spread(rankings(rows), (4.0, 2.0))
+    assert np.log(found / skill.std()) == pytest.approx(0, abs=0.5)
+
+
+def test_ties_known_ranks_and_long_rankings_tell_of_the_spread() -> None:
+    told = crowdppl.primitives.learned_spread
+    assert told(rankings([(f"w{n}", "a = b = c") for n in range(20)])) < told(rankings([("w", "a = b = c")]))
+    far = [(f"w{n}", "a > b > c") for n in range(3)]
+    gold = {"a": 1, "b": 2, "c": 3}
+    assert told(rankings(far, gold=gold)) > told(rankings(far))
+    rng = np.random.default_rng(0)
+    skill = rng.normal(0, 1, 60)
+    orders = [np.argsort(-skill - rng.gumbel(size=60)) for _ in range(9)]
+    long = rankings((f"w{n}", " > ".join(f"o{o}" for o in order)) for n, order in enumerate(orders))
+    assert np.log(told(long)) == pytest.approx(0, abs=0.4)
