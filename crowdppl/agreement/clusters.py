@@ -241,7 +241,7 @@ def independence(labels: CodedLabels, fit: Fitted) -> float:
 def _groups_of_tree(products: Floats, cuts: Iterable[int]) -> Iterator[Ints]:
     """Cuts the tree of average linkage at these numbers of groups: the groups (A,) of each."""
     length = _lengths(products)
-    distance = 1 - products / np.outer(length, length)
+    distance = np.maximum(1 - products / np.outer(length, length), 0)  # rounding may exceed a correlation of one
     tree = linkage(squareform(distance, checks=False), "average")
     return (_as_they_appear(cut_tree(tree, n)[:, 0]) for n in cuts)
 

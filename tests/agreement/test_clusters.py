@@ -192,3 +192,12 @@ def test_a_fit_with_groups_goes_on_with_fewer_annotators_and_takes_later_ones_by
     named = {"2": 0, "3": 0, "6": 0}
     found: Any = crowdppl.fit("dependent_clusters", grown, inference="vb", settings={"groups": named}).model
     assert found.groups == [0, 1, 1, 2, 3, 1]
+
+
+def test_annotators_who_copy_exactly_are_a_group() -> None:
+    rng = np.random.default_rng(0)
+    truth = rng.integers(0, 3, 60)
+    own = np.where(rng.random((60, 5)) < 0.7, truth[:, None], rng.integers(0, 3, (60, 5)))
+    labels = own[:, [0, 0, 1, 1, 2, 3, 4]]
+    groups = crowdppl.find_groups(crowdppl.Annotations.from_matrix(labels))
+    assert groups[0] == groups[1] and groups[2] == groups[3] and len({*groups}) == 5
