@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from crowdppl.agreement.votes import DeduplicatedVotes
-from crowdppl.baselines.aggregation import Aggregation, class_votes, placed
+from crowdppl.baselines.aggregation import Aggregation, class_votes, labelled, placed
 from crowdppl.core.validation import whole_number
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import MethodError
@@ -37,8 +37,8 @@ def mmsr(data: Annotations, *, corrupted: int | None = None, max_iterations: int
     Examples:
         >>> crowd = crowdppl.simulate_annotators([0, 1] * 50, {"hammer": 5, "adversary": 2}, seed=0)
         >>> found = crowdppl.baselines.mmsr(crowd.data)
-        >>> (found.annotators()["weight"] < 0).sum()
-        np.int64(2)
+        >>> int((found.annotators()["weight"] < 0).sum())
+        2
     """
     votes, k = class_votes(data, "mmsr"), data.n_classes
     most = whole_number("max_iterations", max_iterations, 1, "1000 are usual")
@@ -52,15 +52,15 @@ def mmsr(data: Annotations, *, corrupted: int | None = None, max_iterations: int
     left_out = max(0, int(there.sum(1).min()) // 2 - 1)
     if corrupted is not None:
         left_out = whole_number("corrupted", corrupted, 0, "0 leaves nothing out")
-    size, converged, n = _sizes(np.abs(product), there, left_out, 1 / np.sqrt(votes.n_items), most)
-    skill = size * _signs(np.sign(product) * there)
     edge = 1 / np.sqrt(votes.n_items)
+    size, converged, n = _sizes(np.abs(product), there, left_out, edge, most)
+    skill = size * _signs(np.sign(product) * there)
     right = (np.clip(skill, edge - 1 / (k - 1), 1 - edge) * (k - 1) + 1) / k
     weight = np.zeros(votes.n_annotators)
     weight[seen] = np.log(right * (k - 1) / (1 - right))
     cell = votes.item * k + votes.answer
     scores = np.bincount(cell, weight[votes.annotator] * votes.share, votes.n_items * k).reshape(-1, k)
-    weight[np.bincount(votes.annotator, minlength=votes.n_annotators) == 0] = np.nan
+    weight[~labelled(votes)] = np.nan
     return Aggregation("mmsr", data, placed(scores, votes, data), weight, n, converged)
 
 

@@ -155,6 +155,11 @@ def class_votes(data: Annotations, method: str) -> DeduplicatedVotes:
     return DeduplicatedVotes.of(data)
 
 
+def labelled(votes: DeduplicatedVotes) -> np.ndarray:
+    """Which annotators gave a class, bool (A,)."""
+    return np.bincount(votes.annotator, minlength=votes.n_annotators) > 0
+
+
 def placed(scores: np.ndarray, votes: DeduplicatedVotes, data: Annotations) -> np.ndarray:
     """Scores of labelled items as those of all, (N, K), 0 of others."""
     out = np.zeros((data.n_items, *scores.shape[1:]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from crowdppl.baselines.aggregation import Aggregation, class_votes, placed
+from crowdppl.baselines.aggregation import Aggregation, class_votes, labelled, placed
 from crowdppl.core.validation import number_within, seed_number, whole_number
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import MethodError
@@ -91,7 +91,7 @@ def max_margin_votes(
             draws[row, label] += 1
             total += weight
     kept = sweeps - burn_in
-    mean = np.where(np.bincount(votes.annotator, minlength=a) > 0, total / kept, np.nan)
+    mean = np.where(labelled(votes), total / kept, np.nan)
     return Aggregation("max_margin_votes", data, placed(draws / kept, votes, data), mean, sweeps)
 
 

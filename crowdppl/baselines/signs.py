@@ -7,8 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from crowdppl.agreement.votes import DeduplicatedVotes
-from crowdppl.baselines.aggregation import Aggregation, class_votes, placed
+from crowdppl.baselines.aggregation import Aggregation, class_votes, labelled, placed
 from crowdppl.core.validation import one_of, whole_number
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import MethodError
@@ -17,8 +16,8 @@ Split = Literal["thresholds", "rest"]
 SPLITS = ("thresholds", "rest")
 Solve = Callable[[Any], tuple[np.ndarray, np.ndarray]]
 """Of signs, sparse (N, A), the side of each item, (N,), above 0 for 1, and what annotators count, (A,)."""
-TOLERANCE, MAX_ITERATIONS = 1e-10, 10_000
-"""Of power iterations, a change of the vector and how many."""
+TOLERANCE = 1e-10
+"""Below which an entry of an eigenvector is none."""
 
 
 def ghosh(data: Annotations, *, centred: bool = False, split: Split | None = None) -> Aggregation:
@@ -44,8 +43,8 @@ def ghosh(data: Annotations, *, centred: bool = False, split: Split | None = Non
         >>> found = crowdppl.baselines.ghosh(crowd.data)
         >>> round(crowdppl.evaluate(found, crowd.truth).accuracy, 2)
         0.93
-        >>> found.annotators()["weight"].loc["adversary-1"] < 0
-        np.True_
+        >>> bool(found.annotators()["weight"].loc["adversary-1"] < 0)
+        True
     """
 
     def solve(signs: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -173,11 +172,6 @@ def _grades(sides: np.ndarray, probabilistic: bool) -> np.ndarray:
     above = sides if probabilistic else (np.sign(sides) + 1) / 2
     first = np.cumprod(np.column_stack([np.ones(len(above)), above]), 1)
     return np.asarray(first * np.column_stack([1 - above, np.ones(len(above))]))
-
-
-def labelled(votes: DeduplicatedVotes) -> np.ndarray:
-    """Which annotators gave a class, bool (A,)."""
-    return np.bincount(votes.annotator, minlength=votes.n_annotators) > 0
 
 
 def _first(apply: Callable[[np.ndarray], np.ndarray], size: int) -> np.ndarray:

@@ -36,7 +36,8 @@ def learned_spread(data: Data, coin: tuple[float, float] | None = None, graded: 
     taken: 0 without answers, and what they say where these are many. Log-skills are normal, and integrated out by
     Laplace's approximation; a tie is half of either answer, and a known truth one more. A ranking is taken for
     comparisons of its objects, each with up to 20 others at random: two objects of a ranking by stages are in an
-    order as those that Bradley & Terry compare.
+    order as those that Bradley & Terry compare. These count as independent, which they are not: few long rankings
+    give too wide a spread.
     Intervals of a fit take it for known, and are too narrow where answers are few: of four an object, those of 90 %
     hold three quarters of the true scores of 20 objects whose spread is 1.
 

@@ -42,6 +42,7 @@ def test_the_remedy_follows_the_change() -> None:
     found = crowdppl.fit("drifting_coin", data, inference="vb")
     early, late = (found.confusion(at={"at": at}).loc["w0"].to_numpy()[0, 0] for at in (1, 299))
     assert early > late + 0.2
+    assert not [x for x in found.doubts() if x.kind == "drift"]
 
 
 def test_no_doubt_without_times_and_none_of_one_day() -> None:

@@ -9,6 +9,7 @@ import numpy as np
 
 from crowdppl.core.doubt import Doubt
 from crowdppl.criticism.doubts.search import Search, doubt, quoted
+from crowdppl.inference.predict.answers import labels_by
 from crowdppl.inference.result import Fit
 
 LEVEL = 0.01
@@ -74,15 +75,19 @@ def drift(search: Search) -> Iterator[Doubt]:
     """Annotators are right more often before some time, or after it, than one steady skill lets them be.
 
     Looked for where ``time=`` names the column of times, by sums of what is surprising in an annotator's labels so
-    far (the CUSUM test, Brown, Durbin & Evans 1975). Chance makes a doubt in one of a hundred steady crowds.
+    far (the CUSUM test, Brown, Durbin & Evans 1975). Chance makes a doubt in one of a hundred steady crowds. Models
+    whose confusions depend on these times, as drifting_coin's do, are not asked.
     """
-    data, tested = search.posterior.data, changes(search.posterior.uncorrected())
+    fit, data = search.posterior.uncorrected(), search.posterior.data
+    if labels_by(fit, str(data.time)):
+        return
+    tested = changes(fit)
     found = sorted((x for x in tested if x.p_value * len(tested) <= LEVEL), key=lambda x: x.p_value)
     if found:
         first, who = found[0], search.annotators([x.annotator for x in found])
         assert data.columns is not None
         since = data.columns[data.time].iloc[first.since]
-        since = f"{since:g}" if isinstance(since, float) else str(since)
+        since = f"{since:g}" if isinstance(since, float) else str(since).removesuffix(" 00:00:00")
         more = f", and {len(found) - 1} others change, too: {quoted(who[1:])}" if len(found) > 1 else ""
         yield Doubt(
             "drift",

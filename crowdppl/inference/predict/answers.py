@@ -39,6 +39,7 @@ from crowdppl.inference.typical_labels import TypicalLabels
 from crowdppl.inference.vb.engine import with_draws
 from crowdppl.networks.outputs import networks_of
 from crowdppl.primitives.labels import Labels, NumberLabels
+from crowdppl.primitives.model import card_of
 from crowdppl.primitives.sums import Summing
 
 MARGINAL_DRAWS = 100
@@ -389,6 +390,16 @@ def confusion_at(posterior: Fit, at: Mapping[Hashable, float], draws: bool = Fal
                 f"{', '.join(sorted(map(repr, names))) or 'none'}"
             )
         return _tables_of(posterior, problem, TypicalLabels.of(problem.blocks, names, at), draws)
+
+
+def labels_by(posterior: Fit, name: str) -> bool:
+    """Whether confusions of the model depend on a label covariate."""
+    card = card_of(posterior.model)
+    if card is None or "label_covariates" not in card.uses:
+        return False
+    with model_runs(posterior.model, posterior.data):
+        problem = problem_of(posterior, posterior.data, options_of(posterior, device="cpu", dtype=None))
+        return name in problem.reads.tables
 
 
 def label_tables(posterior: Fit, data: Annotations, rows: np.ndarray) -> np.ndarray:
