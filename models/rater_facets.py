@@ -16,12 +16,13 @@
     label[i, a, c]    = k with a log-weight that is the sum, over j < k, of exp(log_slope[c] + log_consistency[a])
                         (truth[i] - difficulty[c] - dif[g, c] - severity[a] - exp(log_centrality[a]) step[c, j])
 
-A generalised partial credit model; of two grades, there are no steps and no centrality. Where slopes, centrality
+A generalised partial credit model; of two grades, there are no steps and no centrality. Sites are as drawn: whoever
+reads draws of `difficulty`, `step` or `log_slope` takes the mean away as the model does. Where slopes, centrality
 and consistency are 0, their sites are left out: it is then the many-facet Rasch model; without severity and
 criteria, too, the mean of grades tells an item's place. Anchors are difficulties and severities known to a
 hundredth of a logit. A known grade of an item (gold) is the mean over criteria that an expert would give at its
-place, rounded: it enters as a Normal of the variance of rounding, 1/12. Fair averages are then an expert's, on
-the scale of known grades.
+place, rounded: it enters as a Normal of the variance of rounding, 1/12. Fair averages are then an expert's, on the
+scale of known grades.
 """
 
 from __future__ import annotations
