@@ -114,6 +114,9 @@ def shared_errors(design: Design) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     met, place, n = np.unique(key, return_inverse=True, return_counts=True)
     mean, of_square, spread = (np.bincount(place, x, len(met)) / n for x in (product, product**2, variance))
     enough = (n >= MIN_SHARED) & (spread > 0) & (of_square > mean**2)
-    correlation, error_of_mean = mean[enough] / spread[enough], np.sqrt((of_square - mean**2) / (n - 1))[enough]
+    correlation, error_of_mean = (
+        mean[enough] / spread[enough],
+        np.sqrt((of_square - mean**2)[enough] / (n[enough] - 1)),
+    )
     p = stdtr(n[enough] - 1, -mean[enough] / error_of_mean)
     return met[enough], correlation, np.minimum(p * len(p), 1)

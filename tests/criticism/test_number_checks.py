@@ -195,3 +195,12 @@ def test_items_without_labels_take_no_part_in_doubts() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error", RuntimeWarning)
         assert not crowdppl.fit("gaussian_annotators", data, inference="em", seed=0).doubts()
+
+
+def test_annotators_who_meet_on_one_item_are_compared_without_warnings() -> None:
+    rows = numbers(np.random.default_rng(0).normal(size=(N, A)), 0).frame()
+    once = rows.head(1).assign(annotator=A)
+    data = Annotations.from_frame(pd.concat([rows, once]), kind="real")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        assert not crowdppl.fit("gaussian_annotators", data, inference="em", seed=0).doubts()

@@ -78,7 +78,7 @@ def mixing(draws: Mapping[str, Tensor], sites: Mapping[str, Site]) -> dict[str, 
             values = sites[name].value(x).reshape(*x.shape[:2], -1)
             at = torch.linspace(0, values.shape[-1] - 1, min(200, values.shape[-1])).round().long()
             array = values[..., at].cpu().numpy().astype(np.float64)
-            array = array[..., array.std((0, 1)) > 1e-12]
+            array = array[..., array.std((0, 1)) > 1e-12 * np.abs(array).max()]  # in the unit of the site
             if array.shape[1] < 4 or array.shape[-1] == 0:
                 continue
             rhat = np.full(array.shape[-1], np.nan)

@@ -274,3 +274,14 @@ def test_chains_that_disagree_name_longer_ones_and_no_classes(kind: str, name: s
     with pytest.warns(ConvergenceWarning, match=r"run longer \(draws=24, warmup=12\)") as said:
         crowdppl.fit(name, data, inference="gibbs", seed=0, chains=4, draws=8, warmup=0)
     assert "classes" not in str(said[0].message)
+
+
+def test_chains_are_compared_in_the_unit_of_their_site() -> None:
+    """Precisions of labels in the billions are far below one, and their chains move as those of others do."""
+    labels = np.random.default_rng(0).normal(size=(15, 4))
+    told = []
+    for unit in (1.0, 1e9):
+        data = Annotations.from_matrix(unit * labels, kind="real")
+        fitted = crowdppl.fit("label_mean", data, inference="gibbs", seed=0, chains=4, draws=40, warmup=20)
+        told.append(fitted.diagnostics()["rhat"])
+    assert set(told[0]) == set(told[1]) != set() and all(np.isfinite(list(found.values())).all() for found in told)
