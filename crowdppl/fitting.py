@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any, Unpack
@@ -19,13 +19,15 @@ from crowdppl.data.kinds.classes import Classes
 from crowdppl.errors import ConvergenceWarning, DoubtWarning, MethodError
 from crowdppl.evaluation.calibration import AUTO_NOTE, FOLDS, calibrated, with_notes
 from crowdppl.evaluation.heldout import heldout_score, select_volume
+from crowdppl.evaluation.trusted import FOLDS as FOLDS_OF_TRUTHS
+from crowdppl.evaluation.trusted import fit_trusted
 from crowdppl.inference.engines import warn_of_unused
 from crowdppl.inference.fit import fit_one
 from crowdppl.inference.options import FitOptions
 from crowdppl.inference.result import Fit, require_classes, uninterrupted
 from crowdppl.networks.outputs import warn_of_no_features
 from crowdppl.posterior import Posterior
-from crowdppl.primitives.model import Model
+from crowdppl.primitives.model import Model, card_of
 from crowdppl.results.correction import fit_member, too_sparse
 from crowdppl.results.thresholds import joined
 
@@ -54,6 +56,7 @@ def fit(
     gold: Any = None,
     start: Mapping[str, torch.Tensor] | None = None,
     calibrate: bool = False,
+    trusted: Iterable[Any] | None = None,
     **options: Unpack[FitOptions],
 ) -> Posterior:
     """Infers the truth of every item, and how good every annotator is, from their labels.
@@ -75,6 +78,11 @@ def fit(
         start: values of sites to start from, by site name.
         calibrate: whether to correct overconfident probabilities by held-out labels and gold, which takes one to
             five further fits; "auto" always does. ``posterior.uncorrected()`` has the method's own probabilities.
+        trusted: ids of annotators whose classes are known truths, as gold is, against others who collude. Five to
+            seven further fits tell whether all items show how good the others are, or better those of known truth
+            alone; rows of confusions are then held at what these show, and their intervals tell no more.
+            ``diagnostics()["scores"]`` has the mean log-probabilities of known truths left out by which this is
+            chosen. For methods that take ``history``.
         options: of the engine, see ``crowdppl.inference.options.Options``. The commonest: seed (0), device ("cpu",
             "cuda", "auto"), tolerance and max_iterations of em and vb, restarts, chains (4; up to 32 for gibbs on
             small data), draws (500) and warmup (250) of gibbs and nuts, batch_size, progress, callback.
@@ -87,7 +95,7 @@ def fit(
 
     Raises:
         MethodError: for an unknown method, setting, option or engine, or an engine that cannot fit the method.
-        DataError: for wrong data or gold.
+        DataError: for wrong data or gold, or trusted annotators who are unknown or tell too few truths.
         NumericalError: when a number is not finite; it names the site.
         MemoryShortageError: when the fit needs more memory than there is.
         KeyboardInterrupt: at Ctrl-C before or after the iterations, or with ``calibrate``.
@@ -121,14 +129,18 @@ def fit(
     engine = "vb" if auto else inference
     warn_of_unused(options, [engine])
     if auto:
-        check_automatic(inference, settings is None and start is None)
+        check_automatic(inference, settings is None and start is None and trusted is None)
         chooses = data.alphabet.kind.numeric or _candidates(data)
         found = (fit_best if chooses else fit_auto)(data, options)
     else:
         model = registry.resolve(method, settings)
         how: Any = {"name": registry.name_of(model), "select_volume": select_volume}
         warn_of_no_features({how["name"] or type(model).__qualname__: model}, data)
-        if calibrate:
+        if trusted is not None:
+            _check_trusted(model, calibrate)
+            make = partial(fit_one, model, engine=inference, options=options, fits=FOLDS_OF_TRUTHS + 3, **how)
+            found = fit_trusted(make, data, trusted, start=start)
+        elif calibrate:
             alone = fit_one(model, data.with_gold(None), inference, options, start, fits=FOLDS + 1, **how)
             require_classes(alone, "calibrate=True")
             found = calibrated({alone.method: uninterrupted(alone)}, data, models={alone.method: model})
@@ -141,6 +153,18 @@ def fit(
         if not doubt.general and doubt.text not in found.result.diagnostics["warnings"]:
             warn(str(doubt), DoubtWarning)
     return posterior
+
+
+def _check_trusted(model: Model, calibrate: bool) -> None:
+    """Refuses what does not go with trusted annotators by a MethodError."""
+    card = card_of(model)
+    if card is not None and "history" not in card.uses:
+        raise MethodError(
+            f"{card.title} has no prior that could hold what trusted= tells; leave it out, or use a method whose "
+            "card lists history (crowdppl.zoo() shows which)"
+        )
+    if calibrate:
+        raise MethodError("trusted= and calibrate=True both learn from known truths; leave one out")
 
 
 def thresholds(
@@ -184,9 +208,11 @@ def thresholds(
 
 
 def check_automatic(inference: str, alone: bool) -> None:
-    """Refuses settings, a start (where not ``alone``) and engines but vb for the method "auto" by a MethodError."""
+    """Refuses what "auto" does not take (where not ``alone``) and engines but vb by a MethodError."""
     if not alone or inference not in ("auto", "vb"):
-        raise MethodError("'auto' chooses methods and engines itself; leave out settings, start and inference")
+        raise MethodError(
+            "'auto' chooses methods and engines itself; leave out settings, start, trusted and inference"
+        )
 
 
 def fit_auto(data: Annotations, options: FitOptions) -> Fit:

@@ -41,7 +41,7 @@ Model = Annotated[
     str | None,
     Option(
         help="Method; `crowdppl zoo` lists them. By default auto, which averages several or takes the best; "
-        "with --inference or --setting, bayesian_dawid_skene or another made for the kind of labels.",
+        "with --inference, --setting or --trusted, bayesian_dawid_skene or another made for the kind of labels.",
         metavar="NAME",
     ),
 ]
@@ -72,6 +72,12 @@ EngineOptions = Annotated[
 ]
 Calibrate = Annotated[
     bool, Option("--calibrate", help="Correct overconfident probabilities by held-out labels and gold.")
+]
+Trusted = Annotated[
+    str | None,
+    Option(
+        help="Annotators whose labels are known truths, against others who collude: 'ann,bob'.", metavar="NAMES"
+    ),
 ]
 Folds = Annotated[int, Option(help="Parts into which the labels are split.")]
 Bootstrap = Annotated[int, Option(min=0, help="Resamples for the intervals of scores; 0: no intervals.")]
@@ -194,7 +200,8 @@ READING: Mapping[str, tuple[Any, Any]] = {
     "label_covariate": _several("Column of numbers of labels that methods read; may be repeated.", "COLUMN"),
 }
 """The options of commands that read a file: type and default of each."""
-SPELLED = {name: name.replace("_", "-") for name in (*READING, "inference", "calibrate", "seed", "device")} | {
+OF_FITS = ("inference", "calibrate", "trusted", "seed", "device")
+SPELLED = {name: name.replace("_", "-") for name in (*READING, *OF_FITS)} | {
     "abstentions": "abstain",
     "label_covariates": "label-covariate",
 }

@@ -90,6 +90,7 @@ def fit_answers(
     setting: arguments.Settings = None,
     option: arguments.EngineOptions = None,
     calibrate: arguments.Calibrate = False,
+    trusted: arguments.Trusted = None,
     seed: arguments.Seed = 0,
     device: arguments.Device = "cpu",
     progress: arguments.Progress = arguments.ON_TERMINAL,
@@ -112,9 +113,11 @@ def fit_answers(
     options = arguments.engine_options(option) | {"seed": seed, "device": device, "progress": progress}
     options_from(options)  # errors are found before a long file is read
     out = out or Path(f"crowdppl-{answers.stem}")
-    named, model = model, model or _default_method(inference, settings, given["kind"])
+    trust = arguments.names(trusted, "--trusted")
+    plain = inference == "auto" and not settings and trust is None
+    named, model = model, model or _default_method(plain, given["kind"])
     if model == "auto":
-        check_automatic(inference, alone=not settings)
+        check_automatic(inference, alone=not settings and trust is None)
     else:
         registry.method(model, **settings)
     warn_of_unread({model: settings}, given)
@@ -124,13 +127,18 @@ def fit_answers(
     data = read_answers(answers, given)
     read = time.perf_counter()
     if named is None:  # of the kind that was recognised
-        model = _default_method(inference, settings, data.kind)
-    posterior = fit(model, data, inference=inference, settings=settings or None, calibrate=calibrate, **options)
+        model = _default_method(plain, data.kind)
+    posterior = fit(
+        model, data, inference=inference, settings=settings or None, calibrate=calibrate, trusted=trust, **options
+    )
     seconds = {"read": read - began, "fit": time.perf_counter() - read}
     read_from = {"gold": None} | {name: str(path) for name, path in files.items()}
     files_written = write_result(posterior, out, read_from, seconds, spreadsheet_safe=spreadsheet_safe)
     if named is None and model != "auto":
-        print(f"note: without --model, --inference and --setting are for {model}; without them, auto is fitted")
+        print(
+            f"note: without --model, --inference, --setting and --trusted are for {model}; without these, auto is "
+            "fitted"
+        )
     _say_order(data, given)
     unsaid = [doubt for doubt in posterior.doubts() if doubt.general]  # the fit has printed the others
     print(_without_warnings(summarise(posterior, unsaid)), f"\n{files_written} are in {out}", sep="\n")
@@ -292,11 +300,9 @@ def list_datasets(name: Annotated[str | None, typer.Argument(help="A data set; b
     print(described(name))
 
 
-def _default_method(inference: str, settings: Mapping[str, Any], kind: str | None) -> str:
-    """The method where none is named: auto, or the usual one of the kind, where engine or settings are given."""
-    if inference == "auto" and not settings:
-        return "auto"
-    return arguments.default_methods(kind)[-1]
+def _default_method(plain: bool, kind: str | None) -> str:
+    """The method where none is named: auto, or the usual one of the kind, where an engine or the like is given."""
+    return "auto" if plain else arguments.default_methods(kind)[-1]
 
 
 def _say_order(data: Annotations, given: Mapping[str, Any]) -> None:

@@ -99,6 +99,21 @@ def joined(old: Annotations, new: Annotations) -> Annotations:
         return Annotations.from_frame(whole, frames[0][1], "annotator", "label", like=new, **known)
 
 
+def some_items(data: Annotations, wanted: np.ndarray) -> Annotations:
+    """Some of the items, bool (N,), with their labels and what is known of them, under the same other codes."""
+    frame, item = _with_parts(data)
+    history = data.blocks[0].history
+    known: dict[str, Any] = {} if history is None else {"history": history.cpu().numpy()}
+    gold = data.gold
+    if gold is not None:
+        gold = gold[gold.index.isin(data.items[wanted])]
+    with warnings.catch_warnings(action="ignore", category=CrowdpplWarning):  # all labels were warned of
+        rows = frame[wanted[data.label_codes()[0]]]
+        part = Annotations.from_frame(rows, item, "annotator", "label", like=data, **known)
+    part = _with_known(data, check_aligned(data, part))
+    return part if gold is None or not len(gold) else part.with_gold(gold[gold.index.isin(part.items)])
+
+
 def _ids(data: Annotations) -> pd.Index[Any]:
     """Ids of items, as pairs where two columns name an item: text would not tell whole numbers."""
     paired = parts_of_items({"kind": data.kind}) and data.item_covariates is not None

@@ -385,7 +385,7 @@ class ItemLabels:
         for _, part in self._pieces if not self.bags else ():
             own = shares.index_select(0, self.item[part]).double()
             kinds.index_add_(0, self.kind[part], self._weighted(own, part))
-        out = {n: x.double().clone() for n, x in priors.items()}
+        out = {n: x.double().contiguous().clone() for n, x in priors.items()}
         for usage, uses in ((self.labels, kinds), (self.truth, shares.double().sum(0, keepdim=True))):
             for name, entry in usage.entries.items():
                 has = entry >= 0

@@ -13,6 +13,7 @@ MMSR = "M-MSR side by side with crowd-kit"
 COVERAGE = "Coverage of annotators' intervals by vb"
 NUMBERS_AND_GRADES = "Numbers and grades"
 WIDTHS = "Widths of numbers and grades"
+TRUSTED = "A trusted annotator against colluders"
 BY_GROUP = "Rates by groups of items and annotators"
 GROUPS = "Groups of annotators found"
 SEQUENCES_AND_ORDERS = "Sequences and orders"
@@ -46,6 +47,7 @@ SECTIONS = (
     "Accuracy on real annotations",
     BASELINES,
     MMSR,
+    TRUSTED,
     "Held-out scores",
     "Probabilities on real annotations",
     "Probabilities by auto",

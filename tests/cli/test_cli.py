@@ -60,6 +60,20 @@ def write(path: Path, rows: list[list[str]]) -> Path:
     return path
 
 
+def test_trusted_annotators_by_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    truth = np.random.default_rng(0).integers(2, size=40)
+    crowd = crowdppl.simulate_annotators(truth, {"hammer": 3, "spammer": 2}, seed=0).data.frame()
+    trusted = pd.DataFrame({"item": range(40), "annotator": "the boss, PhD", "label": truth})[:20]
+    path, out = tmp_path / "answers.csv", tmp_path / "out"
+    pd.concat([crowd, trusted]).to_csv(path, index=False)
+    assert run("fit", path, "--trusted", '"the boss, PhD"', "--out", out) == 0
+    printed = capsys.readouterr().out
+    assert "bayesian_dawid_skene by" in printed and "annotators by trusted items" in printed
+    known = load(out).labels()["label"].astype(int)[lambda x: x.index.astype(int) < 20]
+    assert (known.to_numpy() == truth[known.index.astype(int)]).all()
+    assert "'nobody'" in refused(capsys, "fit", path, "--trusted", "nobody", "--out", tmp_path / "other")
+
+
 def test_fit_writes_what_it_says(answers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "new" / "result"
     settings = ("--setting", "prevalence=uniform", "--option", "restarts=2", "--option", "max_iterations=1e2")
