@@ -167,3 +167,11 @@ def test_pieces_and_few_sweeps(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_is_weighed_with_its_own_counts_says_why(method: str, why: str) -> None:
     found = crowdppl.fit(method, crowd(20), inference="vb", seed=0, max_iterations=5).diagnostics()
     assert why in found["mean_field"] and "sweeps" not in found
+
+
+def test_counts_of_earlier_work_in_any_memory_layout() -> None:
+    data = crowd(30, 4, 3, 3)
+    history = np.random.default_rng(0).uniform(1, 9, (4, 3, 3))
+    read = [Annotations.from_frame(data.frame(), history=x) for x in (np.asfortranarray(history), history)]
+    found = [crowdppl.fit("bayesian_dawid_skene", x, inference="vb", seed=0) for x in read]
+    assert np.allclose(found[0].probabilities(), found[1].probabilities(), atol=1e-9)
