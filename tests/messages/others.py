@@ -143,6 +143,18 @@ ROWS = [
         lambda: fitted(None, "auto", inference="em"),
         lambda: crowdppl.fit("auto", crowdppl.anaesthetists(), seed=0),
     ),
+    Row(
+        "fitting._check_trusted",
+        lambda: crowdppl.fit("glad", crowdppl.anaesthetists(), inference="vb", trusted=["1"]),
+        lambda: crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="vb", trusted=["1"], seed=0),
+    ),
+    Row(
+        "fitting._check_trusted",
+        lambda: crowdppl.fit(
+            "one_coin", crowdppl.anaesthetists(), inference="vb", trusted=["1"], calibrate=True, seed=0
+        ),
+        lambda: crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="vb", trusted=["1"], seed=0),
+    ),
     Row("fitting.fit_auto", stopped, lambda: crowdppl.fit("auto", crowdppl.anaesthetists(), seed=0)),
     Row("fitting.fit_best", no_candidates, lambda: fitted(pairs(), "bradley_terry", "pair")),
 ]
