@@ -33,7 +33,8 @@ class Raykar:
 
     Args:
         network: maps features to K logits; by default one hidden layer. ``torch.nn.Linear(D, K)`` is Raykar's own,
-            and with convolutions it is AggNet. The fit trains a copy.
+            and with convolutions it is AggNet. em also takes a classifier of scikit-learn, or one with its methods
+            (``crowdppl.networks.SklearnClassifier``). The fit trains a copy.
         training: settings of ``crowdppl.networks.training.Training`` by name, such as ``{"epochs": 60}``.
         bootstrapped: model-bootstrapped EM (Khetan, Lipton & Anandkumar 2018, "Learning from noisy singly-labeled
             data"), for few labels per item; the probabilities of the truth are then those of labels alone.

@@ -4,10 +4,12 @@ from crowdppl.networks.classifier import prepared, prepared_rewards, prepared_vi
 from crowdppl.networks.embedding import trained_embedding
 from crowdppl.networks.experts import GatedClassifier, experts_for, population_centre, population_doubts
 from crowdppl.networks.outputs import class_logits, network_output
+from crowdppl.networks.refitted import SklearnClassifier
 from crowdppl.networks.training import default_recipe, default_training, log_volume
 
 __all__ = [
     "GatedClassifier",
+    "SklearnClassifier",
     "class_logits",
     "default_recipe",
     "default_training",

@@ -21,6 +21,7 @@ from crowdppl.data.annotations import Annotations
 from crowdppl.data.features import Features, feature_tensor, warn_of_rounding, whole_numbers
 from crowdppl.data.kinds.parts import SIDES, of_side
 from crowdppl.errors import DataError, LogitsWarning, MethodError
+from crowdppl.networks.refitted import SklearnClassifier, is_estimator
 from crowdppl.networks.training import Training, training_of
 
 ROWS = 1024
@@ -212,6 +213,11 @@ class Network(nn.Module):
         out: Tensor = self(x[0])
         return out.unsqueeze(0)
 
+    def refit(self, x: Tensor, targets: Tensor, seed: int) -> None:
+        """Fits a ``SklearnClassifier`` to features (B, ...) and probabilities (B, K); other bodies stay."""
+        if isinstance(self.body, SklearnClassifier):
+            self.body.refit(self.first(x), targets, seed)
+
     def _through(self, body: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
         """The output of the input layer and a body, in the network's precision."""
         mixed, x = self.precision == "mixed", self.first(x)
@@ -230,7 +236,8 @@ def prepared(
 
     Args:
         network: maps features to K logits; None takes one hidden layer, or an ensemble of several networks, on
-            flattened images. It learns with all parts in train mode: running means of a frozen part move, unless
+            flattened images. A classifier with ``fit`` and ``predict_proba`` becomes a ``SklearnClassifier``. A
+            network learns with all parts in train mode: running means of a frozen part move, unless
             its ``train`` keeps them still. Tables (N, D) are standardised for it, unless it has the attribute
             ``raw_features = True``: then whole numbers come as int64, and others as they are.
         training: settings of ``Training`` by name: precision, and for the default network networks, hidden and
@@ -312,11 +319,16 @@ def _ready(
     features = features_for(network, data, "a network")
     if features is None:
         return None, None
+    if is_estimator(network):
+        network = SklearnClassifier(network)
     if isinstance(network, Network):
         out = cast(Network, own_copy(network))
     else:
         with torch.random.fork_rng():
             body = default(math.prod(features.shape[1:])) if network is None else own_copy(network).float()
+        if isinstance(body, SklearnClassifier):
+            body.n_classes = width
+            refuse_gradients(settings)
         out = Network(body, features, network is not None, whole_numbers(data.features), stream)
     out.precision = settings.precision
     return out.eval(), checked(out, features, (width,), f"{width} finite numbers for each")
@@ -388,6 +400,16 @@ def _warn_of_probabilities(body: nn.Module, found: Tensor) -> None:
             f"the last {ends or 'Softmax'}",
             LogitsWarning,
         )
+
+
+def refuse_gradients(training: Training) -> None:
+    """Refuses settings of training that mean gradients, for a classifier that is fitted anew."""
+    for name in ("mixup", "balance", "volume", "full_batch"):
+        if getattr(training, name):
+            raise MethodError(
+                f"training: {name}={getattr(training, name)!r} is for networks that learn by gradients, and this "
+                "classifier is fitted anew in each epoch; leave it out (bayes_dgc: recipe='plain')"
+            )
 
 
 def learns(network: nn.Module) -> bool:

@@ -67,7 +67,7 @@ def state_of(network: nn.Module, keep_vars: bool = False) -> dict[str, Tensor]:
         if not isinstance(x, Tensor):
             raise ResultError(
                 f"the network's state {name!r} is {kind_of(x)}, and files hold tensors alone; let get_extra_state "
-                "return a tensor"
+                "return a tensor (a classifier of scikit-learn is held by no file: keep its tables)"
             )
     return found
 

@@ -198,6 +198,7 @@ class Learner:
         NumericalError when a loss is not finite.
         """
         if not self.weights:
+            self._refit(targets)
             self.epochs += 1
             return
         stream = replace(self.options, device="cpu").generator(STREAM, self.epochs)  # one order on every device
@@ -217,6 +218,11 @@ class Learner:
                     self._check(losses, step)
                     losses.clear()
         self.epochs += 1
+
+    def _refit(self, targets: Tensor) -> None:
+        """Fits a classifier that has no weights; frozen ones stay."""
+        if isinstance(self.network, Network):
+            self.network.refit(read_stored(self.features[self.rows]), targets[self.rows], self.options.seed)
 
     def _step(self, rows: Tensor, targets: Tensor) -> Tensor:
         """A step on items (M, B), a batch for each member of the network; its loss."""

@@ -27,6 +27,7 @@ from crowdppl.inference.options import Options
 from crowdppl.inference.problem import Problem
 from crowdppl.networks.classifier import init_weights, learns
 from crowdppl.networks.outputs import cached_outputs, networks_of
+from crowdppl.networks.refitted import SklearnClassifier
 from crowdppl.networks.training import Training, training_of
 from crowdppl.primitives.model import card_of
 
@@ -43,6 +44,8 @@ def train(problem: Problem, options: Options, guide: Callable[[Block], Any]) -> 
     """
     training = training_of(getattr(problem.model, "training", {}))
     refuse_options(options, "batch_size", "max_iterations", "tolerance")
+    if any(isinstance(x, SklearnClassifier) for net in networks_of(problem.model).values() for x in net.modules()):
+        raise MethodError("svi learns by gradients, which a classifier of scikit-learn has not; use 'em' or 'vb'")
     if training.full_batch:
         raise MethodError("training: full_batch=True is for inference='em' and 'vb'; leave it out under svi")
     epochs = Epochs(problem, training, options, guide)
