@@ -31,6 +31,8 @@ from .data.written import write_conll as write_conll
 from .data.written import write_spans as write_spans
 from .datasets import anaesthetists as anaesthetists
 from .datasets import digits as digits
+from .estimation.estimate import PopulationEstimate as PopulationEstimate
+from .estimation.estimate import estimate as estimate
 from .evaluation.compare import Comparison as Comparison
 from .evaluation.compare import compare as compare
 from .evaluation.compare import compare_to_default as compare_to_default

@@ -79,6 +79,27 @@ Trusted = Annotated[
         help="Annotators whose labels are known truths, against others who collude: 'ann,bob'.", metavar="NAMES"
     ),
 ]
+People = Annotated[Path, Option(help="File of labels by people: an item and a label a row.", metavar="FILE")]
+Quantity = Annotated[str, Option(help="share, mean, accuracy, difference or win_rate.", metavar="NAME")]
+Of = Annotated[
+    str | None,
+    Option(help="The class of a share, the annotator of an accuracy, 'a,b' of a difference.", metavar="NAME"),
+]
+GroupedBy = Annotated[
+    str | None, Option("--by", help="Column of the item covariates: one figure a group.", metavar="COLUMN")
+]
+Tie = Annotated[str | None, Option(help="Class that counts one half in a win rate of classes.", metavar="NAME")]
+Use = Annotated[
+    str, Option("--method", help="Use of the fit: auto, people (none), ppi, ppi++, linear or map.", metavar="NAME")
+]
+Interval = Annotated[str, Option(help="t, bootstrap, or anytime if you look while people label.", metavar="NAME")]
+Level = Annotated[float, Option("--confidence", help="Probability of the interval.")]
+Above = Annotated[
+    float | None, Option(help="Exit with status 1 unless all intervals lie above this.", metavar="NUMBER")
+]
+Below = Annotated[
+    float | None, Option(help="Exit with status 1 unless all intervals lie below this.", metavar="NUMBER")
+]
 Folds = Annotated[int, Option(help="Parts into which the labels are split.")]
 Bootstrap = Annotated[int, Option(min=0, help="Resamples for the intervals of scores; 0: no intervals.")]
 By = Annotated[str, Option(help="coefficient, class, item or pair.", metavar="NAME")]

@@ -188,6 +188,65 @@ def compare_methods(
         write_frame(found.table, out, spreadsheet_safe)
 
 
+@app.command("estimate")
+@arguments.reading()
+def estimate_figure(
+    answers: arguments.Answers,
+    people: arguments.People,
+    quantity: arguments.Quantity = "share",
+    of: arguments.Of = None,
+    by: arguments.GroupedBy = None,
+    tie: arguments.Tie = None,
+    method: arguments.Use = "auto",
+    interval: arguments.Interval = "t",
+    confidence: arguments.Level = 0.95,
+    above: arguments.Above = None,
+    below: arguments.Below = None,
+    model: arguments.Model = None,
+    seed: arguments.Seed = 0,
+    out: arguments.Table = None,
+    overwrite: arguments.Overwrite = False,
+    spreadsheet_safe: arguments.SpreadsheetSafe = False,
+    **given: Any,
+) -> None:
+    """Estimate a share, mean, accuracy, difference or win rate of all items, with an interval.
+
+    From labels by people of some items, drawn at random, and answers (by models, say) on all, to which a method is
+    fitted. Exits with status 1 where --above or --below does not hold, and 2 where nothing can be claimed.
+    """
+    from crowdppl.cli.outputs import require_new, write_frame
+    from crowdppl.errors import MethodError
+    from crowdppl.estimation.estimate import check_request, estimate
+    from crowdppl.fitting import fit
+
+    check_request(quantity, method, interval, confidence)
+    if given["gold"] is not None or given["gold_column"] is not None:
+        raise MethodError("estimate reads what people say from --people; leave --gold and --gold-column out")
+    if out is not None:
+        require_new(out, overwrite, [*sources(answers, given).values(), people])
+    data = read_answers(answers, given)
+    said = _read_people(people, data)
+    names = None if of is None else arguments.names(of, "--of")
+    fitted = fit(model or "auto", data, seed=seed)
+    figure: Any = {"quantity": quantity, "method": method, "interval": interval}  # checked there
+    found = estimate(
+        people=said,
+        proxy=fitted,
+        of=None if names is None else names[0] if len(names) == 1 else tuple(names),
+        by=by,
+        tie=tie,
+        level=confidence,
+        seed=seed,
+        **figure,
+    )
+    print(found)
+    if out is not None:
+        write_frame(found.table, out, spreadsheet_safe)
+    low, high = found.table["low"].min(), found.table["high"].max()
+    if (above is not None and not low > above) or (below is not None and not high < below):
+        raise SystemExit(1)
+
+
 @app.command("agreement")
 @arguments.reading(*arguments.OF_LABELS)
 def show_agreement(
@@ -352,6 +411,16 @@ def read_answers(answers: Path, given: Mapping[str, Any]) -> Annotations:
                 raise type(error)(arguments.as_options(str(error), spelled)) from error
     data = files.read_annotations(answers, **found)
     return data if given["level"] is None else data.at_level(given["level"])
+
+
+def _read_people(path: Path, data: Annotations) -> Annotations:
+    """Labels by people, of the classes of other labels; who gave which does not matter."""
+    from crowdppl.data import files
+    from crowdppl.errors import RepeatsWarning
+
+    alike: Any = {"kind": data.kind, "classes": None if not data.n_classes else list(data.classes)}
+    with warnings.catch_warnings(action="ignore", category=RepeatsWarning):
+        return files.read_annotations(path, annotator=None, **alike)
 
 
 def sources(answers: Path, given: Mapping[str, Any]) -> dict[str, Path]:

@@ -9,6 +9,7 @@ PATH = ROOT / "docs" / "benchmarks.md"
 
 BASELINES = "Baselines without a model"
 THRESHOLDS = "Grades by thresholds"
+ESTIMATES = "Figures from a few labels by people"
 MMSR = "M-MSR side by side with crowd-kit"
 COVERAGE = "Coverage of annotators' intervals by vb"
 NUMBERS_AND_GRADES = "Numbers and grades"
@@ -77,6 +78,7 @@ SECTIONS = (
     "Unbalanced classes and the balance term",
     NUMBERS_AND_GRADES,
     THRESHOLDS,
+    ESTIMATES,
     WIDTHS,
     SEQUENCES_AND_ORDERS,
     OTHER_KINDS,

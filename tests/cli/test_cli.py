@@ -54,6 +54,22 @@ def answers(tmp_path: Path) -> Path:
     return write(tmp_path / "answers.csv", [["task", "worker", "answer"], *rows])
 
 
+def test_an_estimate_is_printed_written_and_checked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    stream = np.random.default_rng(0)
+    truth = stream.integers(0, 2, 120)
+    rows = [[f"{n}", a, "ny"[t ^ (stream.random() < 0.1)]] for n, t in enumerate(truth.tolist()) for a in "abc"]
+    answers = write(tmp_path / "answers.csv", [["item", "annotator", "label"], *rows])
+    said = [[f"{n}", "ny"[t]] for n, t in enumerate(truth[:60].tolist())]
+    people = write(tmp_path / "people.csv", [["item", "label"], *said])
+    command = ("estimate", answers, "--people", people, "--of", "y", "--model", "one_coin")
+    assert run(*command, "--out", tmp_path / "figure.csv", "--above", "0.2") == 0
+    assert "share of 'y' by map" in capsys.readouterr().out
+    found = pd.read_csv(tmp_path / "figure.csv").iloc[0]
+    assert found["low"] < truth.mean() < found["high"]
+    assert run(*command, "--above", "0.9") == 1
+    assert "of='z' is none of the classes" in refused(capsys, *command[:4], "--of", "z", "--model", "one_coin")
+
+
 def write(path: Path, rows: list[list[str]]) -> Path:
     with path.open("w", newline="", encoding="utf-8") as file:
         csv.writer(file).writerows(rows)

@@ -94,6 +94,7 @@ def doors() -> dict[str, dict[str, Any]]:
         "compare": {"models": ["one_coin"], **folds},
         "covariance_spammers": {"data": data},
         "digits": {"annotators": {"hammer": 1}, "labels_per_item": 1},
+        "estimate": {"quantity": "share", "people": gold, "proxy": fitted, "of": 1},
         "evaluate": {"posterior": fitted, "gold": gold, "bootstrap": 5},
         "fill": {"posterior": fitted, "draws": 2},
         "find_groups": {"data": data},

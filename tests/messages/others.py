@@ -66,6 +66,14 @@ def gold(encoding: str | None) -> Any:
     )
 
 
+def estimated(**given: Any) -> Any:
+    answers = "".join(f"{n},{who},{'xy'[n % 2]}\n" for n in range(30) for who in "ab")
+    people = "".join(f"{n},{'xy'[n % 2]}\n" for n in range(20))
+    reading = {name: default for name, (_, default) in arguments.READING.items()}
+    files = written("item,annotator,label\n" + answers), written("item,label\n" + people, "people.csv")
+    return commands.estimate_figure(*files, of="x", **{**reading, **given})
+
+
 ROWS = [
     Row("arguments.default_methods", without_methods, lambda: arguments.default_methods("pair")),
     Row(
@@ -100,6 +108,8 @@ ROWS = [
     ),
     Row("commands.main", lambda: commands.main(["fit", "nowhere.csv"]), why="it ends the command after a message"),
     Row("commands.common", lambda: commands.common(version=True), why="it ends the command, and is no message"),
+    Row("commands.estimate_figure", lambda: estimated(gold=Path("gold.csv")), estimated),
+    Row("commands.estimate_figure", lambda: estimated(above=0.99), why="it ends the command, and is no message"),
     Row("commands.read_answers", lambda: gold(None), lambda: gold("latin-1")),
     Row("commands.warn_of_unread", lambda: unread(features=Path("f.csv")), unread),
     Row(
