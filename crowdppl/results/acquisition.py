@@ -19,8 +19,85 @@ from crowdppl.results.next_rankings import RankingAnswers, is_ranked
 
 ITEM, ANNOTATOR, GAIN, KEY = range(4)
 """Columns of a pair."""
+DECIMALS = 9
+"""Gains that agree to so many decimals of a bit are a tie."""
+TIE = 0.4 * 10.0**-DECIMALS
+"""By how much ties are told apart at most."""
 ROUNDED = 1 + 1e-12
 """By which a budget is larger, as sums of prices round."""
+
+
+class Matching:
+    """The n pairs of an item and an annotator with the largest gains, within a limit for each item and annotator.
+
+    Items ask their best annotators, who keep their best items and reject others, until nobody asks (Gale & Shapley
+    1962, "College admissions and the stability of marriage"). As both go by gains, this is the greedy choice. What
+    annotators keep only rises as items are added, and items that cannot reach it are not kept in memory.
+    """
+
+    def __init__(self, n: int, per_item: int, per_annotator: int, annotators: int) -> None:
+        self._n, self._per_item, self._per_annotator = n, per_item, per_annotator
+        self._items, self._held = np.empty(0, np.int64), np.empty((0, 3))  # place of the item, annotator, score
+        self._score = np.empty((0, annotators))  # of pairs that were not asked for yet
+        self._least = np.zeros(annotators)
+
+    @property
+    def least(self) -> float:
+        """Lower bound of the gains that can still be chosen."""
+        return float(self._least.min(initial=np.inf)) - TIE
+
+    @property
+    def chosen(self) -> np.ndarray:
+        """Rows of item, annotator and gain, (n, 3), best first."""
+        item, annotator, score = self._held[np.argsort(-self._held[:, 2], kind="stable")].T
+        return np.column_stack([self._items[item.astype(np.int64)], annotator, np.round(score, DECIMALS)])
+
+    def add(self, items: np.ndarray, gain: np.ndarray, key: np.ndarray) -> None:
+        """Adds the pairs of items (n,), as of ``Assignment.add``; tie keys are in [0, 1)."""
+        self._items = np.concatenate([self._items, items])
+        self._score = np.concatenate([self._score, np.where(gain < 0, -1, gain + (1 - key) * TIE)])
+        free = self._per_item - np.bincount(self._held[:, 0].astype(np.int64), minlength=len(self._items))
+        asking = np.flatnonzero(free > 0)
+        while len(asking):
+            open_ = np.where(self._score[asking] > self._least, self._score[asking], -1)
+            best = open_.argmax(1)
+            score = open_[np.arange(len(asking)), best]
+            self._score[asking, best] = -1
+            asked = np.column_stack([asking, best, score])[score >= 0]
+            kept, rejected = self._kept(np.concatenate([self._held, asked]))
+            self._held = kept
+            free[asked[:, 0].astype(np.int64)] -= 1
+            np.add.at(free, rejected, 1)
+            asking = np.union1d(rejected, asked[:, 0].astype(np.int64))
+            asking = asking[free[asking] > 0]
+        self._forget()
+
+    def settle(self, most: float) -> bool:
+        """Whether n pairs are chosen that no later one, whose gains are at most ``most``, displaces."""
+        return len(self._held) == self._n and bool(self._held[:, 2].min() > most)
+
+    def _kept(self, pairs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The pairs that annotators keep, and the places of items of the others; what scores must exceed rises."""
+        pairs = pairs[np.lexsort((-pairs[:, 2], pairs[:, 1]))]
+        owner = pairs[:, 1].astype(np.int64)
+        sizes = np.bincount(owner, minlength=len(self._least))
+        ends = np.cumsum(sizes)
+        keeps = np.arange(len(pairs)) - (ends - sizes)[owner] < self._per_annotator
+        full = np.flatnonzero(sizes >= self._per_annotator)
+        self._least[full] = np.maximum(self._least[full], pairs[(ends - sizes)[full] + self._per_annotator - 1, 2])
+        if keeps.sum() >= self._n:
+            best = np.flatnonzero(keeps)
+            best = best[np.argpartition(-pairs[best, 2], self._n - 1)[: self._n]]
+            keeps = np.isin(np.arange(len(pairs)), best)
+            self._least = np.maximum(self._least, pairs[best, 2].min())
+        return pairs[keeps], pairs[~keeps, 0].astype(np.int64)
+
+    def _forget(self) -> None:
+        """Drops items that hold no pair and can ask for none."""
+        stays = np.asarray((self._score > self._least).any(1))
+        stays[self._held[:, 0].astype(np.int64)] = True
+        self._held[:, 0] = (np.cumsum(stays) - 1)[self._held[:, 0].astype(np.int64)]
+        self._items, self._score = self._items[stays], self._score[stays]
 
 
 class Assignment:
@@ -97,10 +174,6 @@ class Assignment:
         rank = np.empty(len(pairs), np.int64)
         rank[order] = np.arange(len(pairs)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
         return np.asarray(pairs[rank < left])
-
-
-DECIMALS = 9
-"""Gains that agree to so many decimals of a bit are a tie."""
 
 
 def suggest_labels(
@@ -187,7 +260,11 @@ def suggest_labels(
     if confidence is not None:
         most = np.where(_is_sure(posterior, confidence), -1.0, most)
     at_most = n if per_annotator is None else min(n, per_annotator * len(who))
-    wanted = Assignment(at_most, per_item, per_annotator, price, budget)
+    wanted: Matching | Assignment
+    if per_annotator is not None and np.isinf(budget):
+        wanted = Matching(at_most, per_item, per_annotator, len(who))
+    else:
+        wanted = Assignment(at_most, per_item, per_annotator, price, budget)
     for items in asked.chunks(np.argsort(-most, kind="stable")) if len(who) else ():
         items = items[most[items] >= 0]
         if not len(items) or wanted.settle(most[items[0]] / least + 10.0**-DECIMALS):
@@ -199,7 +276,7 @@ def suggest_labels(
         key = (_keys(asked.ids.take(items[some]), seed)[:, None] + keys) * 997 % 1
         wanted.add(items[some], gain[some], key)
     wanted.settle(-1.0)
-    best = np.reshape(wanted.chosen, (-1, 4))
+    best = np.reshape(wanted.chosen, (-1, 4 if isinstance(wanted, Assignment) else 3))
     if len(best) < n and np.isinf(budget) and confidence is None:
         text = f"n={n}, but only {len(best)} pairs of an item and an annotator are left under the limits"
         warn(text, CrowdpplWarning)
