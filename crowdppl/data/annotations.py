@@ -21,6 +21,7 @@ from crowdppl.data.blocks import (
     row_sizes,
     rows_by_item,
     with_covariates,
+    with_edges,
     with_known,
 )
 from crowdppl.data.coded import (
@@ -33,6 +34,7 @@ from crowdppl.data.coded import (
     who_abstains,
 )
 from crowdppl.data.covariates import covariate_table, feature_table, history_table, label_columns, some_columns
+from crowdppl.data.edges import coded_edges
 from crowdppl.data.features import StoredFeatures, placed_features
 from crowdppl.data.gold import given_truths, known_truths
 from crowdppl.data.ids import Codebook, by_item, native, require_list
@@ -91,6 +93,8 @@ class AnnotationOptions(TypedDict, total=False):
             "keep" (it belongs to no span). Tags of BIOES and BILOU become BIO.
         items, annotators: ids that are there even without labels; a ``Codebook`` fixes all of them.
         item_covariates, annotator_covariates: DataFrames by id; models read them by the functions of these names.
+        edges: pairs of items that are linked, such as neighbouring pixels, linked pages or duplicates: a DataFrame
+            of two columns of item ids, an array (E, 2) or a list of pairs. An empty list says that none are.
         label_covariates: names of columns of the table that hold a number for each label, such as its seconds or
             its turn among the annotator's labels; models read them likewise. Where labels are no table
             (``from_arrays``, ``design``), a DataFrame with a row a label. By default those of ``like``.
@@ -126,6 +130,7 @@ class AnnotationOptions(TypedDict, total=False):
     annotators: Iterable[Any] | Codebook | None
     item_covariates: pd.DataFrame | None
     annotator_covariates: pd.DataFrame | None
+    edges: Any
     label_covariates: Iterable[Hashable] | pd.DataFrame | None
     history: Any
     repeats: Literal["keep", "share", "one", "first", "last", "error"]
@@ -224,6 +229,8 @@ def _known(rows: Rows, options: AnnotationOptions, coded: Coded) -> dict[str, An
         gold = known_truths(truths, coded.items, coded.alphabet, given.get("decimal"))
     for name, book in (("item_covariates", coded.items), ("annotator_covariates", coded.annotators)):
         found[name] = None if given.get(name) is None else covariate_table(given[name], book)
+    if given.get("edges") is not None:
+        found["edges"] = coded_edges(given["edges"], coded.items)
     if given.get("features") is not None:
         found["features"] = feature_table(given["features"], given.get("items"), coded.items)
     return {**found, "known": gold}
@@ -278,6 +285,7 @@ class Annotations:
             without gold.
         features: DataFrame, array or ``StoredFeatures`` in codebook order of the items, or None.
         item_covariates, annotator_covariates: DataFrames in codebook order, or None.
+        edges: int64 (E, 2), the codes of linked items, the lower first; None where nothing is said of them.
         columns: further columns of the rows, in the order of ``frame()``, or None.
         repeat_correlation: of an annotator's labels of one item given its truth, by ``repeats="share"``; 0 where
             each label counts.
@@ -306,6 +314,7 @@ class Annotations:
     features: pd.DataFrame | np.ndarray | StoredFeatures | None = None
     item_covariates: pd.DataFrame | None = None
     annotator_covariates: pd.DataFrame | None = None
+    edges: np.ndarray | None = None
     columns: pd.DataFrame | None = None
     label_names: tuple[Hashable, ...] = ()
     roles: Mapping[str, str] = field(default_factory=dict)
@@ -408,7 +417,7 @@ class Annotations:
         rows, time = _with_times(rows, options)
         known, names = _known(rows, options, coded), _label_names(rows, options, time)
         of_items = known["item_covariates"]
-        units = None if of_items is None else units_of(of_items)
+        units = units_of(of_items, known.get("edges"), len(coded.items))
         order, blocks = coded.blocks(units)
         timeless = [name for name in names if name != time]  # a label given again is so at another time
         of_labels = some_columns(rows.columns, timeless) if timeless else None
@@ -461,6 +470,8 @@ class Annotations:
         covariates = (self.item_covariates, self.annotator_covariates, self.label_columns)
         if any(table is not None for table in covariates):
             blocks = with_covariates(blocks, self.order, *covariates)
+        if self.edges is not None:
+            blocks = with_edges(blocks, self.order, self.edges)
         return replace(self, blocks=blocks)
 
     @property

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from crowdppl.data.covariates import CovariateColumns, no_covariates
+from crowdppl.data.edges import Edges, components
 from crowdppl.data.features import Features, rows_taken
 from crowdppl.data.kinds.numbers import NUMBER
 from crowdppl.data.kinds.rankings import OF_RANKS, Rankings
@@ -25,7 +26,7 @@ from crowdppl.errors import DataError
 MANY_CLASSES, FEW_NAMED = 32, 4
 """Classes from which on truths that no label of an item names are summed out together, where the largest number of
 classes that an item's labels name is at most one in so many of them."""
-OF_ITEMS = ("gold", "evidence", "features", "item_covariates")
+OF_ITEMS = ("gold", "evidence", "features", "item_covariates", "edges")
 OF_ANNOTATORS = ("history", "abstainers", "annotator_covariates")
 OF_LABELS = ("label_covariates",)
 """What a block may hold besides labels, a row an item, an annotator or a label. What stands here is kept by folds,
@@ -49,6 +50,7 @@ class Block:
         seen: by network of the model, its outputs, (n_items, ...); None where the model calls its networks itself.
         history: (A, K, K) pseudo-counts [annotator, truth, label] to be added to a prior, or None.
         item_covariates, annotator_covariates, label_covariates: read by the functions of these names; None without.
+        edges: between the items; None without.
         abstainers: bool (A,), annotators who abstained at least once; None where nobody may abstain.
         space: where truths lie.
         informative: whether an abstention may depend on the class; if not, each annotator declines at one rate.
@@ -59,7 +61,8 @@ class Block:
         entries: of a minibatch, int64 (S,): the place of each label in the block that it was taken from.
         copies: float64 (n_items,), items with the same labels that each stands for (``distinct``); None for one.
         apart: of items that are put to a model one by one (``with_items``), and follow no other: the number of
-            sequences that have an item at each place, in the block that they come from. Empty without sequences.
+            sequences that have an item at each place, in the block that they come from; of items with edges, of
+            items. Empty without either.
         dtype: precision of everything that has one entry an item or a label.
     """
 
@@ -77,6 +80,7 @@ class Block:
     item_covariates: CovariateColumns | None = None
     annotator_covariates: CovariateColumns | None = None
     label_covariates: CovariateColumns | None = None
+    edges: Edges | None = None
     abstainers: Tensor | None = None
     space: Space = CATEGORIES
     informative: bool = False
@@ -323,12 +327,22 @@ class Block:
 
     @property
     def units(self) -> np.ndarray:
-        """What a minibatch keeps whole, int64 (n_items,): each item's sequence, problem, or itself."""
+        """What a minibatch keeps whole, int64 (n_items,): each item's sequence, problem, linked part, or itself."""
         if self.item_covariates is not None and {*OF_RANKS} <= {*self.item_covariates.levels}:
             return np.asarray(self._groups(OF_RANKS[0]).cpu())
+        if self.edges is not None:
+            graph = self.edges.graph
+            ends = torch.stack([graph.source, graph.target], 1).cpu().numpy()
+            return components(ends, self.n_items)[:, 0]
         if not self.has_sequences:
             return np.arange(self.n_items)
         return self.sequences.starts.cumsum(0).cpu().numpy() - 1
+
+    @cached_property
+    def bare(self) -> Block:
+        """The block for models that read neither covariates of items nor edges: more of its items are alike."""
+        some = self.item_covariates is not None or self.edges is not None
+        return replace(self, item_covariates=None, edges=None) if some else self
 
     def vote_counts(self, weights: Tensor | None = None) -> Tensor:
         """How often each item was given each class, int64 (n_items, K), or by weights; abstentions are no votes."""
@@ -386,7 +400,7 @@ class Block:
     def with_items(self, bags: RaggedIndex, **known: Any) -> Block:
         """Other items and labels for the same annotators, of which no more than this is known."""
         nothing = dict.fromkeys((*OF_ITEMS, *OF_LABELS, "seen", "entries"))
-        apart = self.sequences.sizes if self.has_sequences else ()
+        apart = self.sequences.sizes if self.has_sequences else () if self.edges is None else (self.n_items,)
         return replace(self, bags=bags, offset=0, scale=1.0, apart=self.apart or apart, **{**nothing, **known})
 
     def of_annotator(self, x: Tensor, event_dim: int = 0) -> Tensor:
@@ -489,6 +503,13 @@ def with_covariates(
     return found
 
 
+def with_edges(blocks: Sequence[Block], order: np.ndarray, pairs: np.ndarray) -> list[Block]:
+    """All blocks with the edges between their items, codes (E, 2)."""
+    ends, codes = torch.from_numpy(pairs), torch.from_numpy(order.astype(np.int64))
+    spans = (slice(block.offset, block.offset + block.n_items) for block in blocks)
+    return [replace(block, edges=Edges(ends, codes[at])) for block, at in zip(blocks, spans, strict=True)]
+
+
 def rows_by_item(blocks: Sequence[Block], order: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The item of each row, int32 (S,), sorted, and the place of its label in the order of the blocks, (S,)."""
     sizes = np.concatenate([row_sizes(block) for block in blocks])
@@ -559,7 +580,7 @@ def join_blocks(blocks: Sequence[Block]) -> Block:
     known: dict[str, Any] = {}
     for name in (*OF_ITEMS, *OF_LABELS):
         parts = [getattr(block, name) for block in blocks]
-        together = CovariateColumns.joined if isinstance(parts[0], CovariateColumns) else torch.cat
+        together = next((x.joined for x in parts[:1] if isinstance(x, CovariateColumns | Edges)), torch.cat)
         known[name] = None if parts[0] is None else together(parts)
     return replace(first, bags=bags, entries=None, seen=seen_by_all(blocks), **known)
 

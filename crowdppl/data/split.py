@@ -15,6 +15,7 @@ from crowdppl.data.annotations import Annotations, names_there, parts_of_items
 from crowdppl.data.blocks import OF_ANNOTATORS, with_covariates
 from crowdppl.data.coded import Coded, require_labels
 from crowdppl.data.covariates import label_columns, regrouped
+from crowdppl.data.edges import edges_at
 from crowdppl.data.features import StoredFeatures, in_columns
 from crowdppl.data.ids import native, place_in_rows
 from crowdppl.data.kinds.numbers import NUMBER
@@ -39,7 +40,7 @@ def align_to(old: Annotations, new: Annotations | pd.DataFrame) -> Annotations:
             away = new.alphabet.book.ids[np.setdiff1d(new.label_codes()[2], np.arange(max(1, new.n_classes)))]
             old.alphabet.book.require(away, "abstentions=", "name it in abstentions= of the fit's annotations")
             parts = ("gold", "features", "item_covariates", "annotator_covariates")
-            known: Any = {"items": _ids(new)} | {name: getattr(new, name) for name in parts}
+            known: Any = {"items": _ids(new), "edges": edge_ids(new)} | {name: getattr(new, name) for name in parts}
             frame, item = _with_parts(new)
             new = Annotations.from_frame(frame, item, "annotator", "label", like=old, grow=True, **known)
         new = check_aligned(old, new)
@@ -62,6 +63,7 @@ def unlabelled(old: Annotations, new: Annotations | pd.DataFrame) -> Annotations
         if new.blocks[0].has_labels:
             return new
         known: Any = {name: getattr(new, name) for name in ("features", "item_covariates")}
+        known["edges"] = edge_ids(new)
         design = Annotations.design(_ids(new), [who] * new.n_items, like=old, **known)
     else:
         names = [*new.columns] if isinstance(new, pd.DataFrame) else []
@@ -94,6 +96,8 @@ def joined(old: Annotations, new: Annotations) -> Annotations:
             raise DataError(f"{name} of an array cannot be joined; fit anew to all labels, with one row an item")
         whole = pd.concat(tables) if tables else None
         known[name] = None if whole is None else whole[~whole.index.duplicated()]
+    if old.edges is not None or new.edges is not None:
+        known["edges"] = pd.concat([x for x in (edge_ids(old), edge_ids(new)) if x is not None])
     whole = pd.concat([frame for frame, _ in frames], ignore_index=True)
     with warnings.catch_warnings(action="ignore", category=CrowdpplWarning):  # both were warned of
         return Annotations.from_frame(whole, frames[0][1], "annotator", "label", like=new, **known)
@@ -112,6 +116,11 @@ def some_items(data: Annotations, wanted: np.ndarray) -> Annotations:
         part = Annotations.from_frame(rows, item, "annotator", "label", like=data, **known)
     part = _with_known(data, check_aligned(data, part))
     return part if gold is None or not len(gold) else part.with_gold(gold[gold.index.isin(part.items)])
+
+
+def edge_ids(data: Annotations) -> pd.DataFrame | None:
+    """Linked items by id; None where nothing is said of edges."""
+    return None if data.edges is None else pd.DataFrame({n: data.items[data.edges[:, n]] for n in (0, 1)})
 
 
 def _ids(data: Annotations) -> pd.Index[Any]:
@@ -172,7 +181,15 @@ def _with_known(old: Annotations, new: Annotations) -> Annotations:
     blocks = with_covariates(new.blocks, new.order, of_items, of_annotators, of_labels)
     covariates: dict[str, Any] = {"item_covariates": of_items, "annotator_covariates": of_annotators}
     new = replace(new, blocks=blocks, label_names=names, **covariates)
+    if new.edges is None and old.edges is not None and (code >= 0).all():
+        new = _linked(new, edges_at(old.edges, code))
     return _with_features(old, new, code)
+
+
+def _linked(data: Annotations, edges: np.ndarray | None) -> Annotations:
+    """Annotations with edges, by which items that are linked stand in one block."""
+    item, annotator, answer = data.label_codes()
+    return with_rows(replace(data, edges=edges), item, annotator, answer, data.columns)
 
 
 def _columns_of(old: pd.DataFrame | None, new: pd.DataFrame | None, code: np.ndarray | None) -> pd.DataFrame | None:
@@ -213,7 +230,7 @@ def with_rows(
     first = data.blocks[0]
     answers = answer if first.has_labels else None
     coded = Coded(data.item_book, data.annotator_book, data.alphabet, item, annotator, answers)
-    order, blocks = coded.blocks(units_of(data.item_covariates))
+    order, blocks = coded.blocks(units_of(data.item_covariates, data.edges, data.n_items))
     other = replace(data, blocks=blocks, order=order, columns=columns, warnings=())
     return other.filled(**{name: getattr(first, name) for name in OF_ANNOTATORS})
 

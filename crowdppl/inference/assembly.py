@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from crowdppl.inference.confusions import (
     tables_read,
     thinned,
     truth_at,
+    truth_of_sums,
     truth_over,
 )
 from crowdppl.inference.problem import Problem
@@ -55,15 +56,19 @@ def tables_of_draws(drawn: TableDraws) -> Tables:
 
 
 def result_of_draws(
-    problem: Problem, order: np.ndarray, draws: Mapping[str, Tensor], diagnostics: dict[str, Any]
+    problem: Problem,
+    order: np.ndarray,
+    draws: Mapping[str, Tensor],
+    diagnostics: dict[str, Any],
+    truth_sums: Sequence[Any] | None = None,
 ) -> FitResult:
-    """The result of a sampler: draws by site, (C, D, ..., event)."""
+    """The result of a sampler: draws by site, (C, D, ..., event); sums over draws of truths that were drawn."""
     flat = {n: x.flatten(0, 1) for n, x in draws.items()}
     sites = {n: _drawn_site(problem, order, n, x) for n, x in draws.items()}
     many = thinned(flat, max(MOST_DRAWS, min(TRUTH_DRAWS, LABELS_READ // max(problem.n_labels, 1))))
     if problem.truth is None:
         return FitResult(sites, number_truth(problem, many, order), None, diagnostics)
-    mean, spread = truth_over(problem, many, order)
+    mean, spread = truth_over(problem, many, order) if truth_sums is None else truth_of_sums(truth_sums, order)
     drawn = table_draws(problem, thinned(flat, max(MOST_DRAWS, affordable(problem))))
     truth, tables = ClassProbabilities(mean, OnDemand.of(spread)), OnDemand.of(tables_of_draws(drawn))
     return FitResult(sites, truth, tables, diagnostics, OnDemand.of(drawn))

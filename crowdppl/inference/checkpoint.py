@@ -45,6 +45,7 @@ def _tensors(problem: Problem) -> Iterator[tuple[str, Tensor | None]]:
         yield from ((name, getattr(block, name)) for name in ("gold", "evidence", "history", "abstainers"))
         covariates = (block.item_covariates, block.annotator_covariates, block.label_covariates)
         yield from ((f"{x.what} {x.names}", x.values) for x in covariates if x is not None)
+        yield "edges", None if block.edges is None else block.edges.pairs
         yield "cells", block.bags.cells
         yield "rows", block.bags.row_starts
         if block.features is not None:

@@ -119,7 +119,12 @@ def truth_over(problem: Problem, draws: Draws, order: np.ndarray) -> tuple[np.nd
         some = {n: x[start : start + step] for n, x in draws.items()}
         more = _truth_sums(problem, some, len(next(iter(some.values()))))
         sums = [a.add_(b) for a, b in zip(sums, more, strict=True)] if sums else list(more)
-    mean, square, own = (x / n_draws for x in sums)
+    return truth_of_sums([n_draws, *sums], order)
+
+
+def truth_of_sums(sums: Sequence[Any], order: np.ndarray) -> tuple[np.ndarray, TruthSpread]:
+    """As ``truth_over``, of the number of draws, and sums of probabilities (K, N), squares and entropies (N,)."""
+    mean, square, own = (x / sums[0] for x in sums[1:])
     variance = (square - mean.square()).clamp(min=0)
     entropies = torch.stack([bits(mean), own], -1)
     share, sd, both = (by_code(x.cpu().numpy(), order) for x in (mean.t(), variance.sqrt().t(), entropies))

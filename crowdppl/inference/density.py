@@ -26,8 +26,7 @@ from torch import Tensor
 
 from crowdppl.data.blocks import Block
 from crowdppl.errors import MethodError, NumericalError
-from crowdppl.primitives.chains import ChainedCategorical
-from crowdppl.primitives.distributions import Categorical, SparseCategorical
+from crowdppl.primitives.distributions import Categorical, LinkedCategorical, SparseCategorical
 from crowdppl.primitives.labels import Labels
 from crowdppl.primitives.sums import Summing, logsumexp, summing
 
@@ -476,7 +475,7 @@ class Density:
     ) -> Tensor:
         """The log evidence of each item, ([C,] n_items): that of one in a sequence given those before it."""
         keep = (SYMBOLS[self.plates] if self.chains is not None else "") + SYMBOLS[0]
-        linked = {n: x for n, x in sites.items() if isinstance(x.fn, ChainedCategorical) and x.enum_dim is not None}
+        linked = {n: x for n, x in sites.items() if isinstance(x.fn, LinkedCategorical) and x.enum_dim is not None}
         if not linked:
             return self._added_up(contract(terms, sums, sizes), keep)
         ((name, site),) = linked.items()

@@ -15,6 +15,7 @@ from crowdppl.core.devices import BYTES, enough_memory, pyro_state_kept, require
 from crowdppl.core.validation import shown, warn
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.covariates import no_covariates
+from crowdppl.data.edges import NO_EDGES
 from crowdppl.errors import ConvergenceWarning, DataError, MethodError
 from crowdppl.inference.checkpoint import TrialCache, check_path, trial_cache
 from crowdppl.inference.confusions import JOINED
@@ -143,6 +144,8 @@ def check_fit(model: Model, data: Annotations, engine: str) -> None:
         what = f"{entity}_covariates"
         if card is not None and what in card.uses and getattr(data, what) is None:
             raise DataError(f"{card.title} reads {what}, and {no_covariates(entity)}")
+    if card is not None and "edges" in card.uses and data.edges is None:
+        raise DataError(f"{card.title} reads edges, and {NO_EDGES}")
 
 
 def _require_memory_for_draws(problem: Problem, engine: Engine) -> None:

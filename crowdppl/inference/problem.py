@@ -101,7 +101,7 @@ class Problem:
         blocks: the data, on the device and in the precision of the fit.
         options: of the fit.
         whole: one block of all items, for models that keep something of each item.
-        sites, truth, integral, origin, states, table, stateless, reads: as of ``ModelStructure``.
+        sites, truth, integral, origin, states, table, linked, stateless, reads: as of ``ModelStructure``.
         plates: nesting depth of the model's plates.
         given: values of sites, or truth shares (N, K) by position, to start from.
         earlier: a fit of the same annotators and classes, which em and vb continue.
@@ -117,6 +117,7 @@ class Problem:
     origin: float
     states: int
     table: int
+    linked: bool
     stateless: bool
     reads: Reads
     plates: int
@@ -271,8 +272,10 @@ class Problem:
         To a model without a site in plates, it may be all the same who gave a label, if the data tell nothing of
         them. Probes find a model that looks at other items, or at who gave a label all the same.
         """
-        if any(site.local for site in self.sites.values()):
+        if self.linked or any(site.local for site in self.sites.values()):
             return None
+        if not self.reads.items:
+            block = block.bare
         known = block.history is not None or block.annotator_covariates is not None
         anonymous = not known and not any(site.batch_shape for site in self.sites.values())
         if anonymous and block.distinct_answers is not None and self._passes(tells_no_annotators, block):

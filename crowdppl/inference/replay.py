@@ -20,7 +20,14 @@ Function = Callable[[Any], Tensors]
 aten = torch.ops.aten
 SAME = frozenset(getattr(aten, name).default for name in ("detach", "view", "permute", "squeeze", "expand"))
 """Operations that move no number, and often give back a tensor of the same form: a step for nothing."""
-WAITS = ("aten::cholesky", "aten::_cholesky", "aten::linalg_", "aten::_linalg_", "crowdppl::filtered")
+WAITS = (
+    "aten::cholesky",
+    "aten::_cholesky",
+    "aten::linalg_",
+    "aten::_linalg_",
+    "crowdppl::filtered",
+    "crowdppl::potts",
+)
 """Beginnings of the names of operations that wait for a GPU, or copy to it, which no graph of kernels repeats."""
 SHAPED = frozenset(getattr(aten, name).default for name in ("ones_like", "zeros_like", "full_like", "new_zeros"))
 """Operations that read the form of a tensor, and no number: backward passes begin with one."""

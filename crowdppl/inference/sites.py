@@ -30,8 +30,7 @@ from crowdppl.inference.density import (
     trace_sites,
 )
 from crowdppl.inference.families import Family, family_of
-from crowdppl.primitives.chains import ChainedCategorical
-from crowdppl.primitives.distributions import OneHot, Scaled
+from crowdppl.primitives.distributions import LinkedCategorical, OneHot, Scaled
 from crowdppl.primitives.labels import CategoricalLabels, Labels, NumberLabels, OwnTruthLabels
 from crowdppl.primitives.model import Model, contents, plates_of, same_contents, truth_of, truth_space
 from crowdppl.primitives.sums import Summing
@@ -195,8 +194,8 @@ class Power(NamedTuple):
 def label_power(model: Model, block: Block) -> Power | None:
     """Why the model's likelihood of an item's labels is not their probability; None where it is."""
     sites = one_item_sites(model, block).values()
-    if any(isinstance(x.fn, ChainedCategorical) for x in sites):
-        return Power("links the items of a sequence", "use heldout_score")
+    if any(isinstance(x.fn, LinkedCategorical) for x in sites):
+        return Power("links items", "use heldout_score")
     labels = [x.fn for x in sites if isinstance(x.fn, Labels)]
     if any(fn.weight is not None for fn in labels):
         return Power("weighs labels (weight=)", "fit without weights")
@@ -332,6 +331,7 @@ class ModelStructure(NamedTuple):
         origin: from where that integral counts them.
         states: the alternatives of an item that a pass keeps apart: the most log-factors that it has.
         table: numbers in the table of annotators' answers that each block's pass forms; 0 without.
+        linked: whether truths of items depend on each other.
         stateless: whether it kept nothing while it ran, so that the same values give the same numbers again.
         reads: what of the data it looks at.
     """
@@ -342,6 +342,7 @@ class ModelStructure(NamedTuple):
     origin: float
     states: int
     table: int
+    linked: bool
     stateless: bool
     reads: Reads
 
@@ -385,7 +386,8 @@ def structure_of(model: Model, block: Block, known: bool) -> ModelStructure:
     own, (items, names) = any(isinstance(fn, OwnTruthLabels) for fn in labels), asked.values()
     reads = Reads(items, names, set() if fixed else names, own, any(fn.linked for fn in labels))
     stateless = same_contents(before, contents(model))
-    return ModelStructure(sites, truth, integral, origin, states, table, stateless, reads)
+    linked = any(isinstance(x.fn, LinkedCategorical) for x in found.values())
+    return ModelStructure(sites, truth, integral, origin, states, table, linked, stateless, reads)
 
 
 def _checked_sites(model: Model, small: Block) -> TraceSites:
@@ -398,7 +400,7 @@ def _checked_sites(model: Model, small: Block) -> TraceSites:
                 trace = poutine.trace(program).get_trace(small)
             _refuse_misplaced(name, trace_sites(trace), small)
             trace.compute_log_prob(
-                lambda _, node: not (is_plate(node) or isinstance(node["fn"], ChainedCategorical))
+                lambda _, node: not (is_plate(node) or isinstance(node["fn"], LinkedCategorical))
             )
         except (ValueError, RuntimeError, IndexError, NotImplementedError) as error:
             if isinstance(error, CrowdpplError):  # Pyro adds shapes to what it was raised from

@@ -35,6 +35,7 @@ from crowdppl.primitives.likelihood import (
 from crowdppl.primitives.linkage import linkage, log_evidence, log_odds_same, pairs_of, sizes_without
 from crowdppl.primitives.mixtures import class_blends, cluster_start, group_codes, through_blends
 from crowdppl.primitives.model import Card, Model
+from crowdppl.primitives.potts import learned_strength
 from crowdppl.primitives.priors import (
     coin_counts,
     coin_prior,
@@ -94,6 +95,7 @@ __all__ = [
     "item_groups",
     "label_covariates",
     "learned_spread",
+    "learned_strength",
     "linkage",
     "log_circle",
     "log_evidence",

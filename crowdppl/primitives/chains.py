@@ -16,7 +16,7 @@ from torch import Tensor
 
 from crowdppl.data.kinds.sequences import Sequences, Tags, tag_of
 from crowdppl.errors import MethodError
-from crowdppl.primitives.distributions import Categorical, pick
+from crowdppl.primitives.distributions import LinkedCategorical, pick
 from crowdppl.primitives.plates import Data, block_of
 from crowdppl.primitives.sums import Summing, current, one_each, pairs_probe, summing
 
@@ -298,7 +298,7 @@ _LIBRARY.define(_SCHEMA, tags=(torch.Tag.nondeterministic_seeded,))
 _LIBRARY.impl("drawn", _drawn, "CompositeExplicitAutograd")
 
 
-class ChainedCategorical(Categorical):
+class ChainedCategorical(LinkedCategorical):
     """Classes of items of which each depends on the one before it; an item's own factor is what does not.
 
     Args:
@@ -318,11 +318,10 @@ class ChainedCategorical(Categorical):
         """This distribution over a larger batch."""
         return ChainedCategorical(self.log_p, self.log_transition, self.sequences, torch.Size(batch_shape))
 
-    def log_prob(self, value: Tensor) -> Tensor:
-        """Of drawn values; MethodError for those that are enumerated, unless each sequence is of one item."""
-        if value.dim() > len(self.batch_shape) and len(self.sequences.sizes) > 1:
-            raise MethodError("Pyro sums items out one by one, and these follow one another; use crowdppl.fit")
-        return super().log_prob(value)
+    @property
+    def links(self) -> bool:
+        """Whether some sequence is of several items."""
+        return len(self.sequences.sizes) > 1
 
     def log_factor(self, value: Tensor) -> Tensor:
         """Of drawn values with the transition to each; of values that are summed out without, see ``summed``."""

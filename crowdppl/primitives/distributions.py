@@ -17,6 +17,8 @@ from pyro.distributions import TorchDistribution, constraints
 from torch import Tensor
 from torch.distributions import AffineTransform, biject_to, transform_to
 
+from crowdppl.errors import MethodError
+
 
 class Categorical(TorchDistribution):
     """A class drawn with the given log-probabilities, which are not renormalised.
@@ -83,6 +85,25 @@ class Categorical(TorchDistribution):
     def expand(self, batch_shape: Any, _instance: Any = None) -> Categorical:
         """These log-probabilities over a larger batch, without copying them."""
         return Categorical(self.log_p, torch.Size(batch_shape))
+
+
+class LinkedCategorical(Categorical):
+    """Classes of items of which each depends on those of others; an item's own factor is what does not."""
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        """Of drawn values; MethodError for those that are enumerated, unless each item stands alone."""
+        if value.dim() > len(self.batch_shape) and self.links:
+            raise MethodError("Pyro sums items out one by one, and these are linked; use crowdppl.fit")
+        return super().log_prob(value)
+
+    @property
+    def links(self) -> bool:
+        """Whether some items are linked."""
+        raise NotImplementedError
+
+    def summed(self, log_p: Tensor, name: str | None = None) -> Tensor:
+        """The log-factor of each item ([C,] N), given log-potentials (K, [C,] N), those of labels among them."""
+        raise NotImplementedError
 
 
 class SparseCategorical(Categorical):

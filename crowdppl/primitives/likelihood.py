@@ -24,6 +24,7 @@ from crowdppl.primitives.chains import ChainedCategorical, shares_of_places
 from crowdppl.primitives.distributions import Categorical, SparseCategorical
 from crowdppl.primitives.labels import CategoricalLabels, Coin, Coins, NumberLabels, Table, is_large, wrong_is_alike
 from crowdppl.primitives.plates import Data, block_of
+from crowdppl.primitives.potts import PottsCategorical, graph_of
 from crowdppl.primitives.priors import default_prevalence
 from crowdppl.primitives.sums import drawing
 
@@ -228,6 +229,7 @@ def truth(
     *,
     labels: Table | None = None,
     log_transition: Tensor | None = None,
+    strength: float | None = None,
 ) -> Tensor:
     """Draws the truth of each item; gold labels enter here.
 
@@ -237,6 +239,8 @@ def truth(
         name: of the site.
         log_transition: of items that follow one another, as the columns "sequence" and "position" of the item
             covariates say: (..., K, K) log-probabilities [before, after]. ``log_p`` is then of first items.
+        strength: of items that are linked, as ``edges=`` of the annotations says: by how much each pair of equal
+            classes raises the log-probability of all (a Potts field). ``log_p`` is then the field, normalised.
         labels: what ``annotate`` takes for ``log_p``, where nothing else depends on the truth. Where these are
             coins whose wrong answers do not depend on the truth, and classes are many, those that no label of an
             item names are then summed out together.
@@ -248,6 +252,9 @@ def truth(
     if log_transition is not None:
         found: Tensor = pyro.sample(name, _chained(block, log_p, log_transition), infer={"enumerate": "parallel"})
         return found
+    if strength is not None:
+        linked: Tensor = pyro.sample(name, _potts(block, log_p, strength), infer={"enumerate": "parallel"})
+        return linked
     alike = of_all and labels is not None and wrong_is_alike(labels) and not drawing()
     if alike and block.named_classes is not None:
         prior: Categorical = SparseCategorical(log_p, block.named_classes, block.gold)
@@ -267,6 +274,15 @@ def _chained(block: Block, log_initial: Tensor, log_transition: Tensor) -> Categ
     first = log_initial.expand(*log_initial.shape[:-2], block.n_items, block.n_classes)
     own = first.masked_fill(~sequences.starts.unsqueeze(-1), 0.0) + known
     return ChainedCategorical(own, log_transition, sequences)
+
+
+def _potts(block: Block, log_p: Tensor, strength: float) -> Categorical:
+    """Truths along edges; of items that stand for others, each alone."""
+    known = torch.zeros(()) if block.potential is None else block.potential.to(log_p.dtype)
+    if block.apart:
+        return Categorical(log_p + known)
+    field = log_p.expand(*log_p.shape[:-2], block.n_items, block.n_classes)
+    return PottsCategorical(field + known, field, strength, graph_of(block))
 
 
 def truth_and_labels(

@@ -16,7 +16,7 @@ from torch import Tensor
 from crowdppl.core.devices import default_dtype
 from crowdppl.core.validation import is_number, is_whole, kind_of, shown
 from crowdppl.data.annotations import Annotations
-from crowdppl.data.blocks import Block, rows_by_item, with_covariates
+from crowdppl.data.blocks import OF_ANNOTATORS, Block, rows_by_item, with_covariates
 from crowdppl.data.ids import native
 from crowdppl.data.kinds import KINDS
 from crowdppl.data.kinds.numbers import NUMBER
@@ -65,7 +65,8 @@ class Card:
         prevalence: the site that is the share of each class; where a fit without a network lacks it, shares are
             known. Empty where they follow from other sites.
         uses: parts of the data beyond labels and gold that the method reads: "features", "history",
-            "item_covariates", "annotator_covariates", "label_covariates". A fit without covariates is refused.
+            "item_covariates", "annotator_covariates", "label_covariates", "edges". A fit without those covariates
+            or edges is refused.
         named: by setting that names covariates, and reads none by default, the part of the data that holds them.
         examples: by part of the data, numbers of each column that the method reads, given to items, annotators or
             labels in turn: ``{"label_covariates": {"seconds": [3, 40]}}``. ``zoo`` and ``crowdppl.testing`` try the
@@ -393,6 +394,11 @@ def with_missing(model: Model, data: Annotations) -> Annotations:
 def with_examples(model: object, data: Annotations) -> Annotations:
     """Annotations with the example columns of the model's card, whose numbers are given in turn."""
     card = card_of(model)
+    if card is not None and "edges" in card.uses and data.edges is None:
+        path = np.arange(data.n_items)
+        data = replace(data, edges=np.stack([path[:-1], path[1:]], 1)).filled(
+            **{name: getattr(data.blocks[0], name) for name in OF_ANNOTATORS}
+        )
     if card is None or not card.examples:
         return data
 

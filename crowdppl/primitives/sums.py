@@ -28,6 +28,9 @@ class Summing:
             (of a real variable, its first two moments; of an angle, its mean cosine and sine), or the draw. None
             until the sum is formed.
         formed: number of sums so far.
+        linked: of a truth that is drawn given those of other items, the class of each as last drawn, (..., N), from
+            which a draw goes on, and then as drawn; None where there is none, or the first draw is to be made.
+        given_others: p(class | the other items' classes), (K, ..., N), by which these were drawn.
         statistics: by site, what ``natural`` returns in place of the statistics of the site's value.
     """
 
@@ -36,6 +39,8 @@ class Summing:
     tape: dict[int, Tensor] = field(default_factory=dict)
     probes: dict[str, Tensor | None] = field(default_factory=dict)
     formed: int = 0
+    linked: Tensor | None = None
+    given_others: Tensor | None = None
     statistics: Mapping[str, Tensor] = field(default_factory=dict)
 
 

@@ -435,6 +435,7 @@ def _annotation_values(data: Annotations) -> tuple[dict[str, Any], dict[str, pd.
         "features": features.described() if isinstance(features, StoredFeatures) else features,
         "columns": {name[:-1]: None if frame is None else frame.columns for name, frame in frames.items()},
         "categories": {str(n): x.categories for n, x in of_items if isinstance(x, pd.CategoricalDtype)},
+        "edges": data.edges,
         "label_names": data.label_names,
         "time": data.time,
         "roles": {**data.roles},
@@ -460,7 +461,7 @@ def _annotations(values: Mapping[str, Any], tables: Mapping[str, pd.DataFrame], 
         table = frames["item_covariates"]
         table.isetitem(int(n), pd.Categorical(np.asarray(table.iloc[:, int(n)]), found))
     coded = Coded(*books, alphabet, *(labels[name].to_numpy() for name in CODES))
-    order, blocks = coded.blocks(units_of(frames.get("item_covariates")))
+    order, blocks = coded.blocks(units_of(frames.get("item_covariates"), values["edges"], len(books[0])))
     features = values["features"]
     if isinstance(features, Mapping):
         features = StoredFeatures.recalled(features, ids["items"], dataset)
@@ -470,7 +471,7 @@ def _annotations(values: Mapping[str, Any], tables: Mapping[str, pd.DataFrame], 
         features = feature_table(frames.get("features", features), ids["items"], books[0])
     return Annotations(
         *(*books, alphabet, blocks, order),
-        **frames | {"features": features},
+        **frames | {"features": features, "edges": values["edges"]},
         known=items["gold"].to_numpy() if "gold" in items else None,
         label_names=label_columns(values["label_names"], frames.get("columns"), place_in_rows),
         roles=values["roles"],

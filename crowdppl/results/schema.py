@@ -153,6 +153,7 @@ class AnnotationParts(TypedDict):
     features: StoredRows | Annotated[np.ndarray, Numbers(None, "fiub")] | None
     columns: dict[str, Ids | None]
     categories: dict[str, Annotated[Ids, ids("G")]]
+    edges: Annotated[np.ndarray, Numbers(("E", 2), "i", 0, "N")] | None
     label_names: tuple[str | int | bool, ...]
     time: str | int | bool | None
     roles: dict[str, str]

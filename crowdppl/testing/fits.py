@@ -134,8 +134,10 @@ def same_seed(trial: Trial) -> None:
 def renaming(trial: Trial) -> None:
     """Other names, and so other codes, for items, annotators and classes change nothing under em and vb.
 
-    Fits with Gaussian sites are left out: their random numbers go by position.
+    Fits with Gaussian sites are left out, and of truths that are linked: their random numbers go by position.
     """
+    if trial.data.edges is not None:
+        return
     given = trial.answers.get("classes")
     new = {"item": trial.renamed_items(), "annotator": reversed_names(trial.rows["annotator"])}
     new |= {} if given is None else {"label": trial.renamed_classes()}
@@ -195,7 +197,11 @@ def saving(trial: Trial) -> None:
     with warnings.catch_warnings(action="ignore", category=CrowdpplWarning):
         rows = trial.with_numbers(trial.rows.replace(regex=r"^item", value="new"))
         new = Annotations.from_frame(
-            rows, "item", like=trial.data, **trial.covariates(rows["item"], rows["annotator"])
+            rows,
+            "item",
+            like=trial.data,
+            **trial.covariates(rows["item"], rows["annotator"]),
+            **trial.edges(rows["item"]),
         )
         first, second = one.predict(new), two.predict(new)
     require(first.equals(second), f"{engine}: the loaded result predicts something else")

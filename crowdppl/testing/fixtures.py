@@ -7,13 +7,14 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, cast
 
 import numpy as np
 import pandas as pd
 
 from crowdppl.data.annotations import Annotations
-from crowdppl.data.blocks import with_covariates
+from crowdppl.data.blocks import with_covariates, with_edges
 from crowdppl.data.kinds import KINDS
 from crowdppl.data.kinds.kind import Kind, Small
 from crowdppl.data.kinds.numbers import Numbers
@@ -159,8 +160,11 @@ class Trial:
         return with_missing(set_up(self.model, data), data)
 
     def unlinked(self, data: Annotations) -> Annotations:
-        """Annotations for Pyro, which sums items out one by one: each alone in a sequence."""
+        """Annotations for Pyro, which sums items out one by one: each alone in a sequence, or without an edge."""
         data = self.complete(data)
+        if data.edges is not None:
+            none = data.edges[:0]
+            return replace(data, edges=none, blocks=with_edges(data.blocks, data.order, none))
         if self.kind.parts is None or not self.kind.parts.ordered:
             return data
         assert data.item_covariates is not None
@@ -194,7 +198,7 @@ class Trial:
         with warnings.catch_warnings(action="ignore", category=CrowdpplWarning):
             known = self.covariates([*rows["item"], *options.get("items", ())], rows["annotator"], old)
             options = {**self.answers, "kind": self.kind.name, **known, **options}
-            options = {"label_covariates": list(self.label_covariates), **options}
+            options = {"label_covariates": list(self.label_covariates), **self.edges(rows["item"], old), **options}
             return Annotations.from_frame(self.with_numbers(rows, old), "item", **options)
 
     def covariates(
@@ -205,6 +209,13 @@ class Trial:
         of_items = _in_turn(self.item_covariates, items, before.get("item", {}))
         of_annotators = _in_turn(self.annotator_covariates, annotators, before.get("annotator", {}))
         return {"item_covariates": of_items, "annotator_covariates": of_annotators}
+
+    def edges(self, items: Iterable[str], old: Names | None = None) -> dict[str, Any]:
+        """Edges for annotations of these items, where the model reads them: from each to the next, by number."""
+        card = card_of(self.model)
+        path = sorted({*items}, key=lambda x: _number(x, (old or {}).get("item", {})))
+        wanted = card is not None and "edges" in card.uses
+        return {"edges": [*pairwise(path)]} if wanted else {}
 
     def with_numbers(self, rows: pd.DataFrame, old: Names | None = None) -> pd.DataFrame:
         """A table of labels with their covariates, in turn of the numbers of item and annotator."""
@@ -222,6 +233,7 @@ class Trial:
         rows = self.with_numbers(pd.DataFrame({"item": named, "annotator": list(annotators)}))
         known = self.covariates(rows["item"], rows["annotator"])
         known["label_covariates"] = rows[list(self.label_covariates)]
+        known |= self.edges(rows["item"])
         return Annotations.design(rows["item"], rows["annotator"], like=self.data, **known, **options)
 
     def _letter(self, number: int) -> str:

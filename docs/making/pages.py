@@ -55,6 +55,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
         "multinomial",
     ),
     "Labels only: groups of annotators": ("community", "dependent_clusters"),
+    "Labels only: linked items, such as pixels or pages": ("potts_dawid_skene",),
     "Labels only: hard or mixed items": (
         "ebcc",
         "item_difficulty",

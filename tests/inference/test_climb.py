@@ -23,6 +23,7 @@ from crowdppl.inference.problem import Problem
 from crowdppl.inference.vb.coordinate_ascent import EM, VB
 from crowdppl.inference.vb.fit import AscentRun, run_starts, warm_up
 from crowdppl.primitives import plates
+from crowdppl.primitives.model import with_examples
 from tests.crowd import ASCENTS, annotations, crowd, double, problem_of, split
 from tests.evidence import SETTINGS, STATES, exact
 
@@ -33,7 +34,7 @@ ALWAYS: dict[str, dict[str, Any]] = {
 }
 FIRM = {"prior_strength": 6.0, "prior_accuracy": 0.5}
 ABOVE_ONE: dict[str, dict[str, Any]] = {
-    **dict.fromkeys(("bayesian_dawid_skene", "bayes_dgc", "coin_net", "ebcc"), FIRM),
+    **dict.fromkeys(("bayesian_dawid_skene", "bayes_dgc", "coin_net", "ebcc", "potts_dawid_skene"), FIRM),
     "dependent_clusters": {**FIRM, "link_strength": 6.0, "link_accuracy": 0.5},
     "mixed_membership": {**FIRM, "kind_strength": 2.0},
     "community": {**FIRM, "sparsity": 6.0},
@@ -91,7 +92,7 @@ def test_the_objective_never_falls(name: str, engine: str) -> None:
         with pytest.raises(MethodError, match=r"refuses"):
             runs(name, engine, crowd(12, 5, 3, 3), max_iterations=2)
         return
-    data = crowd(12, 5, 3, 3, seed=2)
+    data = with_examples(model(name, engine), crowd(12, 5, 3, 3, seed=2))
     problem = problem_of(model(name, engine), data)
     slow = problem.of_kind("free") + problem.of_kind("hyper")
     found = runs(name, engine, data, max_iterations=4 if slow else 15, restarts=2, tolerance=0.0)

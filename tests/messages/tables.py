@@ -155,6 +155,9 @@ ROWS = [
     ),
     Row("covariates.feature_table", lambda: features(FEATURES, None), lambda: features(FEATURES)),
     Row("covariates.feature_table", lambda: features(FEATURES[:1]), lambda: features(FEATURES)),
+    Row("edges.coded_edges", lambda: read(edges=7), lambda: read(edges=[(1, 2)])),
+    Row("edges.coded_edges", lambda: read(edges=[(1, 2, 1)]), lambda: read(edges=[(1, 2)])),
+    Row("edges.coded_edges", lambda: read(edges=[(1, 2), (2, 2)]), lambda: read(edges=[(1, 2)])),
     Row(
         "covariates.covariate_table",
         lambda: read(item_covariates=[3, 5]),

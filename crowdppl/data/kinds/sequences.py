@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from crowdppl.core.validation import warn
+from crowdppl.data.edges import components
 from crowdppl.data.ids import Encoding, Place, by_item, encode, native
 from crowdppl.data.kinds.classes import Classes
 from crowdppl.data.kinds.kind import Small
@@ -75,16 +76,19 @@ class Sequences:
         return self.order[self.previous][self.back]
 
 
-def units_of(item_covariates: pd.DataFrame | None) -> np.ndarray | None:
+def units_of(
+    item_covariates: pd.DataFrame | None, edges: np.ndarray | None = None, n: int = 0
+) -> np.ndarray | None:
     """The sequence of each item and its rank in it, int64 (N, 2), in codebook order; None without sequences.
 
-    Of rankings, the problem of each object, and the object. DataError for an item without a sequence or a
+    Of rankings, the problem of each object, and the object; of ``n`` items with edges, codes (E, 2), the linked
+    part of each. DataError for an item without a sequence or a
     position, and for two at one.
     """
     if item_covariates is not None and {*OF_RANKS} <= {*item_covariates}:
         return np.stack([pd.factorize(item_covariates[name], sort=True)[0] for name in OF_RANKS], 1)
     if item_covariates is None or SEQUENCE not in item_covariates:
-        return None
+        return None if edges is None else components(edges, n)
     if POSITION not in item_covariates:
         raise DataError(f"item_covariates have a column {SEQUENCE!r} and none of the {POSITION!r} of items in it")
     known = item_covariates[[SEQUENCE, POSITION]]

@@ -33,6 +33,7 @@ def result_of_chains(
     more: dict[str, Any],
 ) -> FitResult:
     """The result of gibbs or nuts: draws by site, (C, D, ..., event), and what the engine says of its chains."""
+    truth = more.pop("truth", None)
     out = diagnostics_of(progress, False, []) | more
     if n := sum(more.get("divergences", {}).values()):
         note = f" met {n} divergent transitions: the posterior has corners it cannot follow; raise warmup"
@@ -47,7 +48,7 @@ def result_of_chains(
     elif out["interrupted"]:
         note = f" was stopped after {out['draws']} draws a chain"
     elif out["converged"]:
-        return result_of_draws(problem, order, draws, out)
+        return result_of_draws(problem, order, draws, out, truth)
     elif out["chains"] == 1:
         note = " ran one chain, and only several show whether they agree: fit with chains=4"
     elif out["draws"] < 4:
@@ -59,7 +60,7 @@ def result_of_chains(
         if problem.integral is not None:  # swapped classes are a doubt of their own
             note += "; what all annotators share, such as a bias, moves slowly"
     out["warnings"].append(engine + note)
-    return result_of_draws(problem, order, draws, out)
+    return result_of_draws(problem, order, draws, out, truth)
 
 
 def mixing(draws: Mapping[str, Tensor], sites: Mapping[str, Site]) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -23,6 +23,7 @@ from crowdppl.inference.replay import with_prefix
 from crowdppl.inference.result import FitResult
 from crowdppl.inference.sites import per_chain
 from crowdppl.inference.starts import votes
+from crowdppl.primitives.distributions import bits
 from crowdppl.primitives.sums import Summing
 
 MAX_NUMBERS = 50_000_000
@@ -45,6 +46,7 @@ class GibbsState:
         hyper: prior parameters and how they move; None without any.
         sweeps: made so far.
         relabelled: bool (C,), chains that were relabelled to the votes.
+        linked: of truths that are drawn given each other, by block, ``Summing.linked`` and ``given_others``.
     """
 
     statistics: Tensors
@@ -52,6 +54,7 @@ class GibbsState:
     hyper: HmcState | None
     sweeps: Tensor
     relabelled: Tensor
+    linked: Tensors = field(default_factory=dict)
 
 
 def sample(problem: Problem) -> tuple[Tensors, Progress, dict[str, Any]]:
@@ -68,6 +71,7 @@ def sample(problem: Problem) -> tuple[Tensors, Progress, dict[str, Any]]:
     size = sum(x.numel() for x in values(problem, state).values())
     thin = max(1, -(-size * options.draws // MAX_NUMBERS))
     kept: dict[str, list[Tensor]] = {}
+    shares: list[Any] = []
 
     def kept_step(state: GibbsState) -> tuple[GibbsState, float]:
         state, value = step(problem, state)
@@ -75,13 +79,26 @@ def sample(problem: Problem) -> tuple[Tensors, Progress, dict[str, Any]]:
         if drawn >= 0 and drawn % thin == 0:
             for name, x in values(problem, state).items():
                 kept.setdefault(name, []).append(x)
+            shares[:] = _added_shares(problem, state, shares)
         return state, value
 
     state, progress = iterate(kept_step, state, options, steps=options.warmup + options.draws, name="gibbs")
     if not kept:  # stopped during warm-up
         kept = {n: [x] for n, x in values(problem, state).items()}
     draws = {n: torch.stack(x, 1) for n, x in kept.items()}
-    return draws, progress, {"relabelled": torch.nonzero(state.relabelled)[:, 0].tolist()}
+    more = {"relabelled": torch.nonzero(state.relabelled)[:, 0].tolist()}
+    return draws, progress, more | ({"truth": shares} if shares else {})
+
+
+def _added_shares(problem: Problem, state: GibbsState, sums: list[Any]) -> list[Any]:
+    """Number of draws, and sums over them of linked truths' probabilities, their squares and entropies."""
+    each = [state.linked.get(f"share.{block.offset}") for block in problem.blocks if block.n_items]
+    found = [x for x in each if x is not None]
+    if not found:
+        return sums
+    share = torch.cat(found, -1)
+    more = (share.shape[1], share.sum(1), share.square().sum(1), bits(share).sum(0))
+    return [a + b for a, b in zip(sums, more, strict=True)] if sums else [*more]
 
 
 def start(problem: Problem) -> GibbsState:
@@ -106,7 +123,18 @@ def start(problem: Problem) -> GibbsState:
         numbers = (chain if chain != 1 else chains for chain in range(chains))
         shares = [problem.start_shares(number) for number in numbers]
         tilt = {problem.truth: torch.stack([x.log().t() for x in shares if x is not None], 1)}
-    return replace(state, statistics=_statistics_around(problem, state, tilt, stream))
+    state = replace(state, statistics=_statistics_around(problem, state, tilt, stream))
+    return with_linked(problem, state)
+
+
+def with_linked(problem: Problem, state: GibbsState) -> GibbsState:
+    """The state with first draws of truths that are drawn given each other, if there are any."""
+    if not problem.linked:
+        return state
+    stream = problem.options.generator(18)
+    given: dict[str, Any] = {f"site.{n}": x for n, x in values(problem, state).items()}
+    given |= {f"stream.{block.offset}": stream for block in problem.blocks}
+    return replace(state, linked=_drawing_pass(problem, given, list(state.statistics))[1])
 
 
 def values(problem: Problem, state: GibbsState) -> Tensors:
@@ -137,7 +165,10 @@ def step(problem: Problem, state: GibbsState) -> tuple[GibbsState, float]:
         log_density = partial(_hyper_log_density, problem, state, with_prefix(swept, "count"))
         state = replace(state, hyper=moved(hyper, log_density, stream, adapting=t < options.warmup))
         found = _replay(problem, state, _statistics, more={**swept, "draws": stream})
-    state = replace(state, statistics=with_prefix(found, "statistic"), sweeps=state.sweeps + 1)
+    linked = with_prefix(swept, "linked")
+    state = replace(
+        state, statistics=with_prefix(found, "statistic"), sweeps=state.sweeps + 1, linked=linked or state.linked
+    )
     return state, float(swept["objective"].mean())
 
 
@@ -156,10 +187,10 @@ def copies(problem: Problem, state: GibbsState, n: int) -> Tensors:
 
 def _given_all_else(problem: Problem, state: GibbsState) -> tuple[Tensors, Tensors]:
     """Prior parameters of conjugate sites, and counts, the enumerated sites drawn."""
-    given: dict[str, Any] = {f"site.{n}": x for n, x in values(problem, state).items()}
+    given: dict[str, Any] = {f"site.{n}": x for n, x in values(problem, state).items()} | _last(state)
     for block in problem.blocks:
         given[f"stream.{block.offset}"] = problem.options.generator(10, int(state.sweeps), block.offset)
-    total = _drawing_pass(problem, given, list(state.statistics))
+    total, _ = _drawing_pass(problem, given, list(state.statistics))
     return _priors(problem, total.trace_sites, state.statistics), dict(total.gradient)
 
 
@@ -272,6 +303,7 @@ def _replay(
 ) -> Tensors:
     """A function of the sites' values, of ``more``, and, numbered, of a stream a block; replayed where right."""
     inputs: dict[str, Any] = {f"site.{n}": x for n, x in values(problem, state).items()} | dict(more or {})
+    inputs |= _last(state) if number is not None else {}
     if number is not None:
         stream = partial(problem.options.generator, 7, number, int(state.sweeps))
         inputs |= {f"stream.{block.offset}": stream(block.offset) for block in problem.blocks}
@@ -280,10 +312,10 @@ def _replay(
 
 def _sweep(problem: Problem, given: Mapping[str, Any]) -> Tensors:
     """Draws every enumerated site: log-likelihood, and counts of conjugate sites, or, given fixed priors, these."""
-    total = _drawing_pass(problem, given, [s.name for s in problem.of_kind("conjugate")])
+    total, linked = _drawing_pass(problem, given, [s.name for s in problem.of_kind("conjugate")])
     each = problem.label_power is None and not problem.weighs_repeats  # and none counts for a part
     whole = {n: g.round() if each and problem.sites[n].conjugate.counts else g for n, g in total.gradient.items()}
-    out = {"objective": total.objective}
+    out = {"objective": total.objective} | {f"linked.{n}": x for n, x in linked.items()}
     if problem.of_kind("hyper"):
         return out | {f"count.{n}": x for n, x in whole.items()}
     priors = _priors(problem, total.trace_sites, with_prefix(given, "site"))
@@ -301,7 +333,7 @@ def _statistics(problem: Problem, given: Mapping[str, Any]) -> Tensors:
 
 def _logits(problem: Problem, given: Mapping[str, Any], name: str) -> Tensors:
     """Of a one-hot site given all others, the enumerated ones drawn."""
-    logits = _drawing_pass(problem, given, [name]).gradient[name]
+    logits = _drawing_pass(problem, given, [name])[0].gradient[name]
     at = with_prefix(given, "site")
     at[name] = at[name].detach().requires_grad_()
     sites = problem.density(problem.options.chains).sites(problem.blocks[0], at)
@@ -312,11 +344,26 @@ def _logits(problem: Problem, given: Mapping[str, Any], name: str) -> Tensors:
     return {"logits": logits if slope is None else logits + slope}
 
 
-def _drawing_pass(problem: Problem, given: Mapping[str, Any], names: list[str]) -> Total:
-    """A pass that draws every enumerated site; its gradients are the drawn counts."""
-    full_pass = problem.full_pass(problem.options.chains)
+def _last(state: GibbsState) -> Tensors:
+    """The classes of linked truths, from which a draw goes on."""
+    return {f"last.{n}": x for n, x in state.linked.items() if n.startswith("class.")}
+
+
+def _drawing_pass(problem: Problem, given: Mapping[str, Any], names: list[str]) -> tuple[Total, Tensors]:
+    """A pass that draws every enumerated site, with drawn counts as gradients; and what it drew of linked ones."""
+    full_pass, last = problem.full_pass(problem.options.chains), with_prefix(given, "last")
     at = with_prefix(given, "site")
-    return full_pass(at, gradient=names, how=lambda offset: Summing("draw", given[f"stream.{offset}"]))
+    hows = {
+        block.offset: Summing("draw", given[f"stream.{block.offset}"], linked=last.get(f"class.{block.offset}"))
+        for block in problem.blocks
+    }
+    total = full_pass(at, gradient=names, how=hows.__getitem__)
+    pairs = (
+        (f"{what}.{n}", x)
+        for n, how in hows.items()
+        for what, x in (("class", how.linked), ("share", how.given_others))
+    )
+    return total, {name: x for name, x in pairs if x is not None}
 
 
 def relabel(problem: Problem, state: GibbsState) -> GibbsState:

@@ -119,4 +119,6 @@ def _start(problem: Problem, state: State, generator: torch.Generator) -> gibbs.
         at[name] = at[name] + wide(name, x.exp()) * noise
     hyper = HmcState.of(at, chains, generator.device) if at else None
     none = torch.zeros(chains, dtype=torch.bool, device=generator.device)
-    return gibbs.GibbsState(statistics, onehot, hyper, torch.zeros((), dtype=torch.int64), none)
+    return gibbs.with_linked(
+        problem, gibbs.GibbsState(statistics, onehot, hyper, torch.zeros((), dtype=torch.int64), none)
+    )

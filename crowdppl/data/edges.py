@@ -1,0 +1,175 @@
+"""Edges between items, such as neighbouring pixels, linked pages or duplicates."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from crowdppl.core.validation import kind_of
+from crowdppl.data.ids import Codebook, as_index, native
+from crowdppl.errors import DataError
+
+NO_EDGES = "the data have none; give edges=, pairs of item ids, or an empty list where no items are linked"
+
+
+@dataclass(frozen=True)
+class Graph:
+    """The edges of a block, each in both directions, in the order in which truths are updated: colour by colour.
+
+    Two items of one colour are never linked.
+
+    Attributes:
+        order: int64 (n_items,), the items, those of the first colour first.
+        colours: number of items of each colour.
+        source, target: int64 (M,), the ends of each directed edge; those of sources of the first colour come first.
+        back: int64 (M,), the place of each edge's other direction.
+        sizes: number of directed edges whose source has each colour.
+        kept: what was computed for the whole graph, by settings.
+    """
+
+    order: Tensor
+    colours: tuple[int, ...]
+    source: Tensor
+    target: Tensor
+    back: Tensor
+    sizes: tuple[int, ...]
+    kept: dict[Hashable, Tensor] = field(default_factory=dict, repr=False, compare=False)
+
+    @classmethod
+    def of(cls, pairs: np.ndarray, n_items: int, device: torch.device) -> Graph:
+        """That of pairs (E, 2) of places of items."""
+        colour = _colours(pairs, n_items)
+        both = np.concatenate([pairs, pairs[:, ::-1]])
+        turn = np.lexsort((both[:, 1], both[:, 0], colour[both[:, 0]]))
+        place = np.empty(len(both), np.int64)
+        place[turn] = np.arange(len(both))
+        back = place[(turn + len(pairs)) % max(1, len(both))]
+        n = int(colour.max(initial=0)) + 1
+        colours, edges = (tuple(np.bincount(x, minlength=n).tolist()) for x in (colour, colour[both[:, 0]]))
+        found = (np.argsort(colour, kind="stable"), *both[turn].T, back)
+        order, source, target, other = (torch.from_numpy(np.ascontiguousarray(x)).to(device) for x in found)
+        return cls(order, colours, source, target, other, edges)
+
+
+def _colours(pairs: np.ndarray, n_items: int) -> np.ndarray:
+    """A colour of each item, other than its neighbours': two where that is possible, as on a grid; int64 (N,)."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components, dijkstra
+
+    if not len(pairs):
+        return np.zeros(n_items, np.int64)
+    links = coo_array((np.ones(len(pairs)), pairs.T), (n_items, n_items))
+    first = np.unique(connected_components(links, directed=False)[1], return_index=True)[1]
+    ends = (np.append(pairs[:, 0], np.full(len(first), n_items)), np.append(pairs[:, 1], first))
+    rooted = coo_array((np.ones(len(ends[0])), ends), (n_items + 1, n_items + 1)).tocsr()
+    steps = dijkstra(rooted, directed=False, indices=n_items, unweighted=True)[:-1]
+    two = steps.astype(np.int64) % 2
+    if (two[pairs[:, 0]] != two[pairs[:, 1]]).all():
+        return np.asarray(two)
+    one, other = np.concatenate([pairs, pairs[:, ::-1]]).T
+    rank, out, colour = np.random.default_rng(0).permutation(n_items), np.full(n_items, -1), 0
+    while (out < 0).any():  # items whose neighbours all come later (Luby 1986), as often as one colour holds more
+        able = out < 0
+        while able.any():
+            rival = np.full(n_items, -1)
+            open_ends = able[one] & able[other]
+            np.maximum.at(rival, one[open_ends], rank[other[open_ends]])
+            new = able & (rank > rival)
+            out[new] = colour
+            able &= ~new
+            able[other[new[one]]] = False
+        colour += 1
+    return out
+
+
+@dataclass(frozen=True)
+class Edges:
+    """Which of the items of a block are linked.
+
+    Attributes:
+        pairs: int64 (E, 2), codes of items of the whole data.
+        own: int64 (n_items,), the code of each item of the block.
+    """
+
+    pairs: Tensor
+    own: Tensor
+
+    def at(self, rows: Tensor | slice) -> Edges:
+        """Those between some of the items."""
+        return Edges(self.pairs, self.own[rows])
+
+    def to(self, device: torch.device | str) -> Edges:
+        """A copy on a device."""
+        return Edges(self.pairs.to(device), self.own.to(device))
+
+    @staticmethod
+    def joined(parts: Iterable[Edges]) -> Edges:
+        """Those of several blocks of one data set."""
+        found = [*parts]
+        return replace(found[0], own=torch.cat([part.own for part in found]))
+
+    @cached_property
+    def graph(self) -> Graph:
+        """The edges of which both ends are here."""
+        own, pairs = self.own.cpu().numpy(), self.pairs.cpu().numpy()
+        place = np.full(int(max(own.max(initial=-1), pairs.max(initial=-1))) + 1, -1)
+        place[own] = np.arange(len(own))
+        here = place[pairs]
+        return Graph.of(here[(here >= 0).all(1)], len(own), self.own.device)
+
+
+def coded_edges(edges: Any, items: Codebook) -> np.ndarray:
+    """Pairs of item ids as codes, int64 (E, 2): each pair once, the lower code first.
+
+    Args:
+        edges: a DataFrame of two columns, an array (E, 2), or a list of pairs.
+
+    Raises:
+        DataError: for what are no pairs, an item that is unknown, and one that is linked to itself.
+    """
+    table = edges if isinstance(edges, pd.DataFrame) else None
+    if table is None:
+        try:
+            listed = edges if isinstance(edges, np.ndarray) else np.array([*map(tuple, edges)], object)
+        except TypeError as error:
+            raise DataError(
+                f"edges are {kind_of(edges)}; give pairs of item ids, or a table of two columns"
+            ) from error
+        table = pd.DataFrame(listed.reshape(-1, 2) if listed.size == 0 else listed)
+    if table.shape[1] != 2:
+        raise DataError(f"edges have {table.shape[1]} columns; give two, the items that each edge links")
+    sides = [as_index(table.iloc[:, n].infer_objects()) for n in (0, 1)] if len(table) else []
+    for side in sides:
+        items.require(side, "edges=", "correct it, or name it in items=")
+    pairs = np.stack([items.codes(side).astype(np.int64) for side in sides], 1) if sides else np.empty((0, 2), int)
+    alone = pairs[:, 0] == pairs[:, 1]
+    if alone.any():
+        raise DataError(f"edges link the item {native(items.ids[pairs[alone][0, 0]])!r} to itself; leave it out")
+    n = max(1, len(items.ids))
+    return np.stack(np.divmod(np.unique(pairs.min(1) * n + pairs.max(1)), n), 1)  # quicker than rows
+
+
+def components(pairs: np.ndarray, n_items: int) -> np.ndarray:
+    """The connected part of each item and its rank in it, int64 (N, 2), as blocks keep them whole."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    links = coo_array((np.ones(len(pairs)), pairs.T), (n_items, n_items))
+    return np.stack([connected_components(links, directed=False)[1], np.arange(n_items)], 1)
+
+
+def edges_at(pairs: np.ndarray | None, codes: np.ndarray) -> np.ndarray | None:
+    """Edges among some items, (n,) codes that are different, by their places; None without edges."""
+    if pairs is None:
+        return None
+    place = np.full(int(max(codes.max(initial=-1), pairs.max(initial=-1))) + 1, -1)
+    place[codes] = np.arange(len(codes))
+    here = place[pairs]
+    return np.sort(here[(here >= 0).all(1)], 1)
