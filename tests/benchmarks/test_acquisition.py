@@ -40,14 +40,18 @@ Policy = Callable[[Posterior, np.ndarray, np.ndarray, np.random.Generator], np.n
 
 
 def test_which_label_to_ask_for_next(recorder: Recorder, real_data: Path) -> None:
-    parts, needed = [], []
+    found = {}
     for name in REPLAYED:
         data, gold = read(real_data, name)
         curves = {policy: [replay(data, gold, policy, seed) for seed in range(SEEDS)] for policy in POLICIES}
-        parts.append(
-            f"{SETS[name]}, {data.n_labels / data.n_items:.1f} labels an item in all:\n\n{curve_table(curves)}"
-        )
-        needed.append([SETS[name], *(f"{x:.2f}" for x in share_needed(curves))])
+        found[f"{SETS[name]}, {data.n_labels / data.n_items:.1f} labels an item in all"] = curves
+    recorder.add(REPLAY, reported(found))
+
+
+def reported(found: dict[str, dict[str, list[list[float]]]]) -> str:
+    """The section, from curves by set and policy."""
+    parts = [f"{name}:\n\n{curve_table(curves)}" for name, curves in found.items()]
+    needed = [[name.split(",")[0], *(f"{x:.2f}" for x in share_needed(curves))] for name, curves in found.items()]
     text = (
         "One recorded label an item to start with, drawn at random; then batches of half as many labels as "
         "there are items, one label an item at most, chosen among the recorded labels that were not asked for "
@@ -55,15 +59,14 @@ def test_which_label_to_ask_for_next(recorder: Recorder, real_data: Path) -> Non
         "truth is least certain, and any of their labels; information: the largest expected information gain, "
         "item and annotator, as `suggest_labels` has it; epsilon: the same, and any labels for "
         f"{EPSILON:.0%} of a batch; Thompson: the same under one draw of all tables. Accuracy in per cent, mean of "
-        f"{SEEDS} seeds and, after "
-        "the ±, the standard error of the mean difference from random.\n\n"
+        f"{SEEDS} seeds and, after the ±, the standard error of the mean difference from random.\n\n"
     )
     header = ("set", *(f"as random with {budget:g}" for budget in LOOKED_AT))
     fewer = (
         "\n\nLabels that information needs for the accuracy of random, as a share of random's labels; between "
         "budgets by straight lines:\n\n"
     )
-    recorder.add(REPLAY, text + "\n\n".join(parts) + fewer + markdown(header, needed))
+    return text + "\n\n".join(parts) + fewer + markdown(header, needed)
 
 
 def test_coverage_of_label_sets(recorder: Recorder, real_data: Path) -> None:
