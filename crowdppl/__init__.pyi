@@ -33,6 +33,8 @@ from .datasets import anaesthetists as anaesthetists
 from .datasets import digits as digits
 from .estimation.estimate import PopulationEstimate as PopulationEstimate
 from .estimation.estimate import estimate as estimate
+from .estimation.replacement import AlternativeAnnotatorTest as AlternativeAnnotatorTest
+from .estimation.replacement import alternative_annotator_test as alternative_annotator_test
 from .evaluation.compare import Comparison as Comparison
 from .evaluation.compare import compare as compare
 from .evaluation.compare import compare_to_default as compare_to_default

@@ -66,6 +66,13 @@ def posterior(inference: str = "vb") -> Posterior:
 
 
 @cache
+def people() -> crowdppl.Annotations:
+    items = [*range(40)] * 3
+    labels = [n % 2 for n in range(40)] * 2 + [0] * 40
+    return crowdppl.Annotations.from_arrays(items, ["a"] * 40 + ["b"] * 40 + ["c"] * 40, labels)
+
+
+@cache
 def tagged() -> crowdppl.Annotations:
     with TemporaryDirectory() as folder:
         path = Path(folder) / "two.conll"
@@ -88,6 +95,7 @@ def doors() -> dict[str, dict[str, Any]]:
         "agreement_pairs": {"data": data},
         "agreement_table": {"data": data, "bootstrap": 5},
         "intraclass_correlations": {"data": data},
+        "alternative_annotator_test": {"people": people(), "model": {n: n % 2 for n in range(40)}, "bootstrap": 5},
         "anaesthetists": {},
         "annotator_map": {"posterior": fitted},
         "classifier_score": {"model": "one_coin", **folds},
