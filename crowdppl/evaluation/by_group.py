@@ -112,7 +112,8 @@ def by(
     often intervals hold the truth of simulations stands in ``docs/benchmarks.md``.
 
     A method that takes annotators to err alike in all groups draws their rates together: where only some labels or
-    truths tell of a group, fit "attribute_dawid_skene".
+    truths tell of a group, fit "attribute_dawid_skene". Where some annotators err more on some items, intervals of
+    ``pairs`` are too narrow by either method: in simulations those of 90 % held .6 to .8 of true values.
 
     Args:
         attribute: of items: a column of ``item_covariates``, or the group of each item, a dict or Series by id.

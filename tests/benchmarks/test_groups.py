@@ -20,9 +20,9 @@ ABOUT = (
     f"the true ones, and with all alone. Each crowd has {ITEMS} items, two to four classes and {ANNOTATORS} "
     "annotators in groups of equal or random sizes; a third to all of them label an item. A group's opinion is "
     "right in .6 to .8, and its members give it in .7 to .9; annotators alone are right in .5 to .7. Index: "
-    "adjusted Rand "
-    "index; number right: share of crowds. Of two groups, either opinion may be the truth: members of one count as "
-    "alone."
+    "adjusted Rand index; number right: share of crowds. Of two groups, either opinion may be the truth: a table "
+    "for both has the likelihood of a table for one, and costs more, so that members of one are left alone. They "
+    "count as the other group here."
 )
 
 
@@ -67,7 +67,9 @@ def scored(one: Crowd) -> dict[str, float]:
     """Recovery of the groups, and accuracies in per cent: alone, with the groups found, and with the true ones."""
     labels = coded(one.data)
     found = find_in_codes(labels)
-    out = {"index": float(adjusted_rand_score(one.groups, found)), "exact": float(found.max() == one.groups.max())}
+    told = found if one.groups.max() != 1 else np.where(np.bincount(found)[found] > 1, found, -1)
+    out = {"index": float(adjusted_rand_score(one.groups, told))}
+    out["exact"] = float(len(np.unique(told)) == one.groups.max() + 1)
     for name, groups in (("alone", np.arange(ANNOTATORS)), ("found", found), ("true", one.groups)):
         out[name] = 100 * float(np.mean(fit_groups(labels, groups).truth.argmax(1) == one.truth))
     return out
