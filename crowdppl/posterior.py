@@ -35,6 +35,7 @@ from crowdppl.results import (
 )
 from crowdppl.results import annotators as annotator_tables
 from crowdppl.results import leave_one_out as leaving_out
+from crowdppl.results import masks as mask_arrays
 from crowdppl.results import spans as span_tables
 from crowdppl.results import summary as summaries
 
@@ -82,6 +83,7 @@ class Posterior(Fit):
     probabilities = truths.probabilities
     labels = truths.labels
     spans = span_tables.spans
+    masks = mask_arrays.masks
     to_arrow = truths.to_arrow
     truth = truths.truth
     ranking = rankings.ranking

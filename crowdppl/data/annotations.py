@@ -47,6 +47,7 @@ from crowdppl.data.kinds.parts import SIDES, of_objects, ordered
 from crowdppl.data.kinds.sequences import STRAY, units_of
 from crowdppl.data.kinds.space import REAL_LINE, number_space
 from crowdppl.data.levels import above, ancestor, coarser
+from crowdppl.data.masks import labels_of_masks
 from crowdppl.data.notation import with_decimal_commas
 from crowdppl.data.repeats import treated_repeats
 from crowdppl.data.shapes import Said, rows_of_table
@@ -383,6 +384,31 @@ class Annotations:
         asked = said_kind(options) in COUNTED
         rows = rows_of_matrix(matrix, missing, options.get("items"), options.get("annotators"), asked)
         return cls.of_rows(rows, options)
+
+    @classmethod
+    def from_masks(cls, masks: Any, missing: Any = None, **options: Unpack[AnnotationOptions]) -> Annotations:
+        """Reads masks, of which each pixel is an item, linked with those above, below, left and right of it.
+
+        Items are numbered row by row, one image after the other; the item covariates ``image``, ``row`` and
+        ``column`` say where each is. ``posterior.masks()`` gives arrays of the same sizes.
+
+        Args:
+            masks: ``{annotator: array (H, W)}`` of whole numbers, bool (0 and 1) or text, or a list or mapping of
+                such, one an image. Images may have different sizes, and not every annotator need draw each.
+            missing: the value of pixels that an annotator did not label, such as 255 or NaN.
+
+        Raises:
+            DataError: where the masks of one image have different sizes; it names them and who drew them.
+
+        Examples:
+            >>> import numpy as np
+            >>> drawn = {"ann": np.eye(3, dtype=int), "bob": np.tri(3, dtype=int)}
+            >>> data = crowdppl.Annotations.from_masks(drawn)
+            >>> data, len(data.edges)
+            (Annotations(9 items, 2 annotators, 2 classes, 18 labels), 12)
+        """
+        item, annotator, label, known = labels_of_masks(masks, missing)
+        return cls.of_rows(Rows.of_arrays(item, annotator, label), cast(AnnotationOptions, {**known, **options}))
 
     @classmethod
     def from_dicts(

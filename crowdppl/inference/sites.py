@@ -195,7 +195,7 @@ def label_power(model: Model, block: Block) -> Power | None:
     """Why the model's likelihood of an item's labels is not their probability; None where it is."""
     sites = one_item_sites(model, block).values()
     if any(isinstance(x.fn, LinkedCategorical) for x in sites):
-        return Power("links items", "use heldout_score")
+        return Power("links items, by a sequence or edges", "use heldout_score")
     labels = [x.fn for x in sites if isinstance(x.fn, Labels)]
     if any(fn.weight is not None for fn in labels):
         return Power("weighs labels (weight=)", "fit without weights")

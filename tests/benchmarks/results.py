@@ -17,6 +17,7 @@ WIDTHS = "Widths of numbers and grades"
 TRUSTED = "A trusted annotator against colluders"
 BY_GROUP = "Rates by groups of items and annotators"
 GROUPS = "Groups of annotators found"
+MASKS = "Masks of several people"
 SEQUENCES_AND_ORDERS = "Sequences and orders"
 OTHER_KINDS = "Other kinds of label"
 TIME = "Annotators who change with time"
@@ -81,6 +82,7 @@ SECTIONS = (
     ESTIMATES,
     WIDTHS,
     SEQUENCES_AND_ORDERS,
+    MASKS,
     OTHER_KINDS,
     TIME,
 )

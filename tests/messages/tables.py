@@ -52,6 +52,7 @@ def fitted(data: Any = None, **options: Any) -> crowdppl.Posterior:
     return crowdppl.fit("one_coin", read() if data is None else data, **FIT | options)
 
 
+MASK = np.eye(3, dtype=int)
 NESTED = [{"id": n, "made": [{"worker": who, "answer": "xy"[n % 2]} for who in "ab"]} for n in range(4)]
 
 
@@ -155,6 +156,17 @@ ROWS = [
     ),
     Row("covariates.feature_table", lambda: features(FEATURES, None), lambda: features(FEATURES)),
     Row("covariates.feature_table", lambda: features(FEATURES[:1]), lambda: features(FEATURES)),
+    Row("masks._images", lambda: A.from_masks(MASK), lambda: A.from_masks({"a": MASK})),
+    Row(
+        "masks._shape",
+        lambda: A.from_masks({"a": MASK, "b": MASK[None]}),
+        lambda: A.from_masks({"a": MASK, "b": MASK}),
+    ),
+    Row(
+        "masks._shape",
+        lambda: A.from_masks({"a": MASK, "b": MASK[:, :2]}),
+        lambda: A.from_masks({"a": MASK, "b": MASK}),
+    ),
     Row("edges.coded_edges", lambda: read(edges=7), lambda: read(edges=[(1, 2)])),
     Row("edges.coded_edges", lambda: read(edges=[(1, 2, 1)]), lambda: read(edges=[(1, 2)])),
     Row("edges.coded_edges", lambda: read(edges=[(1, 2), (2, 2)]), lambda: read(edges=[(1, 2)])),
