@@ -2,6 +2,7 @@
 
 from crowdppl.baselines.adversaries import mmsr
 from crowdppl.baselines.aggregation import Aggregation
+from crowdppl.baselines.classifiers import ClassifierAggregation, doctor_net, max_mig, soft_bootstrap
 from crowdppl.baselines.margins import max_margin_votes
 from crowdppl.baselines.messages import message_passing
 from crowdppl.baselines.signs import eigenratio, ghosh, kos
@@ -16,13 +17,17 @@ METHODS = {
 __all__ = [
     "METHODS",
     "Aggregation",
+    "ClassifierAggregation",
     "catd",
     "crh",
+    "doctor_net",
     "eigenratio",
     "ghosh",
     "kos",
     "max_margin_votes",
+    "max_mig",
     "message_passing",
     "mmsr",
+    "soft_bootstrap",
     "soft_votes",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any, cast
 
 import torch
@@ -45,13 +46,17 @@ def fixed(model: Model, values: Mapping[str, Any]) -> Model:
     base: Any = type(model)
 
     def held(program: str) -> Any:
+        of_base: Any = getattr(base, program)
+        of_self = isinstance(of_base, property)
+        found: Any = of_base.fget if of_self else None
+
         def run(self: Any, data: Any) -> Any:
             with _Held(base.__name__, known) as holder:
-                out = getattr(base, program)(self, data)
+                out = found(self)(data) if of_self else of_base(self, data)
             holder.require_all()
             return out
 
-        return run
+        return property(lambda self: None if found(self) is None else partial(run, self)) if of_self else run
 
     parts: dict[str, Any] = {name: held(name) for name in ("model", "counting") if hasattr(base, name)}
     card = card_of(model)

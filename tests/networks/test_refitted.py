@@ -123,3 +123,14 @@ def test_what_cannot_be_is_refused(network: Any, given: dict[str, Any], message:
 def test_no_file_holds_it(tmp_path: Path) -> None:
     with pytest.raises(ResultError, match="scikit-learn is held by no file"):
         fitted(FOREST).save(tmp_path / "saved")
+
+
+def test_known_confusions_beside_a_classifier() -> None:
+    """An oracle that knows each annotator's confusion: only the classifier and the truth are learned."""
+    even = np.full((3, 3), 0.2) + 0.4 * np.eye(3)  # of ``clouds``
+    known = {"confusion": np.repeat(even[None], DATA.n_annotators, 0)}
+    oracle = crowdppl.primitives.fixed(crowdppl.method("raykar", network=FOREST, training={"epochs": 6}), known)
+    found = crowdppl.fit(oracle, DATA, inference="em", seed=0)
+    np.testing.assert_allclose(found.confusion(), known["confusion"], atol=1e-6)
+    assert right(found) > 0.8
+    assert hits(found.probabilities(), TRUTH) > hits(fitted(FOREST).probabilities(), TRUTH) - 0.02
