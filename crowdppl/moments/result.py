@@ -144,7 +144,7 @@ def _few_shared(data: Annotations, unknown: Ints) -> Iterator[Doubt]:
             f"{len(names)} of {data.n_annotators} annotators ({listed([repr(x) for x in names])}) share too few "
             f"items with others (fewer than {SHARED} with each, or classes that these do not tell apart): they are "
             "given the mean confusion of the others. Collect labels of items that others label too, or go on "
-            "from here by a fit (start=)",
+            "from here by a fit (start= of these moments' start)",
             {"annotators": names},
             {"annotators": len(names)},
             ("crowdppl.fit('bayesian_dawid_skene', data)",),

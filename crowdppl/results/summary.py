@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from crowdppl.core.validation import printable
+from crowdppl.data.kinds.classes import Classes
 from crowdppl.data.kinds.space import POSITIVE, number_space
 from crowdppl.errors import MethodError
 from crowdppl.inference.result import Fit, NumberTruth
@@ -135,9 +136,10 @@ def _truth_lines(posterior: Fit) -> list[str]:
     ties = f", {tied:,} tied" if tied else ""
     counts = found["label"].value_counts().reindex(share.index, fill_value=0)
     table = share.assign(labelled=counts).head(MAX_ROWS)
-    more = len(share) - len(table)
-    lines = [f"truth: {sure:,} of {len(found):,} items at 95 % or more{ties}; prevalence of the classes"]
-    return [*lines, _table(table), *([f"... and {more} more classes"] if more > 0 else [])]
+    kind, more = posterior.data.alphabet.kind, len(share) - len(table)
+    called = kind.called if isinstance(kind, Classes) else "classes"
+    lines = [f"truth: {sure:,} of {len(found):,} items at 95 % or more{ties}; prevalence of the {called}"]
+    return [*lines, _table(table), *([f"... and {more} more {called}"] if more > 0 else [])]
 
 
 def _shared_lines(posterior: Fit) -> list[str]:

@@ -24,7 +24,7 @@ from crowdppl.inference.result import Fit, NumberTruth
 from crowdppl.networks.outputs import networks_of
 from crowdppl.primitives.labels import LARGE_TABLE
 from crowdppl.results.annotators import information, informative_part
-from crowdppl.results.correction import members
+from crowdppl.results.correction import MIN_GOLD, members
 
 SPAMMER_BITS = 0.05
 """Information below which an annotator is a spammer: three times as much has to be ruled out by the labels."""
@@ -76,9 +76,10 @@ def thin(search: Search) -> Iterator[Doubt]:
 def _fewer_parameters(search: Search, very_sparse: bool, free: int) -> tuple[str, tuple[str, ...]]:
     """What to fit instead: the start of a sentence, and the calls."""
     posterior, data = search.posterior, search.posterior.data
-    names = ["majority_vote"] + ["one_coin"] * (free > 1)
+    pooled, coin, _ = search.methods
+    names = [pooled] + [coin] * (free > 1 and coin != pooled)
     very_sparse = very_sparse or math.prod(posterior.result.confusions.shape) > LARGE_TABLE  # gibbs would take long
-    coins = very_sparse and free > data.n_classes
+    coins = very_sparse and free > data.n_classes and not search.compares
     fewer = tuple(f"crowdppl.fit({name!r}, data)" for name in (("one_coin", "class_coin") if coins else names))
     if coins:
         of_each = f"one_coin (1 for each) or class_coin ({data.n_classes} for each)"
@@ -240,8 +241,12 @@ def together(search: Search) -> Iterator[Doubt]:
     """Over .05 of the disagreements that the fit expects among labels of an item are none, beyond chance.
 
     Errors then meet on the same items, whoever makes them. Looked at by em or vb, of one member of ``auto``, and
-    not where data are thin, for a prior decides what is expected, or where a network decides how labels agree.
+    not where data are thin, for a prior decides what is expected, where a network decides how labels agree, or
+    where known truths have told how far probabilities are too sure.
     """
+    corrected = search.posterior.correction
+    if corrected is not None and corrected.gold:
+        return
     fits = [*members(search.posterior).values()]
     alone = next((fit for fit in fits if not shares_more(fit.model)), fits[0])
     more = shares_more(alone.model)
@@ -254,12 +259,20 @@ def together(search: Search) -> Iterator[Doubt]:
     except (MethodError, DataError):  # its plate is not that of items; or an item's labels are one annotator's
         return
     if share > 0.05 and share > 1.96 * error:
+        how = "Leave some annotators out (posterior.without([...]))"
+        calls: tuple[str, ...] = ("crowdppl.suspicious_annotators(posterior)",)
+        if not search.compares:
+            how = (
+                f"By {MIN_GOLD} known truths or more, fit('auto', data, gold=...) measures how far, and corrects "
+                "them; without any it takes what is usual. Or leave some annotators out (posterior.without([...]))"
+            )
+            calls = ("crowdppl.fit('auto', data, gold=gold)", AUTO)
         yield Doubt(
             "together",
             f"labels of an item agree more than the fit expects: {share:.0%} of the disagreements expected "
             "are none. Annotators copy one source, are models of one family or are misled by the same items, or "
-            "the method is too coarse for them: do not rely on probabilities near 1, which are then too sure. Give "
-            "known truths (gold=), take fit('auto', data), or leave some annotators out (posterior.without([...]))",
+            "the method is too coarse for them: do not rely on probabilities near 1, which are then too sure. "
+            f"{how}",
             figures={"share": share, "error": error},
-            remedies=(AUTO, search.refit(gold="gold")),
+            remedies=calls,
         )

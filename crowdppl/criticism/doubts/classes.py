@@ -53,8 +53,8 @@ def _lean(search: Search) -> tuple[str, str]:
         now = f"prior_accuracy= (now {share:.2g}) and prior_strength= (now {mass:g} labels a row)"
         text = f"let the prior lean more on the diagonal, by the settings {now}"
         return text, search.with_setting("prior_strength", 2 * mass)
-    text = "take a method whose prior leans on the diagonal, such as bayesian_dawid_skene"
-    return text, "crowdppl.fit('bayesian_dawid_skene', data)"
+    name = search.methods[2]
+    return f"take a method whose prior leans on the diagonal, such as {name}", f"crowdppl.fit({name!r}, data)"
 
 
 @doubt("diagonal")
@@ -88,15 +88,35 @@ def diagonal(search: Search) -> Iterator[Doubt]:
             for name, answer, p, q in zip(names, answers, shares, right, strict=True)
         ]
         lean, call = _lean(search)
+        calls: tuple[str, ...] = (search.refit(gold="gold"), call)
+        cause = (
+            "The fit may have swapped them, or all annotators are misled alike, which labels cannot tell apart: "
+            f"give some known truths of them (gold=), or {lean}"
+        )
+        if _confirmed(posterior, swapped, top[swapped]):
+            calls = ("posterior.confusion()",)
+            cause = (
+                "Labels of known truths say the same: annotators are misled alike, and the fit allows for it. "
+                "Tell annotators what sets these apart; posterior.confusion() shows who needs it"
+            )
         yield Doubt(
             "diagonal",
             f"the most frequent answer to {len(swapped)} of {n_classes} {search.called} is another: "
-            f"{listed(parts)}. The fit may have swapped them, or all annotators are misled alike, which labels "
-            f"cannot tell apart: give some known truths (gold=), or {lean}",
+            f"{listed(parts)}. {cause}",
             {"classes": names, "answers": answers},
             {"classes": n_classes, "share": shares, "right": right},
-            (search.refit(gold="gold"), call),
+            calls,
         )
+
+
+def _confirmed(posterior: Fit, classes: np.ndarray, answers: np.ndarray) -> bool:
+    """Whether items known to be of each class have more labels of its answer than of the class."""
+    gold, votes = posterior.data.gold_codes, posterior.data.votes()
+    if gold is None:
+        return False
+    given = np.stack([votes[gold == k].sum(0) for k in classes])
+    rows = np.arange(len(classes))
+    return bool((given[rows, answers] > given[rows, classes]).all())
 
 
 def class_answers(posterior: Fit) -> np.ndarray:
@@ -240,10 +260,10 @@ def prevalence(search: Search) -> Iterator[Doubt]:
             "prevalence",
             f"{share[worst]:.0%} of items are {quoted(names)} by the fit, and {free[worst]:.0%} "
             f"where the prior of the prevalence weighs one item a class, not {mass:g}: it pulls the classes' "
-            "shares together. Set prevalence_strength=1, or give known truths (gold=)",
+            "shares together. Set prevalence_strength=1",
             {"classes": names},
             {"share": float(share[worst]), "free": float(free[worst]), "strength": float(mass)},
-            (search.with_setting("prevalence_strength", 1.0), search.refit(gold="gold")),
+            (search.with_setting("prevalence_strength", 1.0),),
         )
 
 

@@ -12,6 +12,7 @@ from crowdppl.criticism.doubts.search import Search, doubt
 from crowdppl.data.blocks import row_sizes
 from crowdppl.data.coded import count_repeats
 from crowdppl.networks.outputs import networks_of
+from crowdppl.results.correction import MIN_GOLD
 
 LEAST_EXCESS, LEAST_GROUPS = 0.1, 10
 """Part of the disagreements expected of an annotator's labels of one item that have to be missing, and pairs of
@@ -24,17 +25,19 @@ SURE = 0.9
 
 @doubt("unanimous")
 def unanimous(search: Search) -> Iterator[Doubt]:
-    """No two labels of an item differ, on ten items or more."""
+    """No two labels of an item differ, on ten items or more, of which fewer than ten have known truths."""
     blocks = search.posterior.data.blocks
     first = blocks[0].subset(np.arange(min(blocks[0].n_items, 1_000)), 1.0)  # which mostly shows it
     if any(bool(((block.vote_counts() > 0).sum(1) > 1).any()) for block in (first, *blocks)):
         return
     several = sum(int((block.vote_counts().sum(1) > 1).sum()) for block in blocks)
-    if several >= 10:
+    gold = search.posterior.data.gold_codes
+    if several >= 10 and (gold is None or (gold >= 0).sum() < MIN_GOLD):
         yield Doubt(
             "unanimous",
             f"the labels of each of {several} items are all the same: they may be copies, or aggregated "
-            "already, and do not show who errs. Give the labels as annotators gave them, or known truths (gold=)",
+            "already, and do not show who errs. Give the labels as annotators gave them, or "
+            f"{MIN_GOLD} known truths or more (gold=)",
             figures={"items": several},
             remedies=(search.refit(gold="gold"),),
         )

@@ -63,14 +63,16 @@ def flat(search: Search) -> Iterator[Doubt]:
             return
     if len(np.unique(votes[asked].argmax(1))) < 2:
         return
-    top = native(data.classes[p[0].argmax()])
+    top, name = native(data.classes[p[0].argmax()]), search.methods[2]
+    constant = not ((search.named > 0).sum(1) > 1).any()  # truths would show nobody to tell classes apart
     yield Doubt(
         "flat",
         f"all {len(p):,} items with labels have the same probabilities (most of all {top!r}, {p[0].max():.3f}), "
         "though their labels differ: by this fit no annotator tells classes apart, as where each gave one class "
-        "only. A prior by which annotators are mostly right, as in bayesian_dawid_skene, or known truths help",
+        f"only. A prior by which annotators are mostly right helps, as in {name}"
+        f"{', and so do known truths (gold=)' * (not constant)}",
         figures={"items": len(p), "probability": float(p[0].max())},
-        remedies=("crowdppl.fit('bayesian_dawid_skene', data)", search.refit(gold="gold")),
+        remedies=(f"crowdppl.fit({name!r}, data)", *[search.refit(gold="gold")] * (not constant)),
     )
 
 
@@ -94,7 +96,7 @@ def misfit(search: Search) -> Iterator[Doubt]:
             "fit('auto', data) or calibrate=True correct them"
         )
         if check.worst == "class_shares":
-            remedies = ("crowdppl.fit('bayesian_dawid_skene', data)",)
+            remedies = (f"crowdppl.fit({search.methods[2]!r}, data)",)
             cause = (
                 "Annotators differ in what they answer by more than the method allows: one with a confusion "
                 "matrix for each may fit better"

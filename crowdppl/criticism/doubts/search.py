@@ -16,6 +16,7 @@ from crowdppl.data.annotations import Annotations
 from crowdppl.data.coded import cell_counts
 from crowdppl.data.ids import native
 from crowdppl.data.kinds.classes import Classes
+from crowdppl.data.kinds.parts import compares
 from crowdppl.inference.result import ClassProbabilities, Fit
 
 AUTO = "crowdppl.fit('auto', data)"
@@ -62,6 +63,19 @@ class Search:
         """What the classes are called."""
         kind = self.posterior.data.alphabet.kind
         return kind.called if isinstance(kind, Classes) else "classes"
+
+    @property
+    def compares(self) -> bool:
+        """Whether labels say which objects are better."""
+        return compares(self.posterior.data)
+
+    @property
+    def methods(self) -> tuple[str, str, str]:
+        """Methods for these labels: of few parameters, of one an annotator, and whose prior leans on the truth."""
+        own = self.posterior.data.alphabet.kind.methods
+        if self.compares:
+            return own[0], own[0], own[-1]
+        return "majority_vote", "one_coin", "bayesian_dawid_skene"
 
     def annotators(self, codes: Sequence[int] | np.ndarray) -> tuple[Any, ...]:
         """Ids of annotators by codes."""

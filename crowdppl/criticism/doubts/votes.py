@@ -56,7 +56,8 @@ def worse_than_votes(search: Search) -> Iterator[Doubt]:
         return
     found = Predictions(fit["log_p"].to_numpy(), votes["log_p"].to_numpy(), fit["unit"].to_numpy())
     remedy = "crowdppl.compare finds a method that fits better, and fit('auto', data) chooses by it"
-    call = "crowdppl.compare(['one_coin', 'bayesian_dawid_skene', 'majority_vote'], data)"
+    pooled, coin, leaning = search.methods
+    call = f"crowdppl.compare({[*dict.fromkeys([coin, leaning, pooled])]}, data)"
     yield from _worse(f"{posterior.method} predicts labels left out", found, remedy, call)
 
 
@@ -71,10 +72,10 @@ def overfitting(search: Search) -> Iterator[Doubt]:
     if found is not None:
         remedy = (
             "By maximum likelihood an answer that an annotator never gave is impossible: take "
-            "bayesian_dawid_skene, or a method that crowdppl.compare finds; fit('auto', data) chooses by it"
+            f"{search.methods[2]}, or a method that crowdppl.compare finds; fit('auto', data) chooses by it"
         )
         what = f"{search.posterior.method} predicts a label from the others"
-        yield from _worse(what, found, remedy, "crowdppl.fit('bayesian_dawid_skene', data)")
+        yield from _worse(what, found, remedy, f"crowdppl.fit({search.methods[2]!r}, data)")
 
 
 def _worse(what: str, found: Predictions, remedy: str, call: str) -> Iterator[Doubt]:
