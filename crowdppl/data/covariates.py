@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
@@ -14,7 +14,18 @@ from torch.utils.data import Dataset
 
 from crowdppl.core.validation import kind_of, shown
 from crowdppl.data.features import StoredFeatures, not_numbers, numbers_of, plain_array, plain_table, require_finite
-from crowdppl.data.ids import Codebook, Place, as_index, listed, native, sorting, tensor_to_numpy
+from crowdppl.data.ids import (
+    READ_FROM,
+    Codebook,
+    Place,
+    as_index,
+    listed,
+    native,
+    nowhere,
+    places_of,
+    sorting,
+    tensor_to_numpy,
+)
 from crowdppl.errors import DataError
 
 EPOCH, DAY = pd.Timestamp(0), pd.Timedelta(days=1)
@@ -216,6 +227,7 @@ def feature_table(
     """
     if features is None:
         return None
+    given = features
     if isinstance(features, pd.DataFrame):
         features = plain_table(features)
         ids, values = features.index, numbers_of(features)
@@ -228,10 +240,10 @@ def feature_table(
         values = plain_array(features)
     if values.ndim < 2 or len(values) != len(ids):
         raise DataError(f"features have shape {values.shape} for {len(ids)} items; give one row an item")
-    rows = _rows(ids, book, "features", every=True)
+    rows = _rows(ids, book, "features", every=True, at=places_of(given))
     values = values[rows]
-    require_finite(values, book.ids)
-    return features.iloc[rows].set_axis(book.ids) if isinstance(features, pd.DataFrame) else values
+    require_finite(values, book.ids, given)
+    return _placed(features.iloc[rows], book) if isinstance(features, pd.DataFrame) else values
 
 
 def covariate_table(frame: Any, book: Codebook) -> pd.DataFrame | None:
@@ -241,8 +253,15 @@ def covariate_table(frame: Any, book: Codebook) -> pd.DataFrame | None:
     what = f"{book.name}_covariates"
     if not isinstance(frame, pd.DataFrame):
         raise DataError(f"{what} is {kind_of(frame)}; give a DataFrame indexed by {book.name} id")
-    rows = _rows(frame.index, book, what, every=False)
-    return frame.set_axis(pd.RangeIndex(len(frame))).reindex(rows).set_axis(book.ids)
+    rows = _rows(frame.index, book, what, every=False, at=places_of(frame))
+    return _placed(frame.set_axis(pd.RangeIndex(len(frame))).reindex(rows), book)
+
+
+def _placed(table: pd.DataFrame, book: Codebook) -> pd.DataFrame:
+    """Rows by the ids of a book, without the file they were read from."""
+    table = table.set_axis(book.ids)
+    table.attrs.pop(READ_FROM, None)
+    return table
 
 
 def label_columns(given: Any, columns: pd.DataFrame | None, place: Place) -> tuple[Hashable, ...]:
@@ -304,9 +323,11 @@ def _counts(counts: Any, shape: tuple[int, ...], origin: str) -> np.ndarray:
     return table
 
 
-def _rows(ids: pd.Index[Any], book: Codebook, what: str, every: bool) -> np.ndarray:
+def _rows(
+    ids: pd.Index[Any], book: Codebook, what: str, every: bool, at: Callable[[Any], str] = nowhere
+) -> np.ndarray:
     """The row of each id of the book; -1 where there is none."""
-    codes = book.require_once(ids, what, "correct it, or leave the row out")
+    codes = book.require_once(ids, what, "correct it, or leave the row out", at)
     rows = np.full(len(book), -1, np.int64)
     rows[codes] = np.arange(len(codes))
     if every and (rows < 0).any():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from torch import Tensor
 
 from crowdppl.core.devices import default_dtype
 from crowdppl.core.validation import kind_of, listed, require_data, shown, warn
-from crowdppl.data.ids import native, tensor_to_numpy
+from crowdppl.data.ids import native, places_of, tensor_to_numpy
 from crowdppl.errors import CrowdpplWarning, DataError, ResultError
 
 
@@ -227,9 +228,9 @@ def plain_table(features: pd.DataFrame) -> pd.DataFrame:
             odd = not_numbers(column)
             what = f"is no number (its dtype is {kind}); encode it, or leave it out"
             if 0 < len(odd) < len(column):
-                what = (
-                    f"of item {shown(column.index[odd[0]])} is {shown(column.iloc[odd[0]])}, no number; correct it"
-                )
+                item = column.index[odd[0]]
+                at = places_of(features)(item)
+                what = f"of item {shown(item)}{at} is {shown(column.iloc[odd[0]])}, no number; correct it"
             raise DataError(f"the feature {native(name)!r} {what}")
     if all(isinstance(kind, np.dtype) and _held(kind) == kind for kind in features.dtypes):
         return features
@@ -253,15 +254,24 @@ def plain_array(features: Any) -> np.ndarray:
         values = np.asarray(features)
     except ValueError as error:
         raise DataError(f"features are no array: {error}; give rows of one shape") from error
+    if values.dtype == object:
+        for place, value in np.ndenumerate(values):
+            if not isinstance(value, Real):
+                where = ", ".join(map(str, place))
+                raise DataError(f"features hold {shown(value)} at [{where}], which is no number; correct it")
+        values = values.astype(np.float64)
     if values.dtype.kind not in "iufb":
-        what = "text" if values.dtype.kind in "US" else f"of dtype {values.dtype}"
-        raise DataError(f"features are {what}; give an array of real numbers")
+        what = "text" if values.dtype.kind in "US" else kind_of(values.flat[0] if values.size else values)
+        raise DataError(f"features are {what}, no real numbers; give numbers")
     with np.errstate(over="ignore"):  # what float64 cannot hold is then not finite
         return values.astype(_held(values.dtype), copy=False)
 
 
-def require_finite(values: np.ndarray, ids: pd.Index[Any]) -> None:
-    """Refuses features (N, ...) of items that are not finite, also in float32, in which networks compute."""
+def require_finite(values: np.ndarray, ids: pd.Index[Any], features: Any = None) -> None:
+    """Refuses features (N, ...) of items that are not finite, also in float32, in which networks compute.
+
+    ``features`` are as they were given, of which a table has names of columns, and one of a file places.
+    """
     if values.dtype.kind != "f" or not len(values):
         return
     with np.errstate(over="ignore"):
@@ -270,12 +280,15 @@ def require_finite(values: np.ndarray, ids: pd.Index[Any]) -> None:
         return
     row = int(np.argmin(finite))
     own, item = values[row].ravel(), native(ids[row])
+    at = places_of(features)(item)
     if not np.isfinite(own).all():
         n = int(np.argmin(np.isfinite(own)))
-        raise DataError(f"feature {n} (counted from 0) of item {item!r} is {own[n]}, not finite; fill it in")
+        named = isinstance(features, pd.DataFrame)
+        which = f"the feature {native(features.columns[n])!r}" if named else f"feature {n} (counted from 0)"
+        raise DataError(f"{which} of item {item!r}{at} is {own[n]}, not finite; fill it in")
     largest = own[np.argmax(np.abs(own))]
     raise DataError(
-        f"a feature of item {item!r} is {largest:g}; networks compute in float32, below {MOST:.1e}: scale it"
+        f"a feature of item {item!r}{at} is {largest:g}; networks compute in float32, below {MOST:.1e}: scale it"
     )
 
 

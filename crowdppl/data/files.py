@@ -21,7 +21,7 @@ import pandas as pd
 from crowdppl.core.validation import kind_of, require_path, shown, switch
 from crowdppl.data.annotations import AnnotationOptions, Annotations, columns_said, parts_of_items, said_kind
 from crowdppl.data.gold import without_blanks
-from crowdppl.data.ids import by_item, encode, native, place_in_rows, refuse_missing_text
+from crowdppl.data.ids import READ_FROM, Origin, by_item, encode, native, place_in_rows, refuse_missing_text
 from crowdppl.data.kinds.sequences import SEQUENCE
 from crowdppl.data.label_studio import FLAT, TASK, rows_of_tasks, tasks_of_rows
 from crowdppl.data.shapes import Said, rows_of_table
@@ -397,7 +397,9 @@ def read_gold(
         {'007': 'yes', '008': 'no'}
     """
     frame, found = _by_id(path, {"item": item, "class": label}, format, delimiter, encoding, pairs=True)
-    return by_item(frame[found["class"]].rename("gold").rename_axis(None))
+    truths = frame[found["class"]].rename("gold").rename_axis(None)
+    truths.attrs = frame.attrs
+    return by_item(truths)
 
 
 def read_item_covariates(
@@ -470,6 +472,7 @@ def _by_id(
     if two:
         first, second = (frame[found[part]] for part in two)
         ids: pd.Index[Any] = pd.Index([*zip(first, second, strict=True)], tupleize_cols=False)
+        frame.attrs[READ_FROM] = Origin.of(name, ids, place)
         return frame.set_axis(ids), found
     role, column = next(iter(found.items()))
     ids = pd.Index(np.asarray(frame[column]), name=role)
@@ -479,4 +482,5 @@ def _by_id(
         raise DataError(
             f"the {role} {native(ids[again])!r} is at {place(before)} and again at {place(again)}; keep one of them"
         )
+    frame.attrs[READ_FROM] = Origin.of(name, ids, place)
     return frame.drop(columns=[column]).infer_objects().set_axis(ids), found

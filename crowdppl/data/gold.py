@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from crowdppl.core.validation import shown, warn
-from crowdppl.data.ids import MISSING, Codebook, as_numbers, by_item, native
+from crowdppl.data.ids import MISSING, Codebook, as_numbers, by_item, native, places_of
 from crowdppl.data.kinds.classes import SEPARATORS, parsed
 from crowdppl.data.kinds.kind import LabelSet
 from crowdppl.data.kinds.space import RealLine, number_space
@@ -55,7 +55,7 @@ def with_one_class(known: pd.Series[Any], classes: pd.Index[Any]) -> pd.Series[A
         value, item = native(known.iloc[several[0]]), native(known.index[several[0]])
         warn(
             f"{len(several)} of {len(known)} known truths accept several classes, such as {shown(value)} of item "
-            f"{item!r}, and count as unknown",
+            f"{item!r}{places_of(known)(item)}, and count as unknown",
             CrowdpplWarning,
         )
     return one if not several else one[~np.isin(np.arange(len(one)), several)]
@@ -101,7 +101,8 @@ def class_codes(classes: pd.Index, truth: pd.Series, of_table: bool = False) -> 
         remedy = "correct it, or list all classes in classes= when labels are read"
         if of_table and len(unknown) == len(code):
             remedy += f". If these columns are no classes, {ITS_PROBABILITIES}"
-        raise DataError(f"the truth {value!r} of item {item!r} is none of the classes ({names}); {remedy}")
+        at = places_of(truth)(item)
+        raise DataError(f"the truth {value!r} of item {item!r}{at} is none of the classes ({names}); {remedy}")
     return code
 
 
@@ -113,15 +114,23 @@ def known_truths(gold: Any, items: Codebook, alphabet: LabelSet, decimal: str | 
     if gold is None:
         return None
     known = by_item(gold)
-    items.refuse_twice(items.codes(known.index), DIFFERENT)
-    item = items.require(known.index, "gold", "correct it, or add it to items= if it is an item without labels")
+    at = places_of(gold)
+    items.refuse_twice(items.codes(known.index), DIFFERENT, at)
+    remedy = "correct it, or add it to items= if it is an item without labels"
+    item = items.require(known.index, "gold", remedy, at)
     if alphabet.kind.numeric:
         numbers = np.full(len(items), np.nan)
         numbers[item] = true_numbers(known, number_space(alphabet.kind.space), decimal)
         return numbers
     known = with_one_class(known, alphabet.classes.ids)
     item = items.codes(known.index)
-    given = alphabet.classes.require(known, "gold", "correct it, or list all classes in classes=")
+    wrong = known.index[alphabet.classes.codes(known) < 0]
+    given = alphabet.classes.require(
+        known,
+        "gold",
+        "correct it, or list all classes in classes=",
+        lambda _: f" of item {native(wrong[0])!r}{at(wrong[0])}",
+    )
     codes = np.full(len(items), -1, np.int16 if alphabet.n_classes < 2**15 else np.int32)
     codes[item] = given
     return codes
@@ -133,7 +142,10 @@ def true_numbers(known: pd.Series, space: RealLine, decimal: str | None = None) 
     wrong = np.flatnonzero(~np.isfinite(found) | ~space.contains(found))
     if len(wrong):
         item, value = native(known.index[wrong[0]]), native(known.iloc[wrong[0]])
-        raise DataError(f"the truth {value!r} of item {item!r} is not {space.words}; correct it, or leave it out")
+        at = places_of(known)(item)
+        raise DataError(
+            f"the truth {value!r} of item {item!r}{at} is not {space.words}; correct it, or leave it out"
+        )
     if why := space.suspicion(found):
         warn(f"of the known truths, {why}; give them in the unit of the labels", CrowdpplWarning)
     return space.canonical(found)

@@ -34,6 +34,8 @@ AS_SETS = 'say kind="set"'
 
 Place = Callable[[int], str]
 """Where the row at a position stands: "line 5 of answers.csv"."""
+READ_FROM = "read from"
+"""The key of a file's name among ``attrs`` of a table."""
 
 
 def place_in_rows(row: int) -> str:
@@ -118,6 +120,47 @@ def sorting(ids: pd.Index[Any], name: str) -> np.ndarray:
         ) from error
 
 
+class Origin(str):
+    """The name of a file, and where each id stands in it; a table by id keeps it in ``attrs``, through pandas."""
+
+    ids: pd.Index[Any]
+    place: Place
+
+    @classmethod
+    def of(cls, name: str, ids: pd.Index[Any], place: Place) -> Origin:
+        """That of a file with these ids, a row each."""
+        made = cls(name)
+        made.ids, made.place = ids, place
+        return made
+
+    def __deepcopy__(self, memo: Any) -> Origin:
+        return self
+
+    def __reduce__(self) -> Any:
+        return str, (str(self),)  # as a plain name
+
+    def at(self, value: Any) -> str:
+        """Where an id stands, in brackets; "" where it does not, and the first two places of several."""
+        rows = [n for n, x in enumerate(self.ids) if x == value or str(x) == str(value)]
+        if not rows:
+            return ""
+        try:
+            return f" ({' and '.join(map(self.place, rows[:2]))})"
+        except OSError:  # the file is gone
+            return f" ({self})"
+
+
+def nowhere(value: Any) -> str:
+    """The place of an id of a table that comes from no file."""
+    return ""
+
+
+def places_of(table: Any) -> Callable[[Any], str]:
+    """Where ids of a table by id stand in the file it was read from, " (line 5 of gold.csv)", or nothing."""
+    found = getattr(table, "attrs", {}).get(READ_FROM)
+    return found.at if isinstance(found, Origin) else nowhere
+
+
 @dataclass(frozen=True, eq=False)
 class Codebook:
     """Ids by code: the id with code 3 is ``ids[3]``; ``name`` says what they name: "item", "annotator" or
@@ -151,31 +194,38 @@ class Codebook:
                 found[lost] = spelled.get_indexer(wanted[lost].map(str))
         return found
 
-    def require(self, values: Iterable[Any], origin: str, remedy: str) -> np.ndarray:
-        """The code of each value; DataError, with origin and remedy, when one is not in the book."""
+    def require(
+        self, values: Iterable[Any], origin: str, remedy: str, at: Callable[[Any], str] = nowhere
+    ) -> np.ndarray:
+        """The code of each value; DataError, with origin and remedy, when one is not in the book.
+
+        ``at`` tells where a value stands (``places_of``).
+        """
         wanted = as_index(values)
         codes = self.codes(wanted)
         if (codes < 0).any():
             lost = wanted[codes < 0]
             more = f" (and {len(lost) - 1} more)" if len(lost) > 1 else ""
             raise DataError(
-                f"{origin} names the {self.name} {native(lost[0])!r}{more}, none of the {len(self)} known ones, "
-                f"such as {native(self.ids[0])!r}; {remedy}"
+                f"{origin} names the {self.name} {native(lost[0])!r}{at(lost[0])}{more}, none of the {len(self)} "
+                f"known ones, such as {native(self.ids[0])!r}; {remedy}"
             )
         return codes
 
-    def require_once(self, values: Iterable[Any], origin: str, remedy: str) -> np.ndarray:
+    def require_once(
+        self, values: Iterable[Any], origin: str, remedy: str, at: Callable[[Any], str] = nowhere
+    ) -> np.ndarray:
         """The code of each value; DataError also when one is named twice, however it is spelled."""
-        codes = self.require(values, origin, remedy)
-        self.refuse_twice(codes, origin)
+        codes = self.require(values, origin, remedy, at)
+        self.refuse_twice(codes, origin, at)
         return codes
 
-    def refuse_twice(self, codes: np.ndarray, origin: str) -> None:
+    def refuse_twice(self, codes: np.ndarray, origin: str, at: Callable[[Any], str] = nowhere) -> None:
         """Refuses codes of which one occurs twice; those below 0 may."""
         again = pd.Index(codes).duplicated() & (codes >= 0)
         if again.any():
             twice = native(self.ids[codes[np.argmax(again)]])
-            raise DataError(f"{origin} names the {self.name} {twice!r} more than once; keep one")
+            raise DataError(f"{origin} names the {self.name} {twice!r} more than once{at(twice)}; keep one")
 
     def extended(self, values: Iterable[Any]) -> Codebook:
         """A codebook in which unknown values follow the known ones, sorted among themselves."""

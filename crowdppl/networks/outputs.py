@@ -155,5 +155,5 @@ def rows_to_classify(features: Any, known: Any) -> tuple[pd.Index[Any], Features
         index = pd.RangeIndex(len(values) if values.ndim else 0)
     if values.shape[1:] != wanted or not values.ndim:
         raise DataError(f"features of {values.dtype} and shape {values.shape}; one row an item of {wanted} numbers")
-    require_finite(values, index)
+    require_finite(values, index, features)
     return index, torch.from_numpy(np.array(values, np.float32))

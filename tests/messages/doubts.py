@@ -293,7 +293,7 @@ AUTO, SOME = "crowdppl.fit('auto', data)", "posterior.without([0])"
 COMPARED = "crowdppl.compare(['bayesian_dawid_skene', 'dawid_skene'], data)"
 START = "crowdppl.fit('dawid_skene', data, start=posterior.start, inference='em')"
 LATER = "crowdppl.fit('one_coin', data, inference='vb').update(rows, forget=.3)"
-DRAWS = "crowdppl.fit(posterior.model, data, inference='pathfinder', draws=1000)"
+DRAWS = "crowdppl.fit(posterior.model, data, inference='pathfinder', draws=500)"
 USUAL = "without known truths, auto assumes what is usual elsewhere, and labels are as they were"
 
 ROWS: list[Row] = [

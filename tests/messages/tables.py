@@ -235,6 +235,11 @@ ROWS = [
     Row("features.plain_array", lambda: features(np.ma.masked_equal(FEATURES, 0)), lambda: features(FEATURES)),
     Row("features.plain_array", lambda: features([[1.0], [1.0, 2.0]]), lambda: features([[1.0], [2.0]])),
     Row("features.plain_array", lambda: features(np.array([["x"], ["y"]])), lambda: features(FEATURES)),
+    Row(
+        "features.plain_array",
+        lambda: features(np.array([[1, None], [2, 3]], object)),
+        lambda: features(np.array([[1, 0], [2, 3]], object)),
+    ),
     Row("features.require_finite", lambda: features(FEATURES * np.nan), lambda: features(FEATURES)),
     Row("features.require_finite", lambda: features((FEATURES + 1) * 1e300), lambda: features(FEATURES)),
     Row(
