@@ -241,7 +241,8 @@ def rows_of_frame(table: Table, given: Roles) -> Rows:
         else:
             ids = item.iloc[:, 0] if isinstance(item, pd.DataFrame) and item.shape[1] else item
             gold = known.set_axis(ids.values.take(ids.codes) if isinstance(ids, Encoding) else as_index(ids))
-    _warn_of_states(frame, rest, origin)
+    of_cells = [roles[role] for role in ("annotator", "label") if role in roles]
+    _warn_of_states(table.frame, rest, of_cells, origin)
     said = {role: str(column) for role, column in roles.items()}
     pooled, of_lists = "annotator" not in found, frame is not table.frame
     return Rows(
@@ -290,17 +291,23 @@ def _refuse_part_of_items(
             )
 
 
-def _warn_of_states(frame: pd.DataFrame | pa.Table, rest: Sequence[Hashable], origin: str) -> None:
-    """Warns of labels that a tool has marked as rejected."""
+def _warn_of_states(
+    frame: pd.DataFrame | pa.Table, rest: Sequence[Hashable], lists: Sequence[Hashable], origin: str
+) -> None:
+    """Warns of labels that a tool has marked as rejected, in a row each or in cells as the columns ``lists``."""
     for name in rest:
         if letters(name).endswith("status"):
-            states = _selected(frame, [name], origin).iloc[:, 0]
+            states = _selected(frame, [name], origin).iloc[:, 0].map(plain_list).explode()
             out = states.map(lambda x: isinstance(x, str) and letters(x) in NOT_TAKEN)
             if out.any():
-                state = states[out].iloc[0]
+                state, of_lists = states[out].iloc[0], len(states) != len(frame)
+                first = (
+                    f"make a row of each, table = table.explode({[*lists, name]}), and then " if of_lists else ""
+                )
                 warn(
-                    f"{out.sum()} of {len(out)} rows have {name!r} {state!r:.60}, and their labels count; leave "
-                    f"them out, table[table[{name!r}] != {state!r:.60}], or drop the column",
+                    f"{out.sum()} of {len(out)} {'labels' if of_lists else 'rows'} have {name!r} {state!r:.60}, "
+                    f"and their labels count; {first}leave them out, table[table[{name!r}] != {state!r:.60}], or "
+                    "drop the column",
                     CrowdpplWarning,
                 )
 

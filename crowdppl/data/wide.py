@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from crowdppl.core.validation import warn
 from crowdppl.data.ids import (
     EXACT,
     Codebook,
@@ -37,7 +38,7 @@ from crowdppl.data.tables import (
     require_table,
 )
 from crowdppl.data.votes import FEW, TRUTHS, column_of_counts, of_annotators, refuse_ballots, refuse_sums
-from crowdppl.errors import DataError
+from crowdppl.errors import CrowdpplWarning, DataError
 
 NO_ANNOTATOR = TRUTHS | {"true", "target"}
 """Words in the name of a column of a wide table that holds truths."""
@@ -85,6 +86,13 @@ def rows_of_wide(
         frame = frame.drop(columns=truth)
     if asked:
         refuse_sums(frame, origin)
+    if asked and annotators is None and said["item"] == "the index" and frame.shape[1] > len(frame):
+        warn(
+            f"{origin} has more columns than rows, and rows have no name: {len(frame)} rows are read as items, "
+            f"{frame.shape[1]} columns as annotators. If each row is an annotator, say columns='items', else "
+            "columns='annotators', not wide=",
+            CrowdpplWarning,
+        )
     frame = _of_annotators(frame, annotators, origin)
     if asked:
         refuse_sums(frame, origin)
@@ -393,7 +401,7 @@ def not_annotators(table: pd.DataFrame, by_name: bool = True) -> Iterator[tuple[
         if letters(column) in usual or words & others or (words & measures and alone):
             yield column, "by its name"
             continue
-        if rows == [n]:
+        if rows == [n] and (n == 0 or alone):  # grades may count up where rows are few
             yield column, "because it counts rows"
             continue
         free = [x for x in alone if isinstance(x, str) and len(x.split()) >= WORDS]

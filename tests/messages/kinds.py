@@ -20,6 +20,8 @@ MEASURED = pd.DataFrame(
     }
 )
 GRADES = read(table(label=[1, 2, 2, 1]), kind="ordinal")
+DECLINED = table(label=["x", "I don't know", "y", "x"])
+MISSED = table(label=["x", "n/a", "y", "x"])
 SETS = table(label=["x;y", "x", "y", "x;y"])
 RADIANS = pd.DataFrame({"item": [*range(40)], "annotator": ["a", "b"] * 20, "label": np.arange(40) * 0.15})
 OWN = KINDS["nominal"]
@@ -82,6 +84,17 @@ ROWS = [
     ),
     Row("annotations.of_rows", lambda: read(WON.assign(winner=["p", "q", "r"])), lambda: read(WON)),
     # classes
+    Row(
+        "classes._warn_of_declined",
+        lambda: read(DECLINED),
+        lambda: read(DECLINED, abstentions=["I don't know"]),
+    ),
+    Row(
+        "classes._warn_of_declined",
+        lambda: read(DECLINED),
+        lambda: read(DECLINED, classes=["I don't know", "x", "y"]),
+    ),
+    Row("classes._warn_of_declined", lambda: read(MISSED), lambda: read(MISSED, abstentions=["n/a"])),
     Row("classes.answers", lambda: read(like=read(), classes=["x", "y"]), lambda: read(like=read())),
     Row(
         "classes._extended",

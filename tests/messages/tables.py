@@ -83,6 +83,23 @@ ENOUGH = (
 WIDE = pd.DataFrame({"a": ["x", "y"], "b": ["x", "x"]}, index=pd.Index([1, 2], name="item"))
 
 JUDGED = pd.DataFrame({"query": ["q", "r"] * 2, "document": ["d"] * 4, "rater": [*"aabb"], "grade": [1, 0, 1, 1]})
+RESPONSES = pd.DataFrame(
+    {
+        "item": [1, 2],
+        "users": [["a", "b"]] * 2,
+        "label": [["x", "y"], ["y", "y"]],
+        "users.status": [["submitted", "discarded"], ["submitted"] * 2],
+    }
+)
+CODERS = pd.DataFrame(
+    [[1, 2, 3, 3, 2, 1], [1, 2, 4, 3, 2, 2], [None, 3, 3, 3, 2, 3], [1, 2, 3, 3, 2, 4]], [*"ABCD"]
+)
+"""Coders by units, as krippendorff takes them; one unit has the grades 1 to 4."""
+
+
+def submitted(frame: pd.DataFrame) -> pd.Series:
+    return frame["users.status"] != "discarded"
+
 
 ROWS = [
     # annotations
@@ -486,6 +503,11 @@ ROWS = [
             table(status=["Approved", "Approved", "Rejected", "Approved"]).loc[lambda x: x["status"] != "Rejected"]
         ),
     ),
+    Row(
+        "tables._warn_of_states",
+        lambda: read(RESPONSES),
+        lambda: read(RESPONSES.explode(["users", "label", "users.status"]).loc[submitted]),
+    ),
     Row("tables.require_table", lambda: read([1, 2]), lambda: read()),
     Row(
         "tables.as_pandas",
@@ -510,6 +532,8 @@ ROWS = [
     ),
     Row("tables.refuse_twins", lambda: read(pd.concat([table(), table()[["label"]]], axis=1)), lambda: read()),
     # wide
+    Row("wide.rows_of_wide", lambda: read(CODERS, wide=True), lambda: read(CODERS, columns="items")),
+    Row("wide.rows_of_wide", lambda: read(CODERS, wide=True), lambda: read(CODERS, columns="annotators")),
     Row("wide.rows_of_wide", lambda: read(WIDE, wide=True, label="a"), lambda: read(WIDE, wide=True)),
     Row("wide._of_annotators", lambda: read(table(rows=2), wide=True, item="item"), lambda: read(table())),
     Row(

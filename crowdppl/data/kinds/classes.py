@@ -13,8 +13,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from crowdppl.core.validation import listed, warn
 from crowdppl.data.ids import (
     AS_SETS,
+    MISSING,
     Codebook,
     Encoding,
     Place,
@@ -32,8 +34,8 @@ from crowdppl.data.ids import (
 from crowdppl.data.kinds.kind import Kind, LabelSet
 from crowdppl.data.kinds.parts import with_parts
 from crowdppl.data.kinds.space import CATEGORIES, Space
-from crowdppl.data.tables import Rows
-from crowdppl.errors import DataError
+from crowdppl.data.tables import Rows, letters
+from crowdppl.errors import CrowdpplWarning, DataError
 
 PLAIN = ("majority_vote", "one_coin", "class_coin", "bayesian_dawid_skene")
 """Methods for classes of any kind."""
@@ -54,6 +56,11 @@ UNEQUAL = 0.95
 """Share of labels beyond which values that are all different are no classes."""
 ANSWERS = ("accept", "reject", "ignore")
 """What Prodigy says of a task: that it was done, that what it shows is wrong, or that it was skipped."""
+DECLINED = re.compile(
+    r"(i?m?(dont|donot)know|idk|dk|(im|iam)?(notsure|unsure)|(i?(cant|cannot)(tell|say|decide))|"
+    r"no(answer|response)|(did)?notanswer(ed)?|prefernotto(say|answer)|abstain(ed)?|skip(ped)?|refused)"
+)
+"""Letters of answers that mostly say that there is none."""
 SAY = 'or say kind="nominal"'
 SIDE_BY_SIDE = re.compile(r"(['\"])\s+(?=['\"])")
 """The end of a text and the start of the next one, without a comma."""
@@ -93,6 +100,8 @@ class Classes(Kind):
         if rows.label is not None:
             named = classes is not None or like is not None
             labels = encode_labels(rows.label, rows.place, named, away, rows.text)
+            if not named:
+                _warn_of_declined(labels, away, rows.place)
         alphabet = read_label_set(labels, classes, away, self, informative) if like is None else like.alphabet
         if labels is not None and like is not None and options.get("grow"):
             alphabet = _extended(alphabet, labels, rows.place, rows.text)
@@ -157,6 +166,24 @@ def encode_labels(column: Any, place: Place, named: bool, abstentions: Iterable[
     kept = np.flatnonzero(~_among(labels.values, away))
     encode(labels.values[kept].tolist(), "label", lambda n: place(labels.first_row(int(kept[n]))))
     return labels
+
+
+def _warn_of_declined(labels: Encoding, away: list[Any], place: Place) -> None:
+    """Warns of labels that seem to say that there is no answer, and are taken for classes."""
+    kept = ~_among(labels.values, away)
+    found = [
+        n
+        for n, value in enumerate(labels.values)
+        if kept[n] and isinstance(value, str) and (DECLINED.fullmatch(letters(value)) or value.strip() in MISSING)
+    ]
+    if found:
+        names, rows = [native(labels.values[n]) for n in found], np.isin(labels.codes, found)
+        warn(
+            f"{rows.sum()} of {len(rows)} labels are {listed([repr(name) for name in names])}, the first at "
+            f"{place(int(np.argmax(rows)))}, and count as classes; if they say that there is no answer, name them, "
+            f"abstentions={names}, else list all classes in classes=",
+            CrowdpplWarning,
+        )
 
 
 def read_label_set(
