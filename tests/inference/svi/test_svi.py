@@ -37,6 +37,23 @@ def last(result: FitResult) -> float:
     return float(np.mean(objectives[-(len(objectives) // 10) :]))
 
 
+@pytest.mark.parametrize("more", [{}, {"batch_size": 10}])
+def test_a_call_after_one_that_ended_gives_the_same_bits(more: dict[str, Any]) -> None:
+    """Whatever the first left in Pyro's store and in torch's stream."""
+    data, before = crowd(30, 5, 3, 4), torch.get_rng_state()
+    one, two = (
+        crowdppl.fit("one_coin", data, inference="svi", seed=0, max_iterations=20, **more) for _ in range(2)
+    )
+    assert one.diagnostics()["objectives"] == two.diagnostics()["objectives"]
+    np.testing.assert_array_equal(one.probabilities(), two.probabilities())
+    torch.rand(3)
+    other = crowdppl.fit("bayesian_dawid_skene", data, inference="svi", seed=1, max_iterations=5, **more)
+    assert (other.probabilities().to_numpy() != one.probabilities().to_numpy()).any()
+    third = crowdppl.fit("one_coin", data, inference="svi", seed=0, max_iterations=20, **more)
+    np.testing.assert_array_equal(one.probabilities(), third.probabilities())
+    torch.set_rng_state(before)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", KINDS)
 def test_label_probabilities_are_near_those_of_vb(name: str) -> None:
