@@ -57,7 +57,7 @@ from crowdppl.data.votes import (
     rows_of_classes,
     seems,
 )
-from crowdppl.data.wide import rows_of_items, rows_of_wide, who_answered
+from crowdppl.data.wide import answerers, rows_of_items, rows_of_wide, who_answered
 from crowdppl.errors import CrowdpplWarning, DataError
 
 TIED = frozenset(["tie", "draw", "istie", "isdraw", "tied"])
@@ -225,7 +225,7 @@ def _of_items(seen: Seen) -> Reading:
 
 
 def _without_questions(table: Table) -> tuple[Any, Place]:
-    """Answers to questions of a Qualtrics export, whose first two rows are no answers; other tables as they are."""
+    """Answers to questions of a Qualtrics export, without texts and ids of questions; other tables as they are."""
     frame = table.frame
     if len(table.names) > 1 and len(frame) > 2:
         second = as_pandas(frame[1:2] if isinstance(frame, pd.DataFrame) else frame.slice(1, 1), table.origin)
@@ -233,6 +233,10 @@ def _without_questions(table: Table) -> tuple[Any, Place]:
         if len(ids) == len(table.names):
             names = [name for name, cell in ids.items() if '"QID' in cell or "recordId" in cell]
             return table.some(names)[2:].reset_index(drop=True), lambda row: table.place(row + 2)
+        head = as_pandas(frame[:1] if isinstance(frame, pd.DataFrame) else frame.slice(0, 1), table.origin)
+        first: dict[Hashable, Any] = head.iloc[0].to_dict()
+        if any(letters(first[name]) == letters(name) for name in answerers(table.names)):  # "Response ID"
+            return table.some(table.names)[1:].reset_index(drop=True), lambda row: table.place(row + 1)
     return frame, table.place
 
 

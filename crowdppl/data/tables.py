@@ -86,8 +86,8 @@ Roles = Mapping[str, Hashable | None]
 LISTS = (list, tuple, np.ndarray)
 EVERYONE = "all"
 """The annotator of all labels, where none is named."""
-NOT_TAKEN = frozenset(["rejected", "discarded", "returned", "timedout"])
-"""What tools write in a column of states beside labels that are not to count."""
+NOT_TAKEN = frozenset(["rejected", "discarded", "returned", "timedout", "true"])
+"""What tools write in a column of states, or "tainted", beside labels that are not to count."""
 NESTED = 100
 """Rows in which nested records are looked for."""
 
@@ -242,7 +242,7 @@ def rows_of_frame(table: Table, given: Roles) -> Rows:
             ids = item.iloc[:, 0] if isinstance(item, pd.DataFrame) and item.shape[1] else item
             gold = known.set_axis(ids.values.take(ids.codes) if isinstance(ids, Encoding) else as_index(ids))
     of_cells = [roles[role] for role in ("annotator", "label") if role in roles]
-    _warn_of_states(table.frame, rest, of_cells, origin)
+    warn_of_states(table.frame, rest, of_cells, origin)
     said = {role: str(column) for role, column in roles.items()}
     pooled, of_lists = "annotator" not in found, frame is not table.frame
     return Rows(
@@ -291,16 +291,16 @@ def _refuse_part_of_items(
             )
 
 
-def _warn_of_states(
+def warn_of_states(
     frame: pd.DataFrame | pa.Table, rest: Sequence[Hashable], lists: Sequence[Hashable], origin: str
 ) -> None:
     """Warns of labels that a tool has marked as rejected, in a row each or in cells as the columns ``lists``."""
     for name in rest:
-        if letters(name).endswith("status"):
+        if letters(name).endswith("status") or letters(name) == "tainted":
             states = _selected(frame, [name], origin).iloc[:, 0].map(plain_list).explode()
-            out = states.map(lambda x: isinstance(x, str) and letters(x) in NOT_TAKEN)
+            out = states.map(lambda x: letters(str(x)) in NOT_TAKEN)
             if out.any():
-                state, of_lists = states[out].iloc[0], len(states) != len(frame)
+                state, of_lists = native(states[out].iloc[0]), len(states) != len(frame)
                 first = (
                     f"make a row of each, table = table.explode({[*lists, name]}), and then " if of_lists else ""
                 )

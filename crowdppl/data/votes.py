@@ -27,6 +27,7 @@ from crowdppl.data.tables import (
     letters,
     looks_like,
     recognise,
+    warn_of_states,
 )
 from crowdppl.errors import DataError
 
@@ -311,6 +312,7 @@ def rows_of_classes(
         cells = frame[_listed(listed, names, origin) or columns_of_classes(head, taken, marks=who is not None)]
         _refuse_other_names(list(cells.columns) if listed is None else [], origin)
     rest = [name for name in names if name not in (*taken, records, *cells.columns)]
+    warn_of_states(frame, rest, [], origin)
     unnamed = [x for x in rest if head[x].map(str).is_unique and len(head) > 1] or [
         x for x in rest if numbers_of(head[[x]]) is None
     ]

@@ -138,7 +138,7 @@ def rows_of_items(
     if who is not None:
         recognise(list(frame.columns), {"annotator": who}, origin)  # refuses what is not there
     elif not pooled and not _named_by_index(frame):
-        who = next(iter(_answerers(frame)), None)
+        who = next(iter(answerers(list(frame.columns))), None)
     if who is not None and items is None and frame[who].duplicated().any():
         _refuse_several_rows(frame, who, origin)
     said = {"annotator": "none" if pooled else str(who or frame.index.name or "the rows")}
@@ -194,9 +194,8 @@ def _named_by_index(frame: pd.DataFrame) -> bool:
     return bool(looks_like([frame.index.name], "annotator") or named([frame.index.name], FORMS, "annotator"))
 
 
-def _answerers(frame: pd.DataFrame) -> list[Hashable]:
+def answerers(columns: Sequence[Hashable]) -> list[Hashable]:
     """Columns that are called like annotators, or those who fill in a form."""
-    columns = list(frame.columns)
     return looks_like(columns, "annotator") or named(columns, FORMS, "annotator")
 
 
@@ -206,7 +205,7 @@ def who_answered(frame: pd.DataFrame) -> tuple[Hashable, bool] | None:
         return None
     if _named_by_index(frame):
         return frame.index.name, frame.index.is_unique
-    found = _answerers(frame)
+    found = answerers(list(frame.columns))
     if len(found) != 1:
         return None
     own, others = frame[found[0]].map(str), frame.drop(columns=found).map(str)

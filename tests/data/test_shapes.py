@@ -374,3 +374,20 @@ def test_numbers_that_lie_elsewhere_are_found_as_by_looking_at_all_other_columns
             if not own & set(every) and len(own) > 1 and size > 2 and not among:
                 odd.append(table.columns[n])
         assert [column for column, _ in not_annotators(table)] == odd
+
+
+def test_texts_of_questions_below_their_names_are_no_answers() -> None:
+    """Qualtrics writes a second header, of texts, and a third, of ids, which some remove."""
+    answers = pd.DataFrame(
+        {
+            "ResponseId": ["Response ID", "R_1", "R_2", "R_3", "R_4"],
+            "Q1": ["Is it a cat?", "yes", "no", "yes", "no"],
+            "Q2": ["Is it a dog?", "no", "no", "yes", "yes"],
+        }
+    )
+    for options in ({}, {"columns": "items"}, {"columns": "items", "annotator": "ResponseId"}):
+        found = crowdppl.Annotations.from_frame(answers, **options)
+        assert found.classes.tolist() == ["no", "yes"] and found.n_annotators == 4
+        assert found.items.tolist() == ["Q1", "Q2"]
+    again = crowdppl.Annotations.from_frame(answers[1:], columns="items")  # without
+    assert again.frame().equals(found.frame())

@@ -21,6 +21,7 @@ MEASURED = pd.DataFrame(
 )
 GRADES = read(table(label=[1, 2, 2, 1]), kind="ordinal")
 DECLINED = table(label=["x", "I don't know", "y", "x"])
+FUNCTIONS = table(label=[-1, 1, 0, 1])
 MISSED = table(label=["x", "n/a", "y", "x"])
 SETS = table(label=["x;y", "x", "y", "x;y"])
 RADIANS = pd.DataFrame({"item": [*range(40)], "annotator": ["a", "b"] * 20, "label": np.arange(40) * 0.15})
@@ -94,6 +95,8 @@ ROWS = [
         lambda: read(DECLINED),
         lambda: read(DECLINED, classes=["I don't know", "x", "y"]),
     ),
+    Row("classes._warn_of_declined", lambda: read(FUNCTIONS), lambda: read(FUNCTIONS, abstentions=[-1])),
+    Row("classes._warn_of_declined", lambda: read(FUNCTIONS), lambda: read(FUNCTIONS, classes=[-1, 0, 1])),
     Row("classes._warn_of_declined", lambda: read(MISSED), lambda: read(MISSED, abstentions=["n/a"])),
     Row("classes.answers", lambda: read(like=read(), classes=["x", "y"]), lambda: read(like=read())),
     Row(

@@ -91,6 +91,9 @@ RESPONSES = pd.DataFrame(
         "users.status": [["submitted", "discarded"], ["submitted"] * 2],
     }
 )
+MARKED = pd.DataFrame(
+    {"HITId": [1, 1, 2, 2], "WorkerId": [*"abab"], "cat": [1, 0, 1, 1], "dog": [0, 1, 0, 0]}
+).assign(AssignmentStatus=["Approved", "Rejected", "Approved", "Approved"])
 CODERS = pd.DataFrame(
     [[1, 2, 3, 3, 2, 1], [1, 2, 4, 3, 2, 2], [None, 3, 3, 3, 2, 3], [1, 2, 3, 3, 2, 4]], [*"ABCD"]
 )
@@ -497,16 +500,26 @@ ROWS = [
         ),
     ),
     Row(
-        "tables._warn_of_states",
+        "tables.warn_of_states",
         lambda: read(table(status=["Approved", "Approved", "Rejected", "Approved"])),
         lambda: read(
             table(status=["Approved", "Approved", "Rejected", "Approved"]).loc[lambda x: x["status"] != "Rejected"]
         ),
     ),
     Row(
-        "tables._warn_of_states",
+        "tables.warn_of_states",
         lambda: read(RESPONSES),
         lambda: read(RESPONSES.explode(["users", "label", "users.status"]).loc[submitted]),
+    ),
+    Row(
+        "tables.warn_of_states",
+        lambda: read(table(_tainted=[False, False, True, False])),
+        lambda: read(table(_tainted=[False, False, True, False]).loc[lambda x: ~x["_tainted"]]),
+    ),
+    Row(
+        "tables.warn_of_states",
+        lambda: read(MARKED),
+        lambda: read(MARKED[MARKED["AssignmentStatus"] != "Rejected"]),
     ),
     Row("tables.require_table", lambda: read([1, 2]), lambda: read()),
     Row(

@@ -101,7 +101,7 @@ class Classes(Kind):
             named = classes is not None or like is not None
             labels = encode_labels(rows.label, rows.place, named, away, rows.text)
             if not named:
-                _warn_of_declined(labels, away, rows.place)
+                _warn_of_declined(labels, away, rows.place, self.space.ordered)
         alphabet = read_label_set(labels, classes, away, self, informative) if like is None else like.alphabet
         if labels is not None and like is not None and options.get("grow"):
             alphabet = _extended(alphabet, labels, rows.place, rows.text)
@@ -168,7 +168,7 @@ def encode_labels(column: Any, place: Place, named: bool, abstentions: Iterable[
     return labels
 
 
-def _warn_of_declined(labels: Encoding, away: list[Any], place: Place) -> None:
+def _warn_of_declined(labels: Encoding, away: list[Any], place: Place, ordered: bool) -> None:
     """Warns of labels that seem to say that there is no answer, and are taken for classes."""
     kept = ~_among(labels.values, away)
     found = [
@@ -176,6 +176,9 @@ def _warn_of_declined(labels: Encoding, away: list[Any], place: Place) -> None:
         for n, value in enumerate(labels.values)
         if kept[n] and isinstance(value, str) and (DECLINED.fullmatch(letters(value)) or value.strip() in MISSING)
     ]
+    numbers = np.array([as_number(value) for value in labels.values])
+    if not ordered and np.array_equal(np.sort(numbers[kept])[:2], [-1, 0]):  # labelling functions' way
+        found += np.flatnonzero(kept & (numbers == -1)).tolist()
     if found:
         names, rows = [native(labels.values[n]) for n in found], np.isin(labels.codes, found)
         warn(
