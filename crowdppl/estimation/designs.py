@@ -17,7 +17,8 @@ class Design:
         chance: (n,) probability that an item is labelled; 0 where N is taken to be large.
         stratum: (n,) code.
         unit: (n,) code of what was drawn: the item, or a cluster of items.
-        unseen: (H,) share of the units of a stratum that was not drawn; None where units are items.
+        unseen: (H,) share of the units of a stratum that was not drawn, 1 where parts of units are labelled; None
+            where units are items.
         n_strata: H, of all items.
     """
 
@@ -54,7 +55,8 @@ class Design:
                 np.unique(np.stack([own, unit]), axis=1)[0],
             )
             there, seen = (np.bincount(x, minlength=len(strata)) for x in pairs)
-            unseen = 1 - seen / np.maximum(there, 1)
+            whole = len(row) == np.isin(cluster[scope], unit).sum()
+            unseen = 1 - seen / np.maximum(there, 1) if whole else np.ones(len(strata))
         if not finite:
             pi, unseen = np.zeros(len(row)), None if unseen is None else np.ones_like(unseen)
         return cls(row, weight, pi, own, np.unique(unit, return_inverse=True)[1], unseen, len(strata))

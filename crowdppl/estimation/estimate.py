@@ -74,9 +74,11 @@ class PopulationEstimate:
 
     def __repr__(self) -> str:
         rows = [
-            f"{name}: {row.estimate:.4g} [{row.low:.4g}, {row.high:.4g}], {row.people:,} of {row.items:,} items "
-            f"labelled by people, worth {row.worth:.2f} times as many"
-            for name, row in zip(self.table.index, self.table.itertuples(), strict=True)
+            f"{name}: {value:.4g} [{low:.4g}, {high:.4g}], {people:,.0f} of {items:,.0f} items labelled by people"
+            + (f", worth {worth:.2f} times as many" if worth > 0 else "")
+            for name, (value, low, high, _, people, items, worth) in zip(
+                self.table.index, self.table.to_numpy(float), strict=True
+            )
         ]
         return "\n".join([f"{self.quantity} by {self.method}, {self.level:.0%} intervals", *rows])
 
@@ -122,7 +124,8 @@ def estimate(
         items: ids of all items, where there is no proxy; without them, the population is taken to be large.
         chances: by item, the probability with which it was chosen for people, of at least the chosen ones.
         strata: by item, the part of the items from which some were drawn at random.
-        clusters: by item, what was drawn at random as a whole, such as a conversation.
+        clusters: by item, what was drawn at random as a whole, such as a conversation; by default the sequence of a
+            token, and the item of a class in sets.
         tie: the class that counts one half in a win rate of classes.
         method: how the proxy is used. "people" leaves it out; "ppi" takes it as it is, "ppi++" times a number;
             "linear" is a regression on the forecast and each annotator's label; "map" a logistic regression of the
@@ -157,6 +160,8 @@ def estimate(
     seed, planned = seed_number(seed), whole_number("planned", planned, FEWEST_TO_MONITOR)
     labels = labels_by_people(people)
     known = Proxy.of(proxy, labels, items, quantity in ("mean", "coefficients") and are_numbers(labels))
+    if chances is None and clusters is None:
+        clusters = known.clusters()
     x, names = _regressors(quantity, of, known)
     sample, scope = _sampled(quantity, labels, known, of, tie, clusters, seed)
     how_used = _chosen(method, proxy, known)
@@ -308,9 +313,9 @@ def _groups(by: Any, known: Proxy, scope: np.ndarray) -> list[tuple[Any, np.ndar
 def _in_words(quantity: str, of: Any) -> str:
     """The figure for people."""
     if quantity == "difference":
-        return f"accuracy of {of[0]!r} less that of {of[1]!r}"
+        return f"accuracy of {shown(of[0])} less that of {shown(of[1])}"
     if quantity in ("mean", "coefficients") or of is None:
         return quantity
     if isinstance(of, tuple | list):
-        return f"win rate of {of[0]!r} against {of[1]!r}"
-    return f"{quantity.replace('_', ' ')} of {of!r}"
+        return f"win rate of {shown(of[0])} against {shown(of[1])}"
+    return f"{quantity.replace('_', ' ')} of {shown(of)}"

@@ -16,6 +16,8 @@ from crowdppl.data.gold import class_codes
 from crowdppl.data.ids import Codebook, native
 from crowdppl.data.kinds.comparisons import grades_of
 from crowdppl.data.kinds.parts import SIDES
+from crowdppl.data.kinds.space import number_space
+from crowdppl.data.split import whole_units
 from crowdppl.errors import CrowdpplWarning, DataError, MethodError
 from crowdppl.inference.result import ClassProbabilities, Fit
 
@@ -78,6 +80,11 @@ class Proxy:
             )
         if isinstance(fit.result.truth, ClassProbabilities):
             return cls(fit.data.items, fit.data.classes, fit.result.probabilities, fit.data)
+        kind = fit.data.alphabet.kind
+        if kind.parts is not None or not number_space(kind.space).ordered:
+            raise MethodError(
+                f"the mean of labels of kind {kind.name!r} has no meaning on a line; estimate another figure"
+            )
         return cls(fit.data.items, None, fit.result.truth.mean[:, None])
 
     @classmethod
@@ -114,6 +121,11 @@ class Proxy:
                 "probabilities, a column a class, whose rows sum to one"
             )
         return cls(table.index, pd.Index(table.columns), values / values.sum(1, keepdims=True))
+
+    def clusters(self) -> pd.Series[Any] | None:
+        """What holds items that people label together, a sequence or a set; None where an item stands alone."""
+        units = None if self.data is None else whole_units(self.data)
+        return None if units is None or len(np.unique(units)) == len(units) else pd.Series(units, self.items)
 
 
 def labels_by_people(people: Any) -> pd.Series[Any]:

@@ -84,6 +84,36 @@ def test_strata_and_clusters_are_those_of_the_textbook() -> None:
     assert found.table["se"].item() == pytest.approx(means.std(ddof=1) / np.sqrt(12) * np.sqrt(1 - 12 / 50))
 
 
+def test_parts_of_clusters_leave_all_clusters_unknown() -> None:
+    """One item of each pair is labelled: every cluster is seen, and none is known."""
+    value, proxy = numbers()
+    cluster = pd.Series(np.arange(N) // 2, value.index)
+    found = estimate("mean", value.iloc[::2], proxy, method="people", clusters=cluster)
+    assert found.table["se"].item() == pytest.approx(value.iloc[::2].std(ddof=1) / np.sqrt(N / 2))
+
+
+def test_tokens_of_a_sequence_are_a_cluster() -> None:
+    ids = [f"s{n // 4} | {n % 4}" for n in range(160)]
+    tags = np.random.default_rng(0).choice(["O", "B-x"], 160)
+    data = crowdppl.Annotations.from_arrays(
+        ids * 2, ["a"] * 160 + ["b"] * 160, [*tags, *tags[::-1]], kind="sequence"
+    )
+    people = pd.Series(tags[:60], data.items[:60])
+    sequence = pd.Series([str(name).split(" | ")[0] for name in data.items], data.items)
+    tables = [
+        estimate("share", people, data, of="O", method="people", clusters=named).table for named in (None, sequence)
+    ]
+    pd.testing.assert_frame_equal(*tables)
+
+
+@pytest.mark.parametrize("kind", ["angle", "ranking"])
+def test_a_mean_of_angles_or_ranks_is_refused(kind: str) -> None:
+    data = crowdppl.datasets.example(kind)
+    fitted = crowdppl.fit({"angle": "von_mises_annotators", "ranking": "plackett_luce"}[kind], data, seed=0)
+    with pytest.raises(MethodError, match="no meaning on a line"):
+        estimate("mean", data, fitted)
+
+
 @pytest.mark.parametrize("method", ["people", "ppi", "ppi++", "linear", "map"])
 def test_a_census_is_exact(method: Any) -> None:
     truth, proxy, group = classes()
