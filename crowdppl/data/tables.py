@@ -514,8 +514,20 @@ def two_parts(columns: Sequence[Hashable]) -> tuple[str, ...]:
 
 
 def refuse_twins(columns: Sequence[Hashable], origin: str) -> None:
-    """Refuses columns of one name."""
+    """Refuses columns of one name, and of names of several levels."""
     again = pd.Series(list(columns), dtype=object).duplicated()
+    levels = next((name for name in columns if isinstance(name, tuple)), None)
+    if levels is not None:
+        raise DataError(
+            f"{origin} has columns of several levels, such as {levels!r}; take those of one question, "
+            f"table.xs({levels[-1]!r}, axis=1, level=-1), or join the levels, "
+            "table.set_axis(table.columns.map(' '.join), axis=1)"
+        )
+    if again.any() and columns[int(np.argmax(again))] == "":
+        raise DataError(
+            f"{origin} has columns without a name: if names stand in a later line, or in two with merged cells, "
+            "read it by pandas, read_csv(path, header=1), say, or header=[0, 1]; else name all but one"
+        )
     if again.any():
         raise DataError(
             f"{origin} has several columns named {columns[int(np.argmax(again))]!r}; rename all but one"

@@ -15,7 +15,7 @@ from crowdppl.data.features import StoredFeatures, warn_of_rounding
 from crowdppl.data.ragged import _require_small
 from crowdppl.data.split import joined, label_folds
 from crowdppl.data.tables import as_pandas
-from tests.messages.inputs import FEATURES, A, Row, covariates, of_file, pairs, ranks, read, table
+from tests.messages.inputs import FEATURES, A, Row, covariates, of_file, pairs, ranks, read, table, written
 
 NOBODY = "a model's own fault; the message says what it is to give"
 FIT: dict[str, Any] = {"inference": "vb", "seed": 0, "max_iterations": 3}
@@ -94,6 +94,11 @@ RESPONSES = pd.DataFrame(
 MARKED = pd.DataFrame(
     {"HITId": [1, 1, 2, 2], "WorkerId": [*"abab"], "cat": [1, 0, 1, 1], "dog": [0, 1, 0, 0]}
 ).assign(AssignmentStatus=["Approved", "Rejected", "Approved", "Approved"])
+TITLED = "Study 12,,,\nitem,rater,label,\n1,a,x,\n1,b,y,\n2,a,x,\n"
+LEVELS = pd.DataFrame(
+    [[1, 2, 2, 1], [2, 1, 2, 2], [1, 1, 2, 2], [2, 2, 1, 1], [1, 2, 1, 2]],
+    columns=pd.MultiIndex.from_product([["ann", "bob"], ["clear", "right"]]),
+)
 CODERS = pd.DataFrame(
     [[1, 2, 3, 3, 2, 1], [1, 2, 4, 3, 2, 2], [None, 3, 3, 3, 2, 3], [1, 2, 3, 3, 2, 4]], [*"ABCD"]
 )
@@ -542,6 +547,21 @@ ROWS = [
     ),
     Row(
         "tables.recognise", lambda: read(table(annotator=None)), lambda: read(table(annotator=None), annotator=None)
+    ),
+    Row(
+        "tables.refuse_twins",
+        lambda: of_file(TITLED),
+        lambda: read(pd.read_csv(written(TITLED), header=1).iloc[:, :3]),
+    ),
+    Row(
+        "tables.refuse_twins",
+        lambda: read(LEVELS, wide=True),
+        lambda: read(LEVELS.xs("clear", axis=1, level=-1), wide=True),
+    ),
+    Row(
+        "tables.refuse_twins",
+        lambda: read(LEVELS, wide=True),
+        lambda: read(LEVELS.set_axis(LEVELS.columns.map(" ".join), axis=1), wide=True),
     ),
     Row("tables.refuse_twins", lambda: read(pd.concat([table(), table()[["label"]]], axis=1)), lambda: read()),
     # wide
