@@ -80,6 +80,7 @@ FUNCTIONS: dict[str, tuple[set[str], Of]] = {
     "comparisons": ({"pair"}, lambda p, gold, path: p.comparisons()),
     "fair_averages": ({"facets"}, lambda p, gold, path: p.fair_averages()),
     "spans": ({"sequence"}, lambda p, gold, path: p.spans()),
+    "masks": (set(), lambda p, gold, path: p.masks()),  # of labels that from_masks reads
     "sets": ({"set"}, lambda p, gold, path: p.sets()),
     "clusters": ({"similarity"}, lambda p, gold, path: p.clusters()),
     "decide": (CLASSES, lambda p, gold, path: p.decide()),
