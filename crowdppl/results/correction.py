@@ -119,6 +119,14 @@ def corrected(
     return np.asarray(out)
 
 
+def of_classes(correction: Correction, found: Mapping[str, np.ndarray]) -> Correction:
+    """The correction with shares of all classes: where some came later, those of the new probabilities."""
+    if correction.shares is None or len(correction.shares) == found[correction.main].shape[1]:
+        return correction
+    mixed = np.sum([weight * found[name] for name, weight in correction.weights.items()], 0)
+    return replace(correction, shares=known_shares(mixed))
+
+
 def design_effect(probabilities: np.ndarray, labels: np.ndarray, rate: float) -> np.ndarray:
     """Probabilities (N, K) as if n labels of an item, (N,), were worth n / (1 + rate * (n - 1)) independent ones.
 
@@ -222,6 +230,7 @@ def averaged(fits: Mapping[str, Fit], correction: Correction | None) -> Fit:
     main = fits[correction.main]
     before = None if main.memory is None else main.memory.votes
     raw = {name: fits[name].result.probabilities for name in correction.weights}
+    correction = of_classes(correction, raw)
     found = corrected(correction, raw, main.data, before)
     others = {name: fits[name] for name in correction.weights if name != correction.main}
     kept = replace(correction, raw=main.result.probabilities, others=others)

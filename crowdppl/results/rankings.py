@@ -173,9 +173,15 @@ def _network(posterior: Fit) -> Rewards | None:
     return found if isinstance(found, Rewards) else None
 
 
+def _skills(posterior: Fit) -> list[str]:
+    """Names of the sites that rank objects: other methods may call skills of annotators so."""
+    sites = posterior.result.sites
+    return [name for name in SKILLS if name in sites and sites[name].dims[:1] == ("object",)]
+
+
 def _require_skills(posterior: Fit) -> None:
     """Refuses a method that ranks no objects."""
-    skills = SKILLS.keys() & posterior.result.sites.keys() or _network(posterior)
+    skills = _skills(posterior) or _network(posterior)
     if not skills or objects_of(posterior.data) is None:
         raise MethodError(
             f"{posterior.method} ranks no objects; fit 'bradley_terry' or 'crowd_bt' to comparisons, read by "
@@ -209,7 +215,7 @@ def _before(point: pd.Series[float], drawn: np.ndarray | None, inference: str) -
 def _by_group(posterior: Fit, table: Callable[[pd.Series[float], np.ndarray | None], pd.DataFrame]) -> pd.DataFrame:
     """A table of the ranking, or those of each group's beside its number."""
     _require_skills(posterior)
-    objects, names = objects_of(posterior.data), SKILLS.keys() & posterior.result.sites.keys()
+    objects, names = objects_of(posterior.data), _skills(posterior)
     if not names:
         return table(_rewards(posterior), None)
     (name,) = names

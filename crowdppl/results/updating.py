@@ -28,7 +28,7 @@ from crowdppl.inference.result import Fit, NumberTruth, require_fit
 from crowdppl.networks.classifier import Rewards, log_shares
 from crowdppl.networks.outputs import network_of, rows_to_classify
 from crowdppl.results.choices import choose
-from crowdppl.results.correction import averaged, corrected, members, members_after
+from crowdppl.results.correction import averaged, corrected, members, members_after, of_classes
 from crowdppl.results.truths import number_table
 
 OLDER = "weights, discounts, map and notes are of the fit before the update"
@@ -186,7 +186,7 @@ def predict(posterior: Fit, new_data: Annotations | pd.DataFrame) -> pd.DataFram
     found: Any = {name: fits.predict(fit, new, as_fitted=as_fitted) for name, fit in members(posterior).items()}
     if isinstance(numbers := found[posterior.method], NumberTruth):
         return number_table(posterior, numbers, new)
-    mixed = found[posterior.method] if correction is None else corrected(correction, found, new)
+    mixed = found[posterior.method] if correction is None else corrected(of_classes(correction, found), found, new)
     return pd.DataFrame(mixed, index=new.item_index, columns=new.classes)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -401,6 +402,8 @@ def test_annotators_who_favour_opposite_sides_are_named() -> None:
     data = leaning([2.0, -2.0, 0.0])
     (doubt,) = position_doubts(crowdppl.fit("bradley_terry", data, inference="em", seed=0))
     assert set(doubt.who["annotators"]) == {"w0", "w1"} and "'w0'" in doubt.text
+    each = [float(x) for x in re.findall(r"(\d+)% of answers by '(?:w0|w1)'", doubt.text)]
+    assert each[0] > 75 and each[1] < 25  # 2 and -2 in log-odds are .88 and .12
     (call,) = doubt.remedies
     own = eval(call, {"crowdppl": crowdppl, "data": data})
     assert not position_doubts(own)

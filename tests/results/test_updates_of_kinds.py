@@ -105,3 +105,22 @@ def test_labels_that_repeat_are_told_and_count() -> None:
     with pytest.warns(CrowdpplWarning, match="repeat"):
         found = fitted.update(first)
     assert found.data.n_labels == 30
+
+
+def test_auto_of_one_tag_takes_another_tag_later() -> None:
+    data = crowdppl.Annotations.from_arrays(["s | 0"] * 3, ["a", "b", "c"], ["B-x", "B-x", "O"], kind="sequence")
+    found = crowdppl.fit("auto", data, seed=0)
+    rows = [(f"t | {n}", a, "B-y" if n == 1 else "O") for n in range(4) for a in "ab"]
+    new = pd.DataFrame(rows, columns=["item", "annotator", "label"])
+    for table in (found.update(new).probabilities(), found.predict(new)):
+        assert table.shape == (4, 3)
+        assert table.sum(axis=1).to_numpy() == pytest.approx(1)
+
+
+def test_similarity_by_one_annotator_has_no_ranking() -> None:
+    pairs = [f"o{a} | o{b}" for a in range(8) for b in range(a)][:25]
+    answers = np.random.default_rng(0).choice(["same", "different"], 25)
+    data = crowdppl.Annotations.from_arrays(pairs, ["a"] * 25, answers, kind="similarity")
+    found = crowdppl.fit("hierarchical_mixed_membership", data, inference="vb", seed=0)
+    with pytest.raises(MethodError, match="ranks no objects"):
+        found.ranking()

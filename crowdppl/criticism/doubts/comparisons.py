@@ -59,8 +59,10 @@ def position(search: Search) -> Iterator[Doubt]:
     if not len(found):
         return
     some = found[found < n] if n not in found else np.arange(n)
-    share = 1 / (1 + np.exp(-np.clip(score[some].sum() / info[some].sum(), -20, 20)))
-    whose = "" if n in found else f" by {quoted(search.annotators(some))}"
+    sides = [some] if n in found else [own for own in (some[score[some] > 0], some[score[some] <= 0]) if len(own)]
+    shares = [float(1 / (1 + np.exp(-np.clip(score[x].sum() / info[x].sum(), -20, 20)))) for x in sides]
+    whose = ["" if n in found else f" by {quoted(search.annotators(own))}" for own in sides]
+    told = " and ".join(f"about {share:.0%} of answers{by}" for share, by in zip(shares, whose, strict=True))
     bias = True if n in found else "judge"
     name, setting = "'crowd_bt'", f"settings={{'position_bias': {bias!r}}}"
     if "position_bias" in known and (n in found or "right" in known):
@@ -69,9 +71,9 @@ def position(search: Search) -> Iterator[Doubt]:
     call = f"crowdppl.fit({', '.join(x for x in (name, 'data', setting) if x)}, inference='vb')"
     yield Doubt(
         "position",
-        f"of two equal objects, about {share:.0%} of answers{whose} name the left one, because of the side on "
+        f"of two equal objects, {told} name the left one, because of the side on "
         f"which it stands: ask in both orders, and fit with position_bias={bias!r}{others}",
         {"annotators": search.annotators(some)},
-        {"share": float(share), "z": float(z[found[-1]])},
+        {"share": max(shares, key=lambda share: abs(share - 0.5)), "z": float(z[found[-1]])},
         (call,),
     )
