@@ -134,18 +134,13 @@ def coded_edges(edges: Any, items: Codebook) -> np.ndarray:
     Raises:
         DataError: for what are no pairs, an item that is unknown, and one that is linked to itself.
     """
-    table = edges if isinstance(edges, pd.DataFrame) else None
-    if table is None:
-        try:
-            listed = edges if isinstance(edges, np.ndarray) else np.array([*map(tuple, edges)], object)
-        except TypeError as error:
-            raise DataError(
-                f"edges are {kind_of(edges)}; give pairs of item ids, or a table of two columns"
-            ) from error
-        table = pd.DataFrame(listed.reshape(-1, 2) if listed.size == 0 else listed)
-    if table.shape[1] != 2:
-        raise DataError(f"edges have {table.shape[1]} columns; give two, the items that each edge links")
-    sides = [as_index(table.iloc[:, n].infer_objects()) for n in (0, 1)] if len(table) else []
+    if isinstance(edges, pd.DataFrame):
+        columns: list[Any] = [edges.iloc[:, n].infer_objects() for n in range(edges.shape[1])]
+    else:
+        columns = _columns(edges)
+    if len(columns) != 2:
+        raise DataError(f"edges have {len(columns)} columns; give two, the items that each edge links")
+    sides = [as_index(column) for column in columns] if len(columns[0]) else []
     for side in sides:
         items.require(side, "edges=", "correct it, or name it in items=")
     pairs = np.stack([items.codes(side).astype(np.int64) for side in sides], 1) if sides else np.empty((0, 2), int)
@@ -154,6 +149,19 @@ def coded_edges(edges: Any, items: Codebook) -> np.ndarray:
         raise DataError(f"edges link the item {native(items.ids[pairs[alone][0, 0]])!r} to itself; leave it out")
     n = max(1, len(items.ids))
     return np.stack(np.divmod(np.unique(pairs.min(1) * n + pairs.max(1)), n), 1)  # quicker than rows
+
+
+def _columns(edges: Any) -> list[Any]:
+    """The columns of an array or of a list of pairs."""
+    try:
+        listed = edges if isinstance(edges, np.ndarray) else np.array([*map(tuple, edges)], object)
+    except TypeError:
+        listed = None
+    if listed is None or (listed.ndim != 2 and listed.size):
+        raise DataError(f"edges are {kind_of(edges)}; give pairs of item ids, or a table of two columns")
+    if not listed.size:
+        return [[], []]
+    return [[*column] if listed.dtype == object else column for column in listed.T]
 
 
 def components(pairs: np.ndarray, n_items: int) -> np.ndarray:

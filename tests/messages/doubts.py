@@ -332,7 +332,7 @@ ROWS: list[Row] = [
     Row("votes", partial(crowd, "dawid_skene", "em", 0, 60, 12, 3, 4), thorough=True, slow=True),
     Row("bias", partial(crowd, "auto", "auto", 0, 30, 6, 4, 2), slow=True),
     Row("large sets", soft, slow=True),
-    Row("pareto", partial(far, "item_difficulty", 60, 20, 4, 3, 3), slow=True),
+    Row("pareto", partial(far, "glad", 30, 6, 3, 3, 2), slow=True),
     Row("pareto", partial(far, "majority_vote", 3, 40, 6, 5, 2), stays={DRAWS: "now it can be told: they are far"}),
     Row("own", lambda: Found(fitted(Failing(), simulated(0, 20, 4, 3, 2))), why="the model's own code fails"),
     Row("few shared", partial(moment, "spectral", alone=True), (START,)),
