@@ -43,7 +43,7 @@ def test_gold_by_id(gold: Any, alphabet: LabelSet) -> None:
     ("gold", "named"),
     [
         ({"y": "yes"}, "'y', .*'10'"),
-        ({"x": "maybe"}, "'maybe', .*'no'; .*classes="),
+        ({"x": "maybe"}, "'maybe' of item 'x', .*'no'; .*classes="),
         ({"x": "?"}, r"'\?'"),
         ({"x": 1}, "class 1"),
         (pd.Series(["yes", "no"], index=["x", "x"]), "'x' more than once"),
