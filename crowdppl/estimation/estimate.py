@@ -170,7 +170,7 @@ def estimate(
     if proxy is not None:
         require_random(sample, Design.of(sample.row, scope, **how), scope)
     parts = sample.forecasts(how_used), sample.forecasts("people")
-    rows, index = [], list[Any]()
+    rows, index, (least, most) = [], list[Any](), _possible(sample, quantity)
     for group, own in _groups(by, known, scope):
         among = np.isin(sample.row, own)
         if among.sum() < len(own) or not finite:
@@ -184,7 +184,6 @@ def estimate(
             for name, part, beyond in ((how_used, parts[0], population == "beyond"), ("people", parts[1], False))
         )
         below, above = found.ends(interval, level, planned, seed, normal=disjoint)
-        least, most = _possible(sample, quantity)
         se, n = np.sqrt(found.variance), int(among.sum())
         worth = np.divide(alone.variance, found.variance, np.full(len(se), np.nan), where=found.variance > 0)
         for at, name in enumerate(names):
@@ -299,15 +298,14 @@ def _groups(by: Any, known: Proxy, scope: np.ndarray) -> list[tuple[Any, np.ndar
         return [("all", scope)]
     if not isinstance(by, pd.Series | Mapping):
         table = None if known.data is None else known.data.item_covariates
-        if table is None or by not in table.columns:
+        if table is None or not isinstance(by, Hashable) or by not in table.columns:
             there = "none" if table is None else ", ".join(repr(native(x)) for x in table.columns)
             raise DataError(f"item_covariates have no column {shown(by)} (there are: {there}); give groups by item")
         by = table[by]
-    of_all = pd.Series(by if isinstance(by, pd.Series) else dict(by)).reindex(known.items).iloc[scope]
-    code, names = pd.factorize(of_all, sort=True)
+    code, names = pd.factorize(by_items(by, known.items, "by", scope[:0]).iloc[scope])
     if not len(names):
         raise DataError("by= names none of the items; spell items as the proxy does")
-    return [(native(name), scope[code == n]) for n, name in enumerate(names)]
+    return [(native(names[n]), scope[code == n]) for n in sorted(range(len(names)), key=lambda n: str(names[n]))]
 
 
 def _in_words(quantity: str, of: Any) -> str:

@@ -128,7 +128,7 @@ class Proxy:
         return None if units is None or len(np.unique(units)) == len(units) else pd.Series(units, self.items)
 
 
-def labels_by_people(people: Any) -> pd.Series[Any]:
+def labels_by_people(people: Any, name: str = "people") -> pd.Series[Any]:
     """Labels by item, several of an item in several rows; DataError where there are none, or no items."""
     if isinstance(people, Annotations):
         frame = people.frame()
@@ -138,7 +138,7 @@ def labels_by_people(people: Any) -> pd.Series[Any]:
     elif isinstance(people, pd.DataFrame):
         if missing := [name for name in ("item", "label") if name not in people.columns]:
             raise DataError(
-                f"people have no column {missing[0]!r} (there are: {listed([*map(str, people.columns)])}); rename "
+                f"{name} has no column {missing[0]!r} (there are: {listed([*map(str, people.columns)])}); rename "
                 "theirs, or read them by crowdppl.read_annotations"
             )
         people = pd.Series(people["label"].array, index=pd.Index(people["item"].array))
@@ -146,14 +146,14 @@ def labels_by_people(people: Any) -> pd.Series[Any]:
         people = pd.Series(list(people.values()), index=pd.Index(list(people)), dtype=object).infer_objects()
     if not isinstance(people, pd.Series):
         raise DataError(
-            f"people is {kind_of(people)}; give annotations, a DataFrame with the columns item and label, or a "
+            f"{name} is {kind_of(people)}; give annotations, a DataFrame with the columns item and label, or a "
             "Series or dict of labels by item"
         )
     if isinstance(people.dtype, pd.CategoricalDtype):
         people = people.astype(people.cat.categories.dtype)
     found: pd.Series[Any] = people[people.notna() & people.index.notna()]
     if found.empty:
-        raise DataError("people labelled nothing: all labels or items are missing; give at least some labels")
+        raise DataError(f"{name} labelled nothing: all labels or items are missing; give at least some labels")
     return found
 
 

@@ -39,10 +39,9 @@ def by_bootstrap(
         off, square = np.zeros(values.shape[1]), np.zeros(values.shape[1])
         for own, mean, left in zip(groups, centre, unseen, strict=True):
             drawn = total[stream.choice(own, len(own))] - mean
-            off += drawn.sum(0)
+            off += np.sqrt(left) * drawn.sum(0)
             square += left * len(own) / max(len(own) - 1, 1) * ((drawn - drawn.mean(0)) ** 2).sum(0)
-        scale = np.sqrt(unseen[0] if len(groups) == 1 else 1.0)
-        ratios[n] = np.where(square > 0, scale * off / np.sqrt(np.where(square > 0, square, 1)), 0.0)
+        ratios[n] = np.where(square > 0, off / np.sqrt(np.where(square > 0, square, 1)), 0.0)
     sd = np.sqrt(variance)
     return sd * np.quantile(ratios, high, 0), -sd * np.quantile(ratios, low, 0)
 

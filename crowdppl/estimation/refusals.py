@@ -64,9 +64,9 @@ def require_random(sample: Sample, design: Design, scope: np.ndarray) -> None:
     rank[scope] = rankdata(sample.forecast[scope]) / len(scope)
     off = float(design.weight @ rank[sample.row] / design.weight.sum() - rank[scope].mean())
     error = float(np.sqrt(design.variance_of(rank[scope].var()[None])[0]))
-    if abs(off) > NOT_RANDOM * max(error, 1e-12) and abs(off) > 1e-9:
+    if abs(off) > NOT_RANDOM * error + 1e-9:
         raise DataError(
             f"people labelled items that the proxy ranks {'higher' if off > 0 else 'lower'} than others, by "
-            f"{abs(off) / max(error, 1e-12):.1f} standard errors: they were not drawn at random, and no interval "
+            f"{abs(off) / error:.1f} standard errors: they were not drawn at random, and no interval "
             "would hold; say how they were drawn (chances= or strata=), or draw anew"
         )

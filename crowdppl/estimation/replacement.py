@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -12,7 +13,7 @@ from crowdppl.agreement.coefficients import agreement_table
 from crowdppl.core.validation import listed, number_within, one_of, share_between
 from crowdppl.data.annotations import Annotations, require_annotations
 from crowdppl.data.ids import Codebook, native
-from crowdppl.errors import DataError, MethodError
+from crowdppl.errors import CrowdpplWarning, DataError, MethodError
 from crowdppl.estimation.inputs import labels_by_people
 from crowdppl.inference.result import Fit
 from crowdppl.results.truths import labels as labels_of
@@ -141,7 +142,7 @@ def _of_model(model: Any, items: pd.Series[Any], classes: pd.Index[Any]) -> pd.S
     """The model's label of each item, with ids and classes as people spell them."""
     if isinstance(model, Fit):
         model = labels_of(model)["label"]
-    given = labels_by_people(model)
+    given = labels_by_people(model, "model")
     if not given.index.is_unique:
         twice = native(given.index[given.index.duplicated()][0])
         raise DataError(f"the model has two labels of item {twice!r}; give one, of one model")
@@ -207,6 +208,7 @@ def _agreement(
     added = pd.DataFrame({"item": own.index, "annotator": MODEL, "label": own.to_numpy()})
     classes, rows = list(dict.fromkeys([*people.classes, *own])), {}
     for name, part in (("people", frame), ("with the model", pd.concat([frame.astype({"annotator": str}), added]))):
-        data = Annotations.from_frame(part, kind=kind, classes=classes)
+        with warnings.catch_warnings(action="ignore", category=CrowdpplWarning):  # reading them has said so
+            data = Annotations.from_frame(part, kind=kind, classes=classes)
         rows[name] = agreement_table(data, bootstrap=bootstrap, seed=seed).loc[f"krippendorff_{coefficient}"]
     return pd.DataFrame(rows).T[["value", "low", "high"]].astype(float)

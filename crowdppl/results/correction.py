@@ -29,7 +29,7 @@ LEAST = 1e-300
 
 def apply_map(truth_map: CalibrationMap, probabilities: np.ndarray) -> np.ndarray:
     """Mapped probabilities (N, K)."""
-    x, out = _logits(probabilities), np.zeros(probabilities.shape)
+    x, out = centred_logs(probabilities), np.zeros(probabilities.shape)
     for temperature, weight, channel in zip(
         truth_map.temperatures, truth_map.weights, truth_map.channels, strict=True
     ):
@@ -48,7 +48,7 @@ def fit_map(probabilities: np.ndarray, truth: np.ndarray) -> CalibrationMap:
     k = probabilities.shape[1]
     scale, shift = fit_scale(probabilities, truth)
     prior = PRIOR_STRENGTH * (PRIOR_ACCURACY * np.eye(k) + (1 - PRIOR_ACCURACY) / k)
-    x = _logits(probabilities)
+    x = centred_logs(probabilities)
     found = [_channel(softmax(x / temperature), truth, prior) for temperature in TEMPERATURES]
     prior_sd = 0.7  # of a temperature's logarithm
     scores = np.array([score for _, score in found]) - np.log(TEMPERATURES) ** 2 / (2 * prior_sd**2)
@@ -59,7 +59,7 @@ def fit_scale(probabilities: np.ndarray, truth: np.ndarray) -> tuple[float, np.n
     """Scale and shift of softmax(scale * log p + shift): the mode under the priors of ``fit_map``."""
     from scipy.optimize import minimize  # slow to import
 
-    x, k = _logits(probabilities), probabilities.shape[1]
+    x, k = centred_logs(probabilities), probabilities.shape[1]
     hit = np.eye(k)[truth]
 
     def loss(theta: np.ndarray) -> tuple[float, np.ndarray]:
@@ -94,7 +94,8 @@ def softmax(x: np.ndarray) -> np.ndarray:
     return np.asarray(shares(x, axis=-1))
 
 
-def _logits(probabilities: np.ndarray) -> np.ndarray:
+def centred_logs(probabilities: np.ndarray) -> np.ndarray:
+    """Logarithms of probabilities (N, K), at least 1e-6, less their mean over classes."""
     x = np.log(np.clip(probabilities, 1e-6, None))
     return np.asarray(x - x.mean(1, keepdims=True))
 

@@ -8,13 +8,12 @@ from functools import cached_property
 import numpy as np
 
 from crowdppl.data.annotations import Annotations
-from crowdppl.results.correction import softmax
+from crowdppl.results.correction import centred_logs, softmax
 
 SCALE_SD, SHIFT_SD, VOTE_SD, MIX_SD = 0.5, 0.5, 0.4, 0.4
 """Prior standard deviations of the scale of log-probabilities less 1, of shifts, votes and mixing weights."""
 MOST_CLASSES = 8
 """Classes up to which probabilities of one shift the logits of another."""
-LEAST = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,8 +65,7 @@ class VotesMap:
 
     @cached_property
     def _log_p(self) -> np.ndarray:
-        x = np.log(np.clip(self.forecast, LEAST, None))
-        return np.asarray(x - x.mean(1, keepdims=True))
+        return centred_logs(self.forecast)
 
     @cached_property
     def _share(self) -> np.ndarray:

@@ -268,6 +268,7 @@ REFUSED: dict[str, tuple[dict[str, Any], type[CrowdpplError], str]] = {
     "class": ({"of": "maybe"}, MethodError, "of='maybe' is none of the classes"),
     "label": ({"people": classes()[0].iloc[:60].replace("no", "hm")}, DataError, "'hm' of item"),
     "group": ({"by": pd.Series(np.r_[np.zeros(N - 5), np.ones(5)])}, MethodError, "0 items of group 1"),
+    "twice": ({"by": pd.Series([1, 2], [0, 0])}, DataError, "by= names item 0 twice"),
     "column": ({"by": "about"}, DataError, "no column 'about'"),
     "stratum": ({"strata": pd.Series(np.r_[np.zeros(N - 5), np.ones(5)])}, MethodError, "1 strata have fewer"),
     "chance": ({"chances": pd.Series(0.0, range(N))}, DataError, "chances= of item 0 is 0"),
