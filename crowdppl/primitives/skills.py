@@ -62,8 +62,10 @@ def learned_spread(data: Data, coin: tuple[float, float] | None = None, graded: 
     ranked = block.n_classes == 0
     pair, answers = _ranked(block) if ranked else _compared(block, graded)
     asked = answers.sum(1) > 0
-    half_cauchy = -np.log(SPREADS + 1 / SPREADS)
-    each = [_evidence(pair[asked], answers[asked], share) for share in (RELIABLE if coin else (1.0,))]
+    objects, code = np.unique(pair[asked], return_inverse=True)
+    pair, answers, half_cauchy = code.reshape(-1, 2), answers[asked], -np.log(SPREADS + 1 / SPREADS)
+    ends, reliable = _ends(answers.sum(0)), RELIABLE if coin else np.ones(1)
+    each = [_evidence(pair, answers, ends, share, len(objects)) for share in reliable]
     if coin is not None:
         right, wrong = coin
         skilled = 2 * RELIABLE - 1 if ranked else RELIABLE  # a ranking at random has half of all pairs right
@@ -110,71 +112,86 @@ def _ranked(block: Block) -> tuple[np.ndarray, np.ndarray]:
     return pairs, np.stack([np.bincount(row.ravel(), each, len(pairs)) for each in answers.T], 1)
 
 
-def _evidence(pair: np.ndarray, answers: np.ndarray, reliable: float) -> np.ndarray:
-    """Log-probability of answers (N, K) to pairs (N, 2) of objects for each spread, skills integrated out."""
-    from scipy import sparse  # slow to import
-
-    objects, code = np.unique(pair, return_inverse=True)
-    at = (np.tile(np.arange(len(pair)), 2), code.reshape(pair.shape).T.ravel())
-    lead = sparse.csr_matrix((np.repeat([1.0, -1.0], len(pair)), at), (len(pair), len(objects)))
-    out, log_skill = [], np.zeros(len(objects))
-    for spread in SPREADS:
-        ends = _ends(answers.sum(0), spread)
-        found, log_skill = _integrated(lead, answers, ends, spread, reliable, log_skill)
+def _evidence(pair: np.ndarray, answers: np.ndarray, ends: list[np.ndarray], reliable: float, n: int) -> np.ndarray:
+    """Log-probability of answers (N, K) to pairs (N, 2) of n objects for each spread, skills integrated out."""
+    out, log_skill = [], np.zeros(n)
+    for spread, end in zip(SPREADS, ends, strict=True):
+        found, log_skill = _integrated(pair, answers, end, spread, reliable, log_skill)
         out.append(found)
     return np.array(out)
 
 
-def _ends(times: np.ndarray, spread: float) -> np.ndarray:
-    """From which logistic lead to which each answer is given, (2, K): shares at random are those of times (K,)."""
+def _ends(times: np.ndarray) -> list[np.ndarray]:
+    """From which logistic lead to which each answer is given, (2, K) for each spread, if shares at random are those
+    of times (K,).
+    """
     from scipy.special import expit
 
     grade, x = grades_of(len(times)), np.append(0.0, np.geomspace(1e-3, FAR, CELLS))
     z, weight = np.polynomial.hermite_e.hermegauss(NODES)
-    within = (2 * expit(x[:, None] - np.sqrt(2) * spread * z) - 1) @ weight / weight.sum()
-    fewer = [times[np.abs(grade) < m].sum() / max(times.sum(), 1) for m in range(1, grade.max() + 1)]
-    cut = np.append(np.interp(fewer, within, x), np.inf)
-    cut = np.append(-cut[0], cut)
-    near, far = cut[np.abs(grade)], cut[np.abs(grade) + 1]
-    return np.where(grade < 0, [-far, -near], [near, far])
+    fewer, out = [times[np.abs(grade) < m].sum() / max(times.sum(), 1) for m in range(1, grade.max() + 1)], []
+    for spread in SPREADS:
+        within = (2 * expit(x[:, None] - np.sqrt(2) * spread * z) - 1) @ weight / weight.sum()
+        cut = np.append(np.interp(fewer, within, x), np.inf)
+        cut = np.append(-cut[0], cut)
+        near, far = cut[np.abs(grade)], cut[np.abs(grade) + 1]
+        out.append(np.where(grade < 0, [-far, -near], [near, far]))
+    return out
+
+
+def _curvature(pair: np.ndarray, known: np.ndarray, prior: float, n: int) -> Any:
+    """What comparisons and the prior tell of the skills of n objects, (n, n), sparse where these are many."""
+    own = np.bincount(pair.ravel(), known.repeat(2), n) + prior
+    if n <= DENSE:
+        between = np.bincount(pair @ [n, 1], known, n * n).reshape(n, n)
+        return np.diag(own) - between - between.T
+    from scipy import sparse  # slow to import
+
+    between = sparse.csr_matrix((known, tuple(pair.T)), (n, n))
+    return (sparse.diags(own) - between - between.T).tocsr()
 
 
 def _integrated(
-    lead: Any, answers: np.ndarray, ends: np.ndarray, spread: float, reliable: float, log_skill: np.ndarray
+    pair: np.ndarray, answers: np.ndarray, ends: np.ndarray, spread: float, reliable: float, log_skill: np.ndarray
 ) -> tuple[float, np.ndarray]:
     """The integral for one spread, and the log-skills of the mode, found from others by Fisher's scoring."""
-    from scipy import sparse
-    from scipy.sparse.linalg import cg
     from scipy.special import expit
 
-    n, k = len(log_skill), answers.shape[1]
-    wrong = (1 - reliable) / (k - 1)
+    n, times, prior = len(log_skill), answers.sum(1), 1 / spread**2
+    wrong = (1 - reliable) / (answers.shape[1] - 1)
+    (one, other), most = pair.T, (reliable - wrong) * -np.expm1(ends[0] - ends[1])
 
-    def chances(at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        low, high = (end - (lead @ at)[:, None] for end in ends)
-        own = expit(-low) * expit(high) * -np.expm1(ends[0] - ends[1])
-        share = reliable - wrong
-        return np.maximum(wrong + share * own, TINY), share * own * (expit(low) - expit(-high))
+    def told(at: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
+        """The log-density, the probability of each answer, and its slope by the lead of an object."""
+        lead = (at[one] - at[other])[:, None]
+        over, under = expit(lead - ends[0]), expit(ends[1] - lead)
+        own = most * over * under
+        p = np.maximum(wrong + own, TINY)
+        density = (answers * np.log(p)).sum() - prior * (at @ at) / 2 - n * np.log(spread)
+        return float(density), p, own * (under - over)
 
-    def density(at: np.ndarray) -> float:
-        labels = float((answers * np.log(chances(at)[0])).sum())
-        return labels - float(at @ at) / (2 * spread**2) - n * float(np.log(spread))
-
-    highest = density(log_skill)
+    highest, p, change = told(log_skill)
     for _ in range(STEPS):
-        p, change = chances(log_skill)
-        slope = lead.T @ (answers / p * change).sum(1) - log_skill / spread**2
-        known = sparse.diags(answers.sum(1) * (change**2 / p).sum(1))
-        curvature = lead.T @ known @ lead + sparse.identity(n) / spread**2
-        both, before = n <= DENSE, highest
-        if both:
-            step = np.linalg.solve(curvature.toarray(), slope)
-        else:
-            step = cg(curvature, slope, M=sparse.diags(1 / curvature.diagonal()))[0]
-        while (highest := density(log_skill + step)) < before and np.abs(step).max() > CLOSE:
+        each = (answers / p * change).sum(1)
+        slope = np.bincount(one, each, n) - np.bincount(other, each, n) - prior * log_skill
+        curvature = _curvature(pair, times * (change**2 / p).sum(1), prior, n)
+        step, before = _solved(curvature, slope), highest
+        while (found := told(log_skill + step))[0] < before and np.abs(step).max() > CLOSE:
             step = step / 2
-        log_skill = log_skill + step
+        log_skill, (highest, p, change) = log_skill + step, found
         if highest - before < CLOSE:
             break
-    log_det = np.linalg.slogdet(curvature.toarray())[1] if both else np.log(curvature.diagonal()).sum()
+    dense = isinstance(curvature, np.ndarray)
+    log_det = np.linalg.slogdet(curvature)[1] if dense else np.log(curvature.diagonal()).sum()
     return highest - log_det / 2, log_skill
+
+
+def _solved(curvature: Any, slope: np.ndarray) -> np.ndarray:
+    """A step of Newton's search."""
+    if isinstance(curvature, np.ndarray):
+        return np.linalg.solve(curvature, slope)
+    from scipy import sparse
+    from scipy.sparse.linalg import cg
+
+    step: np.ndarray = cg(curvature, slope, M=sparse.diags(1 / curvature.diagonal()))[0]
+    return step
