@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Unpack
 
+import numpy as np
 import pandas as pd
 import torch
 
@@ -16,7 +17,7 @@ from crowdppl.core.validation import switch, warn
 from crowdppl.data.annotations import Annotations, require_annotations
 from crowdppl.data.coded import require_labels
 from crowdppl.data.kinds.classes import Classes
-from crowdppl.errors import ConvergenceWarning, DoubtWarning, MethodError
+from crowdppl.errors import ConvergenceWarning, DataError, DoubtWarning, MethodError
 from crowdppl.evaluation.calibration import AUTO_NOTE, FOLDS, calibrated, with_notes
 from crowdppl.evaluation.heldout import heldout_score, select_volume
 from crowdppl.evaluation.trusted import FOLDS as FOLDS_OF_TRUTHS
@@ -24,9 +25,10 @@ from crowdppl.evaluation.trusted import fit_trusted
 from crowdppl.inference.engines import warn_of_unused
 from crowdppl.inference.fit import fit_one
 from crowdppl.inference.options import FitOptions
-from crowdppl.inference.result import Fit, require_classes, uninterrupted
+from crowdppl.inference.result import Correction, Fit, require_classes, uninterrupted
 from crowdppl.networks.outputs import warn_of_no_features
 from crowdppl.posterior import Posterior
+from crowdppl.primitives.mixtures import chosen_annotators
 from crowdppl.primitives.model import Model, card_of
 from crowdppl.results.correction import fit_member, too_sparse
 from crowdppl.results.thresholds import joined
@@ -41,6 +43,21 @@ CLASSES, LABELS = 20, 5
 TOLERANCE, STEPS = 1e-5, 300
 FOLDS_OF_PAIRS = 3
 FEATURES = f"{AUTO_NOTE}features are not used; a method with a network, such as bayes_dgc, learns from them"
+JUDGES = "judge_panel"
+PANEL = {JUDGES: 0.6, "bayesian_dawid_skene": 0.4}
+"""Members of auto for models, and their weights; from .3 to .5 for Dawid-Skene, it hardly matters."""
+PANELS = ("nominal", "ordinal")
+"""Kinds of labels that panels of models give."""
+FEW = 12
+"""Annotators up to whom they may be a panel of models."""
+PANEL_NOTE = (
+    AUTO_NOTE
+    + "how far models err together is taken from other panels, for labels do not tell; gold= of 50 items does"
+)
+ASKS = AUTO_NOTE + (
+    "the {n} annotators are taken for people; if they are models, say so (models=True, --models all), for models "
+    "err together"
+)
 NO_ROWS = AUTO_NOTE + (
     "methods with confusion rows are left out: {labels:,} labels are too few for {classes} classes and "
     "{annotators} annotators (five for each annotator and class)"
@@ -57,6 +74,7 @@ def fit(
     start: Mapping[str, torch.Tensor] | None = None,
     calibrate: bool = False,
     trusted: Iterable[Any] | None = None,
+    models: Iterable[Any] | bool | None = None,
     **options: Unpack[FitOptions],
 ) -> Posterior:
     """Infers the truth of every item, and how good every annotator is, from their labels.
@@ -83,6 +101,8 @@ def fit(
             alone; rows of confusions are then held at what these show, and their intervals tell no more.
             ``diagnostics()["scores"]`` has the mean log-probabilities of known truths left out by which this is
             chosen. For methods that take ``history``.
+        models: ids of annotators that are models, such as language models asked to judge; True for all. "auto" then
+            takes ``judge_panel``, for models err together, which labels alone do not show. Others are people.
         options: of the engine, see ``crowdppl.inference.options.Options``. The commonest: seed (0), device ("cpu",
             "cuda", "auto"), tolerance and max_iterations of em and vb, restarts, chains (4; up to 32 for gibbs on
             small data), draws (500) and warmup (250) of gibbs and nuts, batch_size, progress, callback.
@@ -130,6 +150,11 @@ def fit(
     warn_of_unused(options, [engine])
     if auto:
         check_automatic(inference, settings is None and start is None and trusted is None)
+    elif models is not None:
+        raise MethodError(f"models= is for 'auto'; give {method!r} none, or take judge_panel with people=")
+    if auto and models is not None:
+        found = fit_panel(data, models, options)
+    elif auto:
         chooses = data.alphabet.kind.numeric or _candidates(data)
         found = (fit_best if chooses else fit_auto)(data, options)
     else:
@@ -238,6 +263,33 @@ def fit_auto(data: Annotations, options: FitOptions) -> Fit:
     return found
 
 
+def fit_panel(data: Annotations, models: Iterable[Any] | bool, options: FitOptions) -> Fit:
+    """Fits ``judge_panel`` and Dawid-Skene by vb, and averages them with fixed weights: a panel's labels tell none.
+
+    Labels of an item count for Dawid-Skene as one. DataError or MethodError for models that are no annotators, and
+    for labels that are no classes of items taken one by one.
+    """
+    if data.kind not in PANELS:
+        raise DataError(
+            f"models= is for labels of kind {' or '.join(PANELS)}, and these are {data.kind!r}; leave it out"
+        )
+    chosen: Any = data.annotators if models is True else models
+    are_models = chosen_annotators("models", chosen, data)
+    if not any(are_models):
+        raise MethodError("models=[] names none of the annotators; leave it out where all are people")
+    people = tuple(not x for x in are_models)
+    began = time.perf_counter()
+    given: Any = {"tolerance": TOLERANCE, "max_iterations": STEPS, **options}
+    fresh = {name: registry.resolve(name, {"people": people} if name == JUDGES else None) for name in PANEL}
+    plain = data.with_gold(None)
+    fits = {n: fit_member(n, partial(fit_one, m, plain, "vb", given, name=n)) for n, m in fresh.items()}
+    empty = np.empty((0, 0))
+    weighed = Correction(empty, PANEL, {name: float(name != JUDGES) for name in PANEL}, {}, notes=(PANEL_NOTE,))
+    found = calibrated({n: uninterrupted(fit) for n, fit in fits.items()}, data, weighed, fresh)
+    found.result.diagnostics["seconds"] = time.perf_counter() - began
+    return found
+
+
 def fit_best(data: Annotations, options: FitOptions) -> Fit:
     """The fit, by vb, of the candidate that predicts labels left out best; of the first where none can be.
 
@@ -298,6 +350,8 @@ def _notes(data: Annotations) -> Iterator[str]:
         yield NO_ROWS.format(labels=data.n_labels, annotators=data.n_annotators, classes=data.n_classes)
     if data.features is not None:
         yield FEATURES
+    if data.kind in PANELS and 2 < (n := len(np.unique(data.label_codes()[1]))) <= FEW:
+        yield ASKS.format(n=n)
 
 
 def _without_rows(data: Annotations) -> bool:

@@ -16,10 +16,12 @@ from crowdppl.criticism import doubts as doubting
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import ResultError
 from crowdppl.evaluation import by_group, calibration
+from crowdppl.evaluation import panel as panels
 from crowdppl.inference.result import Fit
 from crowdppl.plots import annotators as annotator_plots
 from crowdppl.plots import chains, confusions, estimates, items
 from crowdppl.plots import evaluation as evaluation_plots
+from crowdppl.plots import panel as panel_plots
 from crowdppl.primitives.model import Model
 from crowdppl.results import (
     acquisition,
@@ -117,6 +119,7 @@ class Posterior(Fit):
         return self._doubts[0]
 
     by = by_group.by
+    panel = panels.panel
     sets = grouping.sets
     clusters = grouping.clusters
     decide = decisions.decide
@@ -145,6 +148,7 @@ class Posterior(Fit):
     plot_ranks = chains.plot_ranks
     plot_item_map = items.plot_item_map
     plot_agreement_network = annotator_plots.plot_agreement_network
+    plot_panel = panel_plots.plot_panel
     plot_reliability = evaluation_plots.plot_reliability
     plot_risk_coverage = evaluation_plots.plot_risk_coverage
 

@@ -7,13 +7,16 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 from scipy.cluster.hierarchy import cut_tree, linkage
 from scipy.sparse import csr_matrix
+from scipy.sparse.csgraph import connected_components
 from scipy.spatial.distance import squareform
 from scipy.special import logsumexp
 from scipy.stats import chi2
 
+from crowdppl.agreement.coefficients import agreement_pairs
 from crowdppl.core.validation import share_between, whole_number
 from crowdppl.data.annotations import Annotations, require_annotations
 from crowdppl.errors import MethodError
@@ -94,6 +97,16 @@ def find_groups(
     """
     labels = coded(require_annotations(data))
     return find_in_codes(labels, n_groups=n_groups, alpha=alpha, max_labels=max_labels)
+
+
+def alike(data: Annotations, agreement: float, items: int) -> Ints:
+    """Groups (A,) of annotators whose labels are equal on most of many items (``primitives.copies``)."""
+    agreement, items = share_between("agreement", agreement), whole_number("items", items, 1)
+    pairs = agreement_pairs(data, weights="identity").reset_index()
+    near = pairs[(pairs["items"] >= items) & (pairs["agreement"] > agreement)]
+    one, other = (data.annotators.get_indexer(pd.Index(near[name])) for name in ("annotator", "other"))
+    shape = (data.n_annotators, data.n_annotators)
+    return np.asarray(connected_components(csr_matrix((np.ones(len(one)), (one, other)), shape), directed=False)[1])
 
 
 def coded(data: Annotations) -> CodedLabels:

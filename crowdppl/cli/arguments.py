@@ -79,6 +79,14 @@ Trusted = Annotated[
         help="Annotators whose labels are known truths, against others who collude: 'ann,bob'.", metavar="NAMES"
     ),
 ]
+LanguageModels = Annotated[
+    str | None,
+    Option(
+        "--models",
+        help="Annotators that are models, which err together: 'gpt,claude', or 'all'. The others are people.",
+        metavar="NAMES",
+    ),
+]
 People = Annotated[Path, Option(help="File of labels by people: an item and a label a row.", metavar="FILE")]
 Quantity = Annotated[str, Option(help="share, mean, accuracy, difference or win_rate.", metavar="NAME")]
 Of = Annotated[
@@ -221,7 +229,7 @@ READING: Mapping[str, tuple[Any, Any]] = {
     "label_covariate": _several("Column of numbers of labels that methods read; may be repeated.", "COLUMN"),
 }
 """The options of commands that read a file: type and default of each."""
-OF_FITS = ("inference", "calibrate", "trusted", "seed", "device")
+OF_FITS = ("inference", "calibrate", "trusted", "models", "seed", "device")
 SPELLED = {name: name.replace("_", "-") for name in (*READING, *OF_FITS)} | {
     "abstentions": "abstain",
     "label_covariates": "label-covariate",

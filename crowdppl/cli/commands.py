@@ -91,6 +91,7 @@ def fit_answers(
     option: arguments.EngineOptions = None,
     calibrate: arguments.Calibrate = False,
     trusted: arguments.Trusted = None,
+    models: arguments.LanguageModels = None,
     seed: arguments.Seed = 0,
     device: arguments.Device = "cpu",
     progress: arguments.Progress = arguments.ON_TERMINAL,
@@ -114,6 +115,7 @@ def fit_answers(
     options_from(options)  # errors are found before a long file is read
     out = out or Path(f"crowdppl-{answers.stem}")
     trust = arguments.names(trusted, "--trusted")
+    of_models = True if models == "all" else arguments.names(models, "--models")
     plain = inference == "auto" and not settings and trust is None
     named, model = model, model or _default_method(plain, given["kind"])
     if model == "auto":
@@ -128,9 +130,8 @@ def fit_answers(
     read = time.perf_counter()
     if named is None:  # of the kind that was recognised
         model = _default_method(plain, data.kind)
-    posterior = fit(
-        model, data, inference=inference, settings=settings or None, calibrate=calibrate, trusted=trust, **options
-    )
+    how: Any = {"inference": inference, "settings": settings or None, "calibrate": calibrate, "trusted": trust}
+    posterior = fit(model, data, models=of_models, **how, **options)
     seconds = {"read": read - began, "fit": time.perf_counter() - read}
     read_from = {"gold": None} | {name: str(path) for name, path in files.items()}
     files_written = write_result(posterior, out, read_from, seconds, spreadsheet_safe=spreadsheet_safe)

@@ -56,6 +56,7 @@ class Block:
         informative: whether an abstention may depend on the class; if not, each annotator declines at one rate.
         has_labels: False for a design, whose labels are to be drawn.
         uses_power: whether labels count by the power that a model gives them.
+        tells: whether truths are told, for which a model may let labels count for less (its ``discount``).
         sparse: whether truths that an item's labels do not name may be summed out together.
         repeat_correlation: of an annotator's labels of one item, given its truth; they count by ``weights``.
         entries: of a minibatch, int64 (S,): the place of each label in the block that it was taken from.
@@ -86,6 +87,7 @@ class Block:
     informative: bool = False
     has_labels: bool = True
     uses_power: bool = True
+    tells: bool = False
     sparse: bool = False
     repeat_correlation: float = 0.0
     entries: Tensor | None = None

@@ -497,6 +497,8 @@ def refuse(problem: Problem) -> None:
         raise NoProductError(NETWORK)
     if power := problem.label_power:
         raise NoProductError(f"it {power.what}")
+    if problem.telling is not problem:
+        raise NoProductError("its labels count for less where truths are told (discount)")
     if problem.reads.items:
         raise NoProductError("it depends on item_covariates")
     if problem.sums_others and problem.n_labels * problem.blocks[0].n_classes > WORK:

@@ -133,6 +133,7 @@ def truth_of_sums(sums: Sequence[Any], order: np.ndarray) -> tuple[np.ndarray, T
 
 def _truth_sums(problem: Problem, values: Draws, chains: int) -> Sequence[Tensor]:
     """Sums over chains of truth probabilities (K, N), of their squares, and of entropies in bits (N,)."""
+    problem = problem.telling
     assert problem.truth is not None
     fold, found = problem.full_pass(chains), list[tuple[Tensor, ...]]()
     for block in (b for b in problem.blocks if b.n_items):
@@ -177,7 +178,7 @@ def truth_at(problem: Problem, values: Mapping[str, Tensor], chains: int | None,
     assert problem.truth is not None
     if chains is not None and problem.sums_others:  # without the probabilities of all classes at each particle
         return by_code((_truth_sums(problem, values, chains)[0] / chains).t().cpu().numpy(), order)
-    marginal = problem.full_pass(chains)(values, marginals=(problem.truth,)).marginals[problem.truth]
+    marginal = problem.telling.full_pass(chains)(values, marginals=(problem.truth,)).marginals[problem.truth]
     out = marginal if chains is None else marginal.double().mean(1)
     return by_code(out.t().cpu().numpy(), order).astype(np.float64, copy=False)
 

@@ -242,6 +242,13 @@ class Problem:
         default = 1e-8 if self.blocks[0].dtype == torch.float64 else 1e-7
         return default if self.options.tolerance is None else self.options.tolerance
 
+    @cached_property
+    def telling(self) -> Problem:
+        """The problem by which truths are told: itself, unless the model has a ``discount``."""
+        if not getattr(self.model, "discount", 0):
+            return self
+        return replace(self, blocks=[replace(block, tells=True) for block in self.blocks])
+
     def of_kind(self, kind: str) -> list[Site]:
         return [s for s in self.sites.values() if s.kind == kind]
 

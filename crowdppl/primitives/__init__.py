@@ -33,7 +33,14 @@ from crowdppl.primitives.likelihood import (
     with_abstentions,
 )
 from crowdppl.primitives.linkage import linkage, log_evidence, log_odds_same, pairs_of, sizes_without
-from crowdppl.primitives.mixtures import class_blends, cluster_start, group_codes, through_blends
+from crowdppl.primitives.mixtures import (
+    chosen_annotators,
+    class_blends,
+    cluster_start,
+    copies,
+    group_codes,
+    through_blends,
+)
 from crowdppl.primitives.model import Card, Model
 from crowdppl.primitives.potts import learned_strength
 from crowdppl.primitives.priors import (
@@ -79,12 +86,14 @@ __all__ = [
     "annotator_covariates",
     "chain",
     "check_settings",
+    "chosen_annotators",
     "class_blends",
     "cluster_start",
     "coin_counts",
     "coin_prior",
     "coin_table",
     "confusion_prior",
+    "copies",
     "crowd_rows",
     "default_prevalence",
     "diagonal_prior",

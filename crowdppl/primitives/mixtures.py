@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -170,6 +170,61 @@ def group_codes(
             "one for each, in the order of their codes, or a mapping from annotator id to group"
         )
     return codes
+
+
+def chosen_annotators(name: str, chosen: Collection[Any], data: Any) -> tuple[bool, ...]:
+    """Whether each annotator is among those that a setting names, (A,).
+
+    Args:
+        name: of the setting, for messages.
+        chosen: ids; or, as this function returns it, a truth value for each annotator code.
+        data: the annotations.
+
+    Raises:
+        DataError: when the data are no annotations.
+        MethodError: when an id is not one of an annotator.
+
+    Examples:
+        >>> crowdppl.primitives.chosen_annotators("people", ["1", "4"], crowdppl.anaesthetists())
+        (True, False, False, True, False)
+    """
+    if isinstance(chosen, str) or not isinstance(chosen, Collection):
+        raise MethodError(f"{name}={shown(chosen)} must be a list of annotator ids")
+    if len(chosen) == require_data(data).n_annotators and all(isinstance(x, bool) for x in chosen):
+        return tuple(chosen)
+    annotators = require_annotations(data).annotators
+    unknown = [a for a in chosen if a not in annotators]
+    if unknown:
+        raise MethodError(f"{name}= names annotators that are not in the data: {unknown[:5]}; leave them out")
+    return tuple(a in chosen for a in annotators)
+
+
+def copies(data: Any, agreement: float = 0.97, items: int = 30) -> list[int]:
+    """A whole number for each annotator, equal for those whose labels are nearly the same.
+
+    Two annotators are copies when more than ``agreement`` of the labels of at least ``items`` items that both
+    labelled are equal; whoever is a copy of a copy is one, too.
+
+    Args:
+        data: the annotations.
+        agreement: share of equal labels.
+        items: least number of items.
+
+    Returns:
+        (A,) numbers from 0, in the order in which groups first appear.
+
+    Raises:
+        DataError: when the data are no annotations.
+
+    Examples:
+        >>> labels = {a: {i: i % 2 for i in range(40)} for a in ("gpt", "again")}
+        >>> labels["other"] = {i: i % 3 // 2 for i in range(40)}
+        >>> crowdppl.primitives.copies(crowdppl.Annotations.from_dicts(labels))  # again, gpt, other
+        [0, 0, 1]
+    """
+    from crowdppl.agreement.clusters import alike  # slow to import
+
+    return [int(g) for g in alike(require_annotations(data), agreement, items)]
 
 
 @lru_cache(maxsize=1)  # plain Pyro runs a model thousands of times on the same data

@@ -155,8 +155,10 @@ class Model(Protocol):
     "log" where labels and truths are numbers above 0 whose logarithms it models, the methods of
     ``HasGuide``, ``HasInit``, ``HasSetup`` and ``HasDerivedCovariates``, ``counting``: where a network learns
     under em or vb, another program of the same sites, whose expected counts update the parameters
-    (model-bootstrapped EM), and ``doubts(fit)``, which returns a list of ``crowdppl.Doubt`` about a fit; a fit
-    warns of them, and of an error that it raises.
+    (model-bootstrapped EM), ``discount``: where it is above 0, truths are told by a pass in which blocks have
+    ``tells`` set, so that the model may let labels count for less than in the fit, ``cut``, True where known truths
+    teach some sites nothing on purpose (``detach`` in the program, a cut of Plummer 2015), and ``doubts(fit)``,
+    which returns a list of ``crowdppl.Doubt`` about a fit; a fit warns of them, and of an error that it raises.
 
     Examples:
         >>> import pyro

@@ -55,6 +55,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
         "multinomial",
     ),
     "Labels only: groups of annotators": ("community", "dependent_clusters"),
+    "Labels only: few models who err together": ("judge_panel",),
     "Labels only: linked items, such as pixels or pages": ("potts_dawid_skene",),
     "Labels only: hard or mixed items": (
         "ebcc",
@@ -402,6 +403,7 @@ def _embedded(data: Annotations) -> dict[str, Any]:
 
 SETTINGS: Mapping[str, Callable[[Annotations], Mapping[str, Any]]] = {
     "dependent_clusters": lambda data: {"groups": (1, 1, 2, 2)},
+    "judge_panel": lambda data: {"people": (False,) * (data.n_annotators - 1) + (True,)},
     "meta_em": _embedded,
 }
 """Settings under which a model shows all its variables, where on so few labels the default ones do not."""

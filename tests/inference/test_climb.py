@@ -36,6 +36,7 @@ FIRM = {"prior_strength": 6.0, "prior_accuracy": 0.5}
 ABOVE_ONE: dict[str, dict[str, Any]] = {
     **dict.fromkeys(("bayesian_dawid_skene", "bayes_dgc", "coin_net", "ebcc", "potts_dawid_skene"), FIRM),
     "dependent_clusters": {**FIRM, "link_strength": 6.0, "link_accuracy": 0.5},
+    "judge_panel": {"prior_strength": (80.0, 20.0, 10.0)},
     "mixed_membership": {**FIRM, "kind_strength": 2.0},
     "community": {**FIRM, "sparsity": 6.0},
     "one_coin": {"right": 4.0, "wrong": 2.0},

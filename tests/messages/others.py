@@ -165,6 +165,21 @@ ROWS = [
         ),
         lambda: crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="vb", trusted=["1"], seed=0),
     ),
+    Row(
+        "fitting.fit",
+        lambda: crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="vb", models=True),
+        lambda: crowdppl.fit("auto", crowdppl.anaesthetists(), models=True, seed=0),
+    ),
+    Row(
+        "fitting.fit_panel",
+        lambda: fitted(NUMBERS, "auto", "real", models=True),
+        lambda: fitted(NUMBERS, "gaussian_annotators", "real"),
+    ),
+    Row(
+        "fitting.fit_panel",
+        lambda: crowdppl.fit("auto", crowdppl.anaesthetists(), models=[]),
+        lambda: crowdppl.fit("auto", crowdppl.anaesthetists(), models=["1"], seed=0),
+    ),
     Row("fitting.fit_auto", stopped, lambda: crowdppl.fit("auto", crowdppl.anaesthetists(), seed=0)),
     Row("fitting.fit_best", no_candidates, lambda: fitted(pairs(), "bradley_terry", "pair")),
 ]

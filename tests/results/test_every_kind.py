@@ -95,6 +95,8 @@ FUNCTIONS: dict[str, tuple[set[str], Of]] = {
     "doubts": ({*CASES}, lambda p, gold, path: p.doubts()),
     "summary": ({*CASES}, lambda p, gold, path: p.summary()),
     "by": (CLASSES, lambda p, gold, path: p.by({x: n % 2 for n, x in enumerate(p.data.items)}).errors()),
+    "panel": (CLASSES, lambda p, gold, path: p.panel().figures()),
+    "plot_panel": (CLASSES, lambda p, gold, path: p.plot_panel()),
     "at_level": (set(), lambda p, gold, path: p.at_level(1)),  # of classes that are paths
     "to_arviz": ({*CASES}, lambda p, gold, path: p.to_arviz()),
     "save": ({*CASES}, lambda p, gold, path: saved(p, path)),

@@ -134,7 +134,12 @@ def bias(search: Search) -> Iterator[Doubt]:
     if correction.gold:
         return
     size = correction.temperature or 1.0
-    assumed = "none is assumed" if size == 1 else f"assumed as on other data sets: p^(1/{size:.2f})"
+    if size != 1:
+        assumed = f"assumed as on other data sets: p^(1/{size:.2f})"
+    else:
+        assumed = (
+            "assumed as on other panels" if getattr(search.posterior.model, "discount", 0) else "none is assumed"
+        )
     yield Doubt(
         "bias",
         f"labels cannot tell a bias that annotators share from the truth ({assumed}): where many are misled alike, "

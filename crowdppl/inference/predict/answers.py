@@ -87,7 +87,7 @@ def drawn_truths(posterior: Fit, n: int, seed: int, mean: np.ndarray | None = No
     """
     order, options = posterior.data.order, options_of(posterior, device="cpu", dtype=None, seed=seed)
     with model_runs(posterior.model, posterior.data):
-        problem = problem_of(posterior, posterior.data, options)
+        problem = problem_of(posterior, posterior.data, options).telling
         values = draws_of(problem, posterior.result.sites, order, n, options.generator(16))
     truth, stream = str(problem.truth), options.generator(17)
     portion = max(1, min(TOGETHER, CHUNK // max(1, problem.n_items * problem.states)))

@@ -277,7 +277,7 @@ def predict(posterior: Fit, data: Annotations, *, as_fitted: bool = False) -> np
             values, chains = _with_local_sites(problem, posterior, known(center_of(problem, stored, shared)))
         elif independent:
             rows = [n for n in shared if (x := stored[n].conjugate) is not None and x.counts]
-            logs = as_fitted and "sweeps" not in posterior.result.diagnostics
+            logs = as_fitted and problem.telling is problem and "sweeps" not in posterior.result.diagnostics
             values = known(center_of(problem, stored, shared) | ({} if logs else mean_of(problem, stored, rows)))
             chains = None
         else:

@@ -91,7 +91,10 @@ def result_of_state(problem: Problem, order: np.ndarray, run: AscentRun, diagnos
             sites = _widened(kept, run, sites, run.state, diagnostics)
             numbers = replace(numbers, spread=_later(lambda: kept, partial(_number_spread, numbers, sites, order)))
         return FitResult(sites, numbers, None, diagnostics)
-    shares, state = truth_at(problem, values, chains, order), run.state
+    told = values
+    if problem.telling is not problem and run.ascent.rule.spreads:  # as predict tells truths of new items
+        told = values | mean_of(problem, sites, [s.name for s in problem.of_kind("conjugate")])
+    shares, state = truth_at(problem, told, chains, order), run.state
     if run.ascent.rule.spreads:
         try:
             by_position = torch.from_numpy(shares[order]).to(problem.options.device)

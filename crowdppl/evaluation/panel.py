@@ -1,0 +1,384 @@
+"""Panels: how far a few annotators, such as language models, err together, and what each of them adds."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from crowdppl.core.validation import seed_number, share_between
+from crowdppl.data.annotations import Annotations
+from crowdppl.data.gold import class_codes
+from crowdppl.errors import DataError, MethodError
+from crowdppl.evaluation.calibration import without
+from crowdppl.inference.fit import fit_one
+from crowdppl.inference.result import Fit, uninterrupted
+from crowdppl.primitives.mixtures import copies, group_codes
+from crowdppl.registry import resolve
+from crowdppl.results.correction import MIN_GOLD, centred_logs, design_effect, fit_member, softmax
+from crowdppl.results.votes_map import MIX_SD, SCALE_SD, SHIFT_SD, VOTE_SD, VotesMap
+
+MOST = 50
+"""Annotators of a panel, at most: pairs are held whole."""
+DRAWS = 400
+FOLDS = 5
+PSEUDO = 10
+"""Residuals as the forecast expects them that are added to those of known truths, which may lack a joint error."""
+BASES = (0.7, 0.15, 0.15)
+"""Prior weights of the posterior's forecast, and of Dawid-Skene's with labels correlated by .25, and not."""
+CORRELATED = 0.25
+LEVEL = 0.9
+
+
+def panel(
+    posterior: Fit,
+    gold: Mapping[Any, Any] | pd.Series | None = None,
+    *,
+    families: Mapping[Any, Any] | None = None,
+    seed: int = 0,
+) -> Panel:
+    """How far annotators err together: correlations of their errors, and how many independent ones they are worth.
+
+    Without known truths, labels bound shared errors from above and no more, as a pair that agrees may be right or
+    misled. Intervals then rest on other panels: on draws of how far a forecast from labels is off, of which the
+    truths are drawn, and errors counted. With ten known truths or more, errors are those that a forecast expects on
+    all items, plus what it leaves of the errors seen (prediction-powered inference, Angelopoulos et al. 2023,
+    doi:10.1126/science.adi6000); the forecast is fitted to the truths of other folds, and what it leaves is drawn
+    by the Bayesian bootstrap (Rubin 1981). That holds whatever the posterior's method.
+
+    Args:
+        gold: known truths by item id, of items drawn at random. They must be none that the posterior was fitted to.
+        families: by annotator id (who is left out is alone), such as the maker of a model; None takes copies for
+            families, annotators who agree on more than .97 of 30 items or more.
+        seed: of draws.
+
+    Returns:
+        Tables as methods: ``figures``, ``pairs``, ``annotators``, ``without``.
+
+    Raises:
+        MethodError: for fewer than two annotators with labels or more than 50, and truths that are no classes.
+        DataError: for gold that the posterior was fitted to, of fewer than ten items, or of unknown ones or classes.
+        KeyboardInterrupt: when Ctrl-C stops the fit of Dawid-Skene that is beside the posterior.
+
+    Examples:
+        >>> posterior = crowdppl.fit("auto", crowdppl.anaesthetists(), models=True, seed=0)
+        >>> posterior.panel().figures().loc["annotators", "mean"]
+        5.0
+    """
+    data, seed = posterior.data, seed_number(seed)
+    forecast = posterior.result.probabilities
+    if data.gold is not None:
+        raise DataError("the posterior was fitted with gold=; fit to data.with_gold(None), and give gold= to panel")
+    there = np.unique(data.label_codes()[1])
+    if not 2 <= len(there) <= MOST:
+        raise MethodError(f"a panel has 2 to {MOST} annotators, and {len(there)} gave labels; leave some out")
+    code = copies(data) if families is None else group_codes(families, data)
+    known = None if gold is None else _known(gold, data)
+    return Panel(posterior, forecast, np.asarray(code)[there], there, known, seed)
+
+
+def _known(gold: Mapping[Any, Any] | pd.Series, data: Annotations) -> pd.Series[Any]:
+    """Codes of known classes by code of the item."""
+    given = pd.Series(gold).dropna()
+    at = data.items.get_indexer(given.index)
+    if (at < 0).any():
+        raise DataError(
+            f"gold has items that the posterior lacks, such as {given.index[at < 0][0]!r}; leave them out"
+        )
+    if len(given) < MIN_GOLD:
+        raise DataError(f"gold has {len(given)} items; give {MIN_GOLD} or more, or none")
+    return pd.Series(class_codes(data.classes, given), at)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Panel:
+    """How far annotators of a posterior err together, as ``Posterior.panel`` finds it.
+
+    An error is a label that is not the truth, whichever it is; correlations are of whether two annotators err, over
+    the items that both labelled. r correlations among J annotators leave as many as J / (1 + (J - 1) r) independent
+    ones, r the mean over pairs.
+
+    Attributes:
+        posterior: the fit.
+        forecast: (N, K) its probabilities of the classes.
+        family: (J,) number of each annotator's family.
+        code: (J,) codes of the annotators who gave labels.
+        known: codes of known classes by code of the item; None without.
+        seed: of draws.
+    """
+
+    posterior: Fit
+    forecast: np.ndarray
+    family: np.ndarray
+    code: np.ndarray
+    known: pd.Series[Any] | None
+    seed: int
+
+    @property
+    def on(self) -> str:
+        """What intervals rest on: other panels, or known truths."""
+        return "other panels" if self.known is None else f"{len(self.known)} known truths"
+
+    def __repr__(self) -> str:
+        return f"<Panel: {len(self.code)} annotators of {len(np.unique(self.family))} families, by {self.on}>"
+
+    def figures(self, level: float = LEVEL) -> pd.DataFrame:
+        """The panel as a whole.
+
+        Args:
+            level: probability of the intervals.
+
+        Returns:
+            DataFrame of ``mean``, ``low``, ``high`` by figure: ``annotators``, how many there are; ``effective``,
+            how many independent ones they are worth; ``correlation`` of pairs, and ``within`` and ``between``
+            families, and ``apart``, their difference (NaN where there is no such pair); ``more_within`` and
+            ``more_between``, by how much one more annotator of a family, or of a new one, raises ``effective``.
+        """
+        rows = {"annotators": np.full(len(self._draws[0]) + 1, float(len(self.code)))}
+        rows |= _figures(np.concatenate([self._point[1][None], self._draws[1]]), self.family)
+        table = pd.DataFrame({name: _row(x[0], x[1:], level) for name, x in rows.items()}).T
+        return table.rename_axis("figure")
+
+    def pairs(self, level: float = LEVEL) -> pd.DataFrame:
+        """Each pair of annotators.
+
+        Returns:
+            DataFrame by annotator and other, in the order of their codes: ``items`` that both labelled, ``family``,
+            whether they are of one, and ``correlation`` of their errors with the ends of its interval.
+        """
+        one, other = np.triu_indices(len(self.code), 1)
+        names = self.posterior.data.annotators.take(self.code)
+        index = pd.MultiIndex.from_arrays([names[one], names[other]], names=["annotator", "other"])
+        mean, low, high = _ends(self._point[1], self._draws[1], level)
+        columns = {"items": self._shared[one, other].astype(int), "family": self.family[one] == self.family[other]}
+        values = {"correlation": mean, "correlation_low": low, "correlation_high": high}
+        return pd.DataFrame(columns | {name: x[one, other] for name, x in values.items()}, index)
+
+    def annotators(self, level: float = LEVEL) -> pd.DataFrame:
+        """Each annotator.
+
+        Returns:
+            DataFrame by annotator: ``labels``, ``accuracy`` with the ends of its interval, and ``adds``, by how
+            much the annotator raises ``effective``: of a copy it is about 0, or less.
+        """
+        mean, low, high = _ends(1 - self._point[0], 1 - self._draws[0], level)
+        own, all_of = [], _effective(self._point[1])
+        for j in range(len(self.code)):
+            left = np.delete(np.arange(len(self.code)), j)
+            own.append(all_of - _effective(self._point[1][np.ix_(left, left)]))
+        names = self.posterior.data.annotators.take(self.code).rename("annotator")
+        columns = {"labels": np.diag(self._shared).astype(int), "accuracy": mean}
+        return pd.DataFrame(columns | {"accuracy_low": low, "accuracy_high": high, "adds": own}, names)
+
+    def without(self) -> pd.DataFrame:
+        """What leaving out each annotator would change, by a further fit for each.
+
+        Returns:
+            DataFrame by annotator: ``changed``, items whose most probable class would be another, and ``share`` of
+            all; with known truths ``accuracy`` on these by all annotators, and ``accuracy_without``.
+
+        Raises:
+            KeyboardInterrupt: when Ctrl-C stops one of the fits.
+        """
+        before, rows = self.forecast.argmax(1), []
+        for name in self.posterior.data.annotators.take(self.code):
+            after = without(self.posterior, [name]).result.probabilities.argmax(1)
+            row = {"changed": int((after != before).sum()), "share": float((after != before).mean())}
+            if self.known is not None:
+                at, truth = self.known.index, self.known.to_numpy()
+                row |= {"accuracy": (before[at] == truth).mean(), "accuracy_without": (after[at] == truth).mean()}
+            rows.append(row)
+        return pd.DataFrame(rows, self.posterior.data.annotators.take(self.code).rename("annotator"))
+
+    @cached_property
+    def _wrong(self) -> np.ndarray:
+        """Whether each annotator errs on each item if the truth is each class, (N, J, K); NaN without a label.
+
+        Of an annotator who labelled an item again, the share of the labels.
+        """
+        data, k = self.posterior.data, self.posterior.data.n_classes
+        item, annotator, label = data.label_codes()
+        named = label < k
+        place = np.full(data.n_annotators, -1)
+        place[self.code] = np.arange(len(self.code))
+        shape = (data.n_items, len(self.code), k)
+        votes = np.zeros(shape)
+        np.add.at(votes, (item[named], place[annotator[named]], label[named]), 1)
+        with np.errstate(invalid="ignore"):
+            return np.asarray(1 - votes / votes.sum(2, keepdims=True))
+
+    @cached_property
+    def _given(self) -> np.ndarray:
+        """Which annotators labelled which items, as numbers (N, J)."""
+        return np.asarray(np.isfinite(self._wrong[:, :, 0]), float)
+
+    @cached_property
+    def _shared(self) -> np.ndarray:
+        """Items that two annotators labelled, (J, J)."""
+        return np.asarray(self._given.T @ self._given)
+
+    def _sums(self, p: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Of some items, with probabilities (n, K): errors (n, J), and joint errors (n, J, J), 0 without labels."""
+        wrong = np.nan_to_num(self._wrong[rows])
+        return np.einsum("njk,nk->nj", wrong, p), np.einsum("njk,nlk,nk->njl", wrong, wrong, p)
+
+    @cached_property
+    def _found(self) -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]:
+        """Mean errors (J,) and correlations (J, J), and draws of them."""
+        return self._by_truths() if self.known is not None else self._by_panels()
+
+    @property
+    def _point(self) -> tuple[np.ndarray, np.ndarray]:
+        return self._found[0]
+
+    @property
+    def _draws(self) -> tuple[np.ndarray, np.ndarray]:
+        return self._found[1]
+
+    def _by_panels(self) -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]:
+        """By truths that are drawn from forecasts which are off as they are on other panels."""
+        data, stream = self.posterior.data, np.random.default_rng(self.seed)
+        name = "bayesian_dawid_skene"
+        none: Any = {"seed": self.posterior.options["seed"]}
+        alone = uninterrupted(fit_member(name, lambda: fit_one(resolve(name), data, "vb", none, name=name)))
+        independent = alone.result.probabilities
+        bases = self.forecast, design_effect(independent, data.votes().sum(1), CORRELATED), independent
+        (n, k), j = self.forecast.shape, len(self.code)
+        votes, drawn = 1 - np.nan_to_num(self._wrong, nan=1.0), []
+        for _ in range(DRAWS):
+            p = bases[stream.choice(len(bases), p=BASES)]
+            scale, shift = 1 + SCALE_SD * stream.standard_normal(), SHIFT_SD * stream.standard_normal(k)
+            mix = MIX_SD * stream.standard_normal((k, k))
+            logits = (
+                scale * centred_logs(p)
+                + shift
+                + p @ mix
+                + votes.transpose(0, 2, 1) @ (VOTE_SD * stream.standard_normal(j))
+            )
+            truth = (np.cumsum(softmax(logits), 1) < stream.random((n, 1))).sum(1).clip(max=k - 1)
+            errors = np.nan_to_num(self._wrong[np.arange(n), :, truth])
+            drawn.append(self._correlated(errors.T @ self._given, errors.T @ errors))
+        errors, found = (np.stack(x) for x in zip(*drawn, strict=True))
+        return (np.median(errors, 0), np.median(found, 0)), (errors, found)
+
+    def _by_truths(self) -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]:
+        """By forecasts of errors, and what they leave of the errors that known truths show."""
+        assert self.known is not None
+        stream, (n_items, k) = np.random.default_rng(self.seed), self.forecast.shape
+        rows, hit = self.known.index.to_numpy(), np.eye(k)[self.known.to_numpy()]
+        n, fold = len(rows), stream.permutation(len(rows)) % FOLDS
+        votes, mean = VotesMap.of(self.forecast, self.posterior.data), np.zeros((n_items, k))
+        held = np.empty((n, k))
+        for number in range(FOLDS):
+            p = votes.fitted(rows[fold != number], hit[fold != number])
+            held[fold == number], mean = p[rows[fold == number]], mean + p / FOLDS
+        mean[rows] = held  # what was fitted to an item is no forecast of it
+        every = self._totals(mean)
+        seen, expected = self._sums(hit, rows), self._sums(held, rows)
+        left = [a - b for a, b in zip(seen, expected, strict=True)]
+        here = self._given[rows]
+        both = here[:, :, None] * here[:, None, :]
+
+        def means(weight: np.ndarray, more: tuple[np.ndarray, ...] | None = None) -> list[np.ndarray]:
+            """Weighted means of what is left of errors and of joint errors, (J, J) each."""
+            of_one = left[0][:, :, None] * here[:, None, :]  # over the items that two labelled
+            parts = []
+            for rest, there, extra in ((of_one, both, 0), (left[1], both, 1)):
+                total, count = np.tensordot(weight[:n], rest, 1), np.tensordot(weight[:n], there, 1)
+                if more is not None:
+                    total = total + np.tensordot(weight[n:], more[extra], 1)
+                    count = count + np.tensordot(weight[n:], more[2], 1)
+                parts.append(total / np.maximum(count, 1e-12))
+            return parts
+
+        plain = means(np.full(n, 1 / n))
+        point = self._correlated(every[0] + plain[0] * self._shared, every[1] + plain[1] * self._shared)
+        grow = np.sqrt((1 - n / n_items) * n / max(n - 3, 1))
+        drawn = []
+        for _ in range(DRAWS):
+            more = self._expected_residuals(mean, stream)
+            flat = means(np.full(n + PSEUDO, 1 / (n + PSEUDO)), more)
+            tried = means(stream.dirichlet(np.ones(n + PSEUDO)), more)
+            rest = [a + grow * (b - c) for a, b, c in zip(plain, tried, flat, strict=True)]
+            drawn.append(self._correlated(every[0] + rest[0] * self._shared, every[1] + rest[1] * self._shared))
+        errors, correlations = (np.stack(x) for x in zip(*drawn, strict=True))
+        return point, (errors, correlations)
+
+    def _expected_residuals(
+        self, p: np.ndarray, stream: np.random.Generator
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Of random items whose truths are drawn: what a forecast leaves of errors and joint errors (n, J, J)."""
+        rows = stream.integers(len(p), size=PSEUDO)
+        truth = (np.cumsum(p[rows], 1) < stream.random((PSEUDO, 1))).sum(1).clip(max=p.shape[1] - 1)
+        seen, expected = self._sums(np.eye(p.shape[1])[truth], rows), self._sums(p[rows], rows)
+        here = self._given[rows]
+        return (
+            (seen[0] - expected[0])[:, :, None] * here[:, None, :],
+            seen[1] - expected[1],
+            here[:, :, None] * here[:, None, :],
+        )
+
+    def _totals(self, p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Expected errors of one on the items of two, and joint errors, (J, J) each, over all items."""
+        wrong = np.nan_to_num(self._wrong)
+        joint = np.einsum("njk,nlk->jl", wrong * p[:, None, :], wrong)
+        return np.einsum("njk,nk->nj", wrong, p).T @ self._given, joint
+
+    def _correlated(self, errors: np.ndarray, joint: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Mean errors (J,) and correlations (J, J), from errors of one on the items of two, and joint errors."""
+        shared = np.maximum(self._shared, 1)
+        one, both = np.clip(errors / shared, 0, 1), joint / shared
+        other = one.T
+        spread = np.sqrt(one * (1 - one) * other * (1 - other))
+        with np.errstate(invalid="ignore", divide="ignore"):
+            found = np.where(self._shared > 1, np.clip((both - one * other) / spread, -1, 1), np.nan)
+        np.fill_diagonal(found, 1.0)
+        return np.diag(one).copy(), np.where(np.isfinite(found), found, np.nan)
+
+
+def _effective(correlation: np.ndarray) -> np.ndarray:
+    """Independent annotators that (..., J, J) correlations leave, (...)."""
+    j = correlation.shape[-1]
+    if j < 2:
+        return np.full(correlation.shape[:-2], float(j))
+    one, other = np.triu_indices(j, 1)
+    return np.asarray(j / np.maximum(1 + (j - 1) * np.nanmean(correlation[..., one, other], -1), 1 / j))
+
+
+def _figures(correlation: np.ndarray, family: np.ndarray) -> dict[str, np.ndarray]:
+    """Figures of the whole panel at correlations (D, J, J), (D,) each."""
+    one, other = np.triu_indices(len(family), 1)
+    pairs, same = correlation[:, one, other], family[one] == family[other]
+    missing = np.full(len(pairs), np.nan)
+    mean, j = np.nanmean(pairs, 1), len(family)
+    within = np.nanmean(pairs[:, same], 1) if same.any() else missing
+    between = np.nanmean(pairs[:, ~same], 1) if (~same).any() else missing
+    size = np.bincount(family)[family].mean()  # of a family, as an annotator sees it
+    out = {"effective": _effective(correlation), "correlation": mean}
+    out |= {"within": within, "between": between, "apart": within - between}
+    for name, kin, r in (("more_within", size, within), ("more_between", 0.0, between)):
+        # Of a pair, as the new annotator is to those of one family and to the others.
+        new = mean if not kin else (kin * r + (j - kin) * np.where(np.isnan(between), r, between)) / j
+        new = r if not kin else new
+        total = (mean * j * (j - 1) / 2 + new * j) / (j * (j + 1) / 2)
+        out[name] = (j + 1) / np.maximum(1 + j * total, 1 / j) - out["effective"]
+    return out
+
+
+def _row(mean: float, draws: np.ndarray, level: float) -> dict[str, float]:
+    """Mean, low and high of one figure."""
+    found = _ends(np.asarray(mean), draws, level)
+    return {name: float(x) for name, x in zip(("mean", "low", "high"), found, strict=True)}
+
+
+def _ends(mean: np.ndarray, draws: np.ndarray, level: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """A mean, and the quantiles between which draws of it (D, ...) lie with a probability."""
+    tail = (1 - share_between("level", level)) / 2
+    with warnings.catch_warnings(action="ignore", category=RuntimeWarning):  # of pairs that share no item
+        low, high = np.nanquantile(draws, [tail, 1 - tail], 0)
+    return mean, low, high
