@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from crowdppl.core.validation import seed_number, share_between
+from crowdppl.core.validation import seed_number, share_between, shown
 from crowdppl.data.annotations import Annotations
-from crowdppl.data.gold import class_codes
 from crowdppl.errors import DataError, MethodError
 from crowdppl.evaluation.calibration import without
 from crowdppl.inference.fit import fit_one
@@ -62,13 +61,13 @@ def panel(
 
     Raises:
         MethodError: for fewer than two annotators with labels or more than 50, and truths that are no classes.
-        DataError: for gold that the posterior was fitted to, of fewer than ten items, or of unknown ones or classes.
+        DataError: for gold that the posterior was fitted to, of fewer than ten items, or unknown ones or classes.
         KeyboardInterrupt: when Ctrl-C stops the fit of Dawid-Skene that is beside the posterior.
 
     Examples:
         >>> posterior = crowdppl.fit("auto", crowdppl.anaesthetists(), models=True, seed=0)
-        >>> posterior.panel().figures().loc["annotators", "mean"]
-        5.0
+        >>> posterior.panel()
+        <Panel: 5 annotators of 5 families, by other panels>
     """
     data, seed = posterior.data, seed_number(seed)
     forecast = posterior.result.probabilities
@@ -77,22 +76,20 @@ def panel(
     there = np.unique(data.label_codes()[1])
     if not 2 <= len(there) <= MOST:
         raise MethodError(f"a panel has 2 to {MOST} annotators, and {len(there)} gave labels; leave some out")
+    if not isinstance(families, Mapping | None):
+        raise MethodError(f"families={shown(families)} must be a mapping from annotator id to family")
     code = copies(data) if families is None else group_codes(families, data)
     known = None if gold is None else _known(gold, data)
     return Panel(posterior, forecast, np.asarray(code)[there], there, known, seed)
 
 
-def _known(gold: Mapping[Any, Any] | pd.Series, data: Annotations) -> pd.Series[Any]:
-    """Codes of known classes by code of the item."""
-    given = pd.Series(gold).dropna()
-    at = data.items.get_indexer(given.index)
-    if (at < 0).any():
-        raise DataError(
-            f"gold has items that the posterior lacks, such as {given.index[at < 0][0]!r}; leave them out"
-        )
-    if len(given) < MIN_GOLD:
-        raise DataError(f"gold has {len(given)} items; give {MIN_GOLD} or more, or none")
-    return pd.Series(class_codes(data.classes, given), at)
+def _known(gold: Any, data: Annotations) -> pd.Series[Any]:
+    """Codes of known classes by code of the item. DataError for what is no gold, or too little."""
+    codes = data.with_gold(gold).gold_codes
+    at = np.flatnonzero(codes >= 0) if codes is not None else np.empty(0, int)
+    if codes is None or len(at) < MIN_GOLD:
+        raise DataError(f"gold has {len(at)} items; give {MIN_GOLD} or more, or none")
+    return pd.Series(codes[at], at)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -346,18 +343,16 @@ def _effective(correlation: np.ndarray) -> np.ndarray:
     j = correlation.shape[-1]
     if j < 2:
         return np.full(correlation.shape[:-2], float(j))
-    one, other = np.triu_indices(j, 1)
-    return np.asarray(j / np.maximum(1 + (j - 1) * np.nanmean(correlation[..., one, other], -1), 1 / j))
+    mean = _mean(correlation[(..., *np.triu_indices(j, 1))])
+    return np.asarray(j / np.maximum(1 + (j - 1) * mean, 1 / j))
 
 
 def _figures(correlation: np.ndarray, family: np.ndarray) -> dict[str, np.ndarray]:
     """Figures of the whole panel at correlations (D, J, J), (D,) each."""
     one, other = np.triu_indices(len(family), 1)
     pairs, same = correlation[:, one, other], family[one] == family[other]
-    missing = np.full(len(pairs), np.nan)
-    mean, j = np.nanmean(pairs, 1), len(family)
-    within = np.nanmean(pairs[:, same], 1) if same.any() else missing
-    between = np.nanmean(pairs[:, ~same], 1) if (~same).any() else missing
+    mean, j = _mean(pairs), len(family)
+    within, between = _mean(pairs[:, same]), _mean(pairs[:, ~same])
     size = np.bincount(family)[family].mean()  # of a family, as an annotator sees it
     out = {"effective": _effective(correlation), "correlation": mean}
     out |= {"within": within, "between": between, "apart": within - between}
@@ -368,6 +363,12 @@ def _figures(correlation: np.ndarray, family: np.ndarray) -> dict[str, np.ndarra
         total = (mean * j * (j - 1) / 2 + new * j) / (j * (j + 1) / 2)
         out[name] = (j + 1) / np.maximum(1 + j * total, 1 / j) - out["effective"]
     return out
+
+
+def _mean(x: np.ndarray) -> np.ndarray:
+    """Over the last dimension, of what is known; NaN where nothing is."""
+    with warnings.catch_warnings(action="ignore", category=RuntimeWarning):
+        return np.asarray(np.nanmean(x, -1))
 
 
 def _row(mean: float, draws: np.ndarray, level: float) -> dict[str, float]:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from crowdppl.core.validation import require_data, share_between, shown
 from crowdppl.data.annotations import require_annotations
-from crowdppl.data.ids import tensor_to_numpy
+from crowdppl.data.ids import native, tensor_to_numpy
 from crowdppl.errors import MethodError
 from crowdppl.primitives.sums import drawing, logsumexp
 
@@ -155,15 +155,15 @@ def group_codes(
     if isinstance(given, Mapping):
         unknown = [a for a in given if a not in data.annotators]
         if unknown:
-            raise MethodError(f"groups name annotators that are not in the data: {unknown[:5]}; leave them out")
+            raise MethodError(
+                f"groups name annotators that are not in the data: {[*map(native, unknown[:5])]}; leave them out"
+            )
         given = [given.get(a, (a, "alone")) for a in data.annotators]
     first: dict[Any, int] = {}
     try:
         codes = [first.setdefault(g, len(first)) for g in given]
     except TypeError as error:
-        raise MethodError(
-            f"groups={shown(groups)} holds what cannot name a group ({error}); use text or numbers"
-        ) from error
+        raise MethodError(f"groups={shown(groups)} holds what cannot name a group; use text or numbers") from error
     if len(codes) != data.n_annotators:
         raise MethodError(
             f"groups={shown(groups)} has {len(codes)} entries, and there are {data.n_annotators} annotators; give "
@@ -195,7 +195,9 @@ def chosen_annotators(name: str, chosen: Collection[Any], data: Any) -> tuple[bo
     annotators = require_annotations(data).annotators
     unknown = [a for a in chosen if a not in annotators]
     if unknown:
-        raise MethodError(f"{name}= names annotators that are not in the data: {unknown[:5]}; leave them out")
+        raise MethodError(
+            f"{name}= names annotators that are not in the data: {[*map(native, unknown[:5])]}; leave them out"
+        )
     return tuple(a in chosen for a in annotators)
 
 

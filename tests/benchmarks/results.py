@@ -17,6 +17,8 @@ WIDTHS = "Widths of numbers and grades"
 TRUSTED = "A trusted annotator against colluders"
 BY_GROUP = "Rates by groups of items and annotators"
 GROUPS = "Groups of annotators found"
+PANELS = "Panels of models"
+PANELS_SIMULATED = "Panels of judges with correlated errors"
 MASKS = "Masks of several people"
 SEQUENCES_AND_ORDERS = "Sequences and orders"
 OTHER_KINDS = "Other kinds of label"
@@ -65,6 +67,8 @@ SECTIONS = (
     COVERAGE,
     BY_GROUP,
     GROUPS,
+    PANELS,
+    PANELS_SIMULATED,
     "Filling in the labels that were not given",
     "Truth from features and labels: LabelMe",
     "Truth from features and labels: Music",
