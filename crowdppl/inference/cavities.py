@@ -89,7 +89,7 @@ class ParameterUsage:
         for name, entry in self.entries.items():
             has, used = entry >= 0, []
             for at in (entry, torch.where(has, entry // self.widths[name], -1)):
-                first = (at.unsqueeze(1) == at.unsqueeze(2)).int().argmax(2)
+                first = _first_alike(at)
                 differ = bool((first == torch.arange(at.shape[1], device=at.device)).all())
                 used.append((at.clamp(min=0), None if differ else first))
             out[name] = (None if bool(has.all()) else has, *used)
@@ -334,7 +334,8 @@ class ItemLabels:
         labels: usage of each kind; ``truth``: (1, K), of the truth.
         potential: (N, K) log-potentials of the truth from gold and evidence; None without any.
         n_items: N.
-        bags: where kinds are cells, in each block the cells of items, and its offset; otherwise empty.
+        bags: where kinds are cells, in each block the cells of items, and its offset; otherwise, and where cells
+            outnumber labels, empty.
         cells: of each kind.
     """
 
@@ -354,7 +355,9 @@ class ItemLabels:
         refuse(problem)
         item, kind, cells, covariates = _kinds(problem)
         weight = _weights(problem)
-        bags = [(b.offset, b.bags) for b in problem.blocks] if covariates is None and weight is None else []
+        # Of more cells than labels, as of many classes, most are empty: sums of all would be larger than the data.
+        whole = covariates is None and weight is None and all(b.bags.n_cells <= len(item) for b in problem.blocks)
+        bags = [(b.offset, b.bags) for b in problem.blocks] if whole else []
         usage = parameter_usage(problem, cells, values, covariates)
         known = [b.potential for b in problem.blocks]
         potential = None
@@ -507,6 +510,15 @@ def refuse(problem: Problem) -> None:
         counted = site.family is None or site.family.counts
         if site.local or site.kind in ("free", "onehot") or not counted:
             raise NoProductError(f"site {site.name!r} has no rows of shares that count labels")
+
+
+def _first_alike(x: Tensor) -> Tensor:
+    """For each entry of rows (U, K), the place of the first one of its row that equals it."""
+    value, order = x.sort(dim=1, stable=True)
+    place = torch.arange(x.shape[1], device=x.device).expand_as(x)
+    begins = torch.cat([torch.ones_like(value[:, :1], dtype=torch.bool), value[:, 1:] != value[:, :-1]], 1)
+    first = torch.where(begins, place, 0).cummax(1).values
+    return torch.zeros_like(x).scatter_(1, order, order.gather(1, first))
 
 
 def _kinds(problem: Problem) -> tuple[Tensor, Tensor, Tensor, CovariateColumns | None]:
