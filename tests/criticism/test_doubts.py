@@ -64,37 +64,12 @@ def test_sets_that_softening_makes_large_say_so() -> None:
     sizes = [x.label_sets(0.9)["size"].mean() for x in (plain, soft)]
     np.testing.assert_allclose([found.figures["before"], found.figures["size"]], sizes)
     assert found.figures["size"] > 1.5 * found.figures["votes"]
-    assert isinstance(run(found.remedies[0], soft), Posterior)
 
 
 @pytest.mark.parametrize(("method", "n_classes"), [("dawid_skene", 3), ("one_coin", 4), ("majority_vote", 3)])
 def test_sound_fits_raise_none(method: str, n_classes: int) -> None:
     for seed in range(4):
         assert doubts(fit(method, simulated(seed, 400, 15, 6, n_classes), inference="em")) == ()
-
-
-@pytest.mark.parametrize("kind", ["thin", "spammers", "copying", "order", "unnamed", "unanimous", "bias"])
-def test_remedies_are_calls_that_run(kind: str) -> None:
-    copies = annotations([(i, a, i % 2) for i in range(10) for a in range(3)], 2)
-    words = copies.frame().assign(label=copies.frame()["label"].map({0: "low", 1: "high"}))
-    crowds: dict[str, tuple[str, str, Annotations]] = {
-        "thin": ("bayesian_dawid_skene", "vb", simulated(0, 60, 20, 3, 4)),
-        "spammers": ("one_coin", "vb", simulated(1, 300, 10, 8, 2, spam=3)),
-        "copying": ("one_coin", "vb", simulated(0, 300, 12, 8, 3, copy=2)),
-        "order": ("ordinal", "vb", Annotations.from_frame(words)),
-        "unnamed": (
-            "dawid_skene",
-            "em",
-            Annotations.from_frame(simulated(2, 100, 20, 5, 3).frame(), classes=range(4)),
-        ),
-        "unanimous": ("one_coin", "vb", copies),
-        "bias": ("auto", "auto", simulated(0, 30, 6, 4, 2)),
-    }
-    method, engine, data = crowds[kind]
-    posterior = fit(method, data, inference=engine, seed=0)
-    (doubt,) = (doubt for doubt in posterior.doubts() if doubt.kind == kind)
-    found = [run(remedy, posterior) for remedy in doubt.remedies]
-    assert found and all(isinstance(x, Posterior | Annotations | pd.DataFrame) for x in found)
 
 
 def words_again(**options: Any) -> Annotations:

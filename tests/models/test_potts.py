@@ -170,7 +170,8 @@ def test_a_fit_wants_edges_and_new_items_too() -> None:
     with pytest.raises(DataError, match="reads edges, and the data have none; give edges="):
         crowdppl.fit("potts_dawid_skene", data)
     pairs = [*zip(data.items[:-1], data.items[1:], strict=True)]
-    posterior = crowdppl.fit("potts_dawid_skene", Annotations.from_frame(data.frame(), edges=pairs), seed=0)
+    linked = Annotations.from_frame(data.frame(), edges=pairs)
+    posterior = crowdppl.fit("potts_dawid_skene", linked, inference="vb", seed=0)
     new = data.frame().assign(item=data.frame()["item"].astype(str) + " new")
     with pytest.raises(DataError, match="reads edges"):
         posterior.predict(new)
