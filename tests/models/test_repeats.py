@@ -221,18 +221,21 @@ def test_more_classes_than_confusions_are_learned_of_are_refused() -> None:
         Annotations.from_arrays(np.repeat(label, 2), np.zeros(300, int), np.repeat(label, 2), repeats="share")
 
 
+CROWDS = [(2, 1.0), (4, 0.1), (4, 1.0), (2, 0.1)]
+"""Classes, and the share of labels that are asked for again."""
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("method", "engine"),
+    ("method", "engine", "n_classes", "again"),
     [
-        ("bayesian_dawid_skene", "vb"),
-        ("bayesian_dawid_skene", "gibbs"),
-        ("bayesian_dawid_skene", "laplace"),
-        ("one_coin", "vb"),
-        ("dawid_skene", "em"),
+        *(("bayesian_dawid_skene", "vb", *x) for x in CROWDS),
+        *(("bayesian_dawid_skene", "gibbs", *x) for x in CROWDS[:2]),
+        *(("bayesian_dawid_skene", "laplace", *x) for x in CROWDS[2:]),
+        *(("one_coin", "vb", *x) for x in CROWDS[:2]),
+        *(("dawid_skene", "em", *x) for x in CROWDS[2:]),
     ],
 )
-@pytest.mark.parametrize(("n_classes", "again"), [(2, 1.0), (4, 1.0), (2, 0.1), (4, 0.1)])
 def test_truths_are_right_as_often_as_said(method: str, engine: str, n_classes: int, again: float) -> None:
     """By maximum likelihood, three labels an item are too few for tables; without repeats it is as far off."""
     for correlation in (0.0, 0.3, 0.7, 1.0):
