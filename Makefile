@@ -8,17 +8,22 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 # What Python compiles is kept, where the environment says otherwise too: the slow tests then begin sooner.
 PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 WORKERS ?= 2
-# As on another machine: sums without vector instructions, by two threads, and the tests in another order.
+# In a random order, so that no test leans on what ran before it.
 SEED ?= 1
+SHUFFLED := -p randomly --randomly-seed=$(SEED) --randomly-dont-reset-seed
+# As on another machine: sums without vector instructions, by two threads.
 ELSEWHERE := PYTHONDONTWRITEBYTECODE= ATEN_CPU_CAPABILITY=default OMP_NUM_THREADS=2 OMP_WAIT_POLICY=passive \
-	$(BIN)/python -m pytest -p randomly --randomly-seed=$(SEED) --randomly-dont-reset-seed
+	$(BIN)/python -m pytest $(SHUFFLED)
+# Tests of what is read, refused, said and drawn, which no processor changes; methods that they fit are tried by others.
+OF_TEXTS := $(addprefix --ignore=tests/,cli data datasets messages plots core/test_wrong_arguments.py \
+	docs/test_diagrams.py docs/test_packaging.py)
 
 .PHONY: help setup demo test test-portable check style types slow slow-portable format bench gpu notebooks pages docs clean
 
 help:
 	@echo "make demo    set everything up, then fit a method to built-in data"
-	@echo "make test    the same set-up, then the fast tests"
-	@echo "make test-portable  the fast tests as on another machine, in a random order (SEED=2 is another one)"
+	@echo "make test    the same set-up, then the fast tests, in a random order (SEED=2 is another one)"
+	@echo "make test-portable  the fast tests that compute, as on another machine"
 	@echo "make check   what CI runs: format, lint, types, fast tests, slow tests, both also as elsewhere"
 	@echo "make format  format the code and mend what lint can mend"
 	@echo "make bench   measure against other packages and write the tables (some: ONLY=\"few_shot filling\")"
@@ -45,10 +50,10 @@ demo: setup
 
 # A file stays with one worker, as its tests share fits.
 test: setup
-	$(PYTEST) -n $(WORKERS) --dist loadfile -m "not slow and not bench"
+	$(PYTEST) $(SHUFFLED) -n $(WORKERS) --dist loadfile -m "not slow and not bench"
 
 test-portable: setup
-	$(ELSEWHERE) -n $(WORKERS) --dist loadfile -m "not slow and not bench"
+	$(ELSEWHERE) $(OF_TEXTS) -n $(WORKERS) --dist loadfile -m "not slow and not bench"
 
 check: style types test test-portable slow slow-portable
 
