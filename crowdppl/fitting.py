@@ -93,6 +93,8 @@ def fit(
             weights, where their Pareto k is above .7, to the power .7 / k, and warns of it.
         settings: of a method given by name, such as ``{"prevalence": "uniform"}``.
         gold: known truths (classes or numbers) by item id, a series or mapping. They replace the gold of ``data``.
+            Where probabilities are corrected, ten or more do not enter fits, but a map from these and annotators'
+            votes to truths, which moves probabilities, accuracies of annotators and their intervals alike.
         start: values of sites to start from, by site name.
         calibrate: whether to correct overconfident probabilities by held-out labels and gold, which takes one to
             five further fits; "auto" always does. ``posterior.uncorrected()`` has the method's own probabilities.

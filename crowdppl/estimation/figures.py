@@ -51,7 +51,7 @@ class Sample:
         if method in ("ppi", "ppi++"):
             return self.forecast, self.forecast[self.row], None
         columns = self.columns() if method == "linear" else None
-        votes = VotesMap.of(self.proxy.forecast, self.proxy.data)
+        votes = VotesMap.of([self.proxy.forecast], self.proxy.data)
         of_all, spread, held = np.zeros(n), np.zeros(n), np.empty(len(self.row))
         folds = np.unique(self.fold)
         for number in folds:

@@ -11,6 +11,7 @@ from crowdppl.baselines import Aggregation
 from crowdppl.core.intervals import Estimate, from_point
 from crowdppl.inference.result import Fit
 from crowdppl.results import intervals
+from crowdppl.results.mapped_tables import as_shown
 
 MIN_GOLD_LABELS = 5
 """Labels on items of gold from which on an annotator is compared with gold."""
@@ -60,6 +61,6 @@ def compared_with_gold(
     if isinstance(posterior, Aggregation):
         estimate = from_point(posterior.weights)
     else:
-        estimate = intervals.accuracy(posterior, level)
+        estimate = intervals.accuracy(as_shown(posterior), level)
     table = annotators_on_gold(annotator[names], answer[names], known[item[names]], estimate, level)
     return table.set_axis(data.annotators[table.index], axis=0)

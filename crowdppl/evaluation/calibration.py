@@ -33,9 +33,9 @@ from crowdppl.results.correction import (
     averaged,
     corrected,
     design_effect,
-    fit_map,
     fit_member,
     known_shares,
+    map_of,
     members,
     too_sparse,
     truncated_evidence,
@@ -44,7 +44,7 @@ from crowdppl.results.leave_one_out import standard_error
 from crowdppl.results.spans import Decisions, channel_log_p, decided_by_marks, found_by, of_sequences, tags_of
 from crowdppl.results.updating import labels_without, refitted
 
-FOLDS, GOLD_FOLDS = 5, 5
+FOLDS = 5
 AVERAGE = "average"
 """Name of the score of all members together."""
 MIN_DRAWS, MAX_DRAWS = 20, 100
@@ -75,9 +75,9 @@ def calibrated(
     Each member is discounted (``design_effect``) by the smallest correlation of an item's labels under which it
     predicts held-out labels within a standard error of the best, and members are averaged under the weights for
     which the average predicts them best (stacking). Of five folds of the labels, as many are held out in turn as
-    have about 5,000 labels. With ten known truths or more, a map is fitted on top, to probabilities of items whose
-    truth was withheld from the fit (cross-fitting); with fewer, annotators who are ``biased`` share a bias
-    (``shared_bias``). The first member stands alone where labels are too few.
+    have about 5,000 labels. Annotators who are ``biased`` share a bias (``shared_bias``). With ten known truths or
+    more, a map from these probabilities and annotators' votes to truths is fitted on top (``VotesMap``), and the
+    fits themselves are not given them; with fewer, they are. The first member stands alone where labels are few.
 
     Returns the member of the largest weight, with corrected probabilities and a ``correction``.
     """
@@ -86,19 +86,26 @@ def calibrated(
         stacked(members, plain, models) if weighed is None else replace(weighed, temperature=None, shares=None)
     )
     used = {name: members[name] for name in correction.weights}
-    given = used
-    if plain is not data:  # fitted again, with names in warnings
-        known = "{}, with the known truths".format
-        given = {n: uninterrupted(fit_member(known(n), partial(refit, fit, data))) for n, fit in used.items()}
+    seed = next(iter(members.values())).options["seed"]
+    known = 0 if data.gold_codes is None else int((data.gold_codes >= 0).sum())
+    given = {name: replace(fit, data=data) for name, fit in used.items()}
+    if known:
+        correction = replace(correction, of_spans={})
+    if 0 < known < MIN_GOLD:
+        few = f"{known} known truths are too few for a map (at least {MIN_GOLD}); they inform the fit"
+        correction = replace(correction, notes=(*correction.notes, few))
+        named = "{}, with the known truths".format  # in warnings
+        given = {n: uninterrupted(fit_member(named(n), partial(refit, fit, data))) for n, fit in used.items()}
     correction = replace(correction, notes=(*correction.notes, *_truncation_notes(given, correction, data)))
-    correction = correction if plain is data else replace(_mapped(used, correction, data), of_spans={})
     for name, share in correction.of_spans.items():
         told = f"probabilities of spans are {share:.1f} {name} and {1 - share:.1f} what annotators mark"
         correction = replace(correction, notes=(*correction.notes, f"{told}, by marks of annotators left out"))
-    if biased and not correction.gold:
-        raw = {name: fit.result.probabilities for name, fit in given.items()}
-        shares = known_shares(corrected(correction, raw, data))
+    raw = {name: fit.result.probabilities for name, fit in given.items()}
+    if biased:
+        shares = known_shares(corrected(correction, raw, plain))
         correction = replace(correction, temperature=shared_bias(members), shares=shares)
+    if known >= MIN_GOLD:
+        correction = replace(correction, gold=known, truth_map=map_of(correction, raw, data, seed))
     return averaged(given, correction)
 
 
@@ -311,26 +318,6 @@ def _truncation_notes(members: Mapping[str, Fit], correction: Correction, data: 
             f"{out.sum():,} of {data.n_items:,} items have more evidence than probabilities can hold (690 nats), "
             "and the discount took that for all: their probabilities are too low"
         )
-
-
-def _mapped(free: Mapping[str, Fit], correction: Correction, data: Annotations) -> Correction:
-    """With a map fitted to known truths, each withheld, with its sequence, from fits that start without gold."""
-    gold = data.gold
-    assert data.gold_codes is not None and gold is not None
-    known = np.flatnonzero(data.gold_codes >= 0)
-    if len(known) < MIN_GOLD:
-        few = f"{len(known)} known truths are too few for a map (at least {MIN_GOLD}); they inform the fit"
-        return replace(correction, notes=(*correction.notes, few))
-    stream = np.random.default_rng(next(iter(free.values())).options["seed"])
-    units, owner = np.unique(whole_units(data)[known], return_inverse=True)
-    fold = (stream.permutation(len(units)) % GOLD_FOLDS)[owner]
-    p = np.empty((len(known), data.n_classes))
-    for number in range(GOLD_FOLDS):
-        hidden = known[fold == number]
-        blind = data.with_gold(gold.drop(data.items[hidden]))
-        again = {name: _quietly(member, blind).result.probabilities for name, member in free.items()}
-        p[fold == number] = corrected(correction, again, blind)[hidden]
-    return replace(correction, gold=len(known), truth_map=fit_map(p, data.gold_codes[known]))
 
 
 AUTO_NOTE = "auto: "

@@ -19,8 +19,8 @@ from crowdppl.inference.fit import fit_one
 from crowdppl.inference.result import Fit, uninterrupted
 from crowdppl.primitives.mixtures import copies, group_codes
 from crowdppl.registry import resolve
-from crowdppl.results.correction import MIN_GOLD, centred_logs, design_effect, fit_member, softmax
-from crowdppl.results.votes_map import MIX_SD, SCALE_SD, SHIFT_SD, VOTE_SD, VotesMap
+from crowdppl.results.correction import MIN_GOLD, design_effect, fit_member, softmax
+from crowdppl.results.votes_map import MIX_SD, SCALE_SD, SHIFT_SD, VOTE_SD, VotesMap, centred_logs
 
 MOST = 50
 """Annotators of a panel, at most: pairs are held whole."""
@@ -269,7 +269,7 @@ class Panel:
         stream, (n_items, k) = np.random.default_rng(self.seed), self.forecast.shape
         rows, hit = self.known.index.to_numpy(), np.eye(k)[self.known.to_numpy()]
         n, fold = len(rows), stream.permutation(len(rows)) % FOLDS
-        votes, mean = VotesMap.of(self.forecast, self.posterior.data), np.zeros((n_items, k))
+        votes, mean = VotesMap.of([self.forecast], self.posterior.data), np.zeros((n_items, k))
         held = np.empty((n, k))
         for number in range(FOLDS):
             p = votes.fitted(rows[fold != number], hit[fold != number])

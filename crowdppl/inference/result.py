@@ -18,7 +18,7 @@ from crowdppl.inference.families import FAMILIES, Family
 from crowdppl.primitives.model import Model
 
 T = TypeVar("T")
-FORMAT = 21
+FORMAT = 22
 """Of files that hold these records: raised whenever a field changes, and other formats are refused."""
 
 
@@ -426,19 +426,31 @@ class UpdateState:
 
 @dataclass(frozen=True)
 class CalibrationMap:
-    """Maps probabilities to those under which known truths are likely; the mean of two kinds of maps.
+    """Maps from forecasts and annotators' votes to truths, drawn given some that are known; see ``VotesMap``.
 
     Attributes:
-        scale, shift: of softmax(scale * log p + shift); shift is (K,).
-        temperatures, weights: (T,), the weights with which temperatures are averaged over.
-        channels: (T, K, K), for each temperature the probability of the truth given what labels point to.
+        forecast: (G,) which of the forecasts each map starts from.
+        weights: (G,) probability of each map.
+        annotators: (J,) codes of those whose votes count.
+        scale: (G, D) what log-probabilities of the forecast are multiplied by, in each of D draws.
+        shift: (G, D, K) of the logit of a class.
+        votes: (G, D, J) what a label of an annotator adds to the logit of its class.
+        mix: (G, D, K, K) what the forecast of a class adds to the logits of all; None of many classes.
     """
 
-    scale: float
-    shift: Annotated[np.ndarray, Numbers("K")]
-    temperatures: Annotated[np.ndarray, Numbers("T", low=0)]
-    weights: Annotated[np.ndarray, Numbers("T", low=0, shares=True)]
-    channels: Annotated[np.ndarray, Numbers("T K K", low=0, shares=True)]
+    forecast: Annotated[np.ndarray, Numbers("G", "i", 0)]
+    weights: Annotated[np.ndarray, Numbers("G", low=0, shares=True)]
+    annotators: Annotated[np.ndarray, Numbers("J", "i", 0, "A")]
+    scale: Annotated[np.ndarray, Numbers("G D")]
+    shift: Annotated[np.ndarray, Numbers("G D K")]
+    votes: Annotated[np.ndarray, Numbers("G D J")]
+    mix: Annotated[np.ndarray, Numbers("G D K K")] | None
+
+    def parameters(self, number: int) -> np.ndarray:
+        """Of one map, a column a draw, (P, D): scale less 1, shifts, votes and mixing weights."""
+        mixed = [] if self.mix is None else [self.mix[number].reshape(len(self.scale[number]), -1)]
+        parts = [self.scale[number][:, None] - 1, self.shift[number], self.votes[number], *mixed]
+        return np.concatenate(parts, 1).T
 
 
 @dataclass(frozen=True)
@@ -490,10 +502,10 @@ class Correction:
             correlated = {n: f" (labels correlated by {rate:g})" if rate else "" for n, rate in self.rates.items()}
             parts = [f"{weight:.2f} {n}{correlated[n]}" for n, weight in self.weights.items()]
             text = "probabilities are averaged: " + " + ".join(parts)
-        if self.truth_map is not None:
-            text += f", then mapped to {self.gold} known truths (scale {self.truth_map.scale:.2f})"
         if self.temperature not in (None, 1):
             text += f", then softened to p^(1/{self.temperature:.2f}) for a bias that annotators may share"
+        if self.gold:
+            text += f", then mapped, with annotators' votes, to {self.gold} known truths"
         return text
 
 

@@ -15,6 +15,7 @@ from crowdppl.errors import DataError, MethodError
 from crowdppl.inference.result import Fit
 from crowdppl.plots.axes import MIDDLE, flat_axes, short, short_names
 from crowdppl.results import intervals
+from crowdppl.results.mapped_tables import as_shown
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -47,6 +48,7 @@ def plot_confusion(posterior: Fit, annotator: Any = None, *, ax: Any = None, lev
         >>> ax.get_xlabel(), ax.get_ylabel()
         ('label', 'truth')
     """
+    posterior = as_shown(posterior)
     codes = _annotator_codes(posterior, annotator)
     if not len(codes):
         raise DataError("annotator= names none; give an id, a list of ids, or leave it out")

@@ -15,6 +15,7 @@ from crowdppl.inference.result import Fit, NumberTruth
 from crowdppl.plots.axes import ACCENT, MAX_POINTS, MIDDLE, axes_or_new, name_rows, short_names
 from crowdppl.results.annotators import annotators, information, informative_part
 from crowdppl.results.choices import entropy
+from crowdppl.results.mapped_tables import as_shown
 from crowdppl.results.rankings import ranking
 from crowdppl.results.truths import truth
 
@@ -50,6 +51,7 @@ def plot_annotators(
         'information of a label (bits), line: 95% interval'
     """
     check_level(level)
+    posterior = as_shown(posterior)
     table = annotators(posterior, level)
     names = [str(name) for name in table.columns[table.notna().any()]]
     known = [name for name in names if name != "labels" and not name.endswith(("_sd", "_low", "_high"))]

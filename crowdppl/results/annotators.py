@@ -19,6 +19,7 @@ from crowdppl.inference.predict.answers import confusion_at
 from crowdppl.inference.result import Fit
 from crowdppl.primitives.model import card_of
 from crowdppl.results import intervals
+from crowdppl.results.mapped_tables import as_shown
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -31,7 +32,8 @@ def annotators(posterior: Fit, level: float = 0.95) -> pd.DataFrame:
     but not where labels depend on Gaussians; rows whose prior is learned are as wide as that prior leaves them, up
     to 5,000,000 numbers. With few labels (25,000 labels times classes at most), short chains of Gibbs from vb's
     distributions widen them further, but not where annotators or items have latent kinds. How often intervals hold
-    the truth of simulations stands in ``docs/benchmarks.md``.
+    the truth of simulations stands in ``docs/benchmarks.md``. Where probabilities are mapped to known truths,
+    labels are counted by truths drawn from these, so that accuracies and their intervals move with them.
 
     Args:
         level: probability of the intervals.
@@ -61,6 +63,7 @@ def annotators(posterior: Fit, level: float = 0.95) -> pd.DataFrame:
         4              45      0.84          0.73           0.93
         5              45      0.80          0.66           0.90
     """
+    posterior = as_shown(posterior)
     data, result, memory = posterior.data, posterior.result, posterior.memory
     columns: dict[str, Any] = {"labels": labels_given(data) + (0 if memory is None else memory.labels)}
     if result.tables is None:
@@ -133,6 +136,7 @@ def confusion(posterior: Fit, draws: bool = False, *, at: Mapping[Hashable, floa
     draws = switch("draws", draws, "to_arviz(draws=...) makes as many as asked")
     if at is not None:
         return _array(posterior.data, confusion_at(posterior, at, draws))
+    posterior = as_shown(posterior)
     if not draws:
         return _array(posterior.data, posterior.result.table)
     if posterior.result.table_draws is None:
@@ -162,7 +166,7 @@ def confusion_intervals(posterior: Fit, level: float = 0.95) -> pd.DataFrame:
         3      0.02  0.03  0.00  0.12
         4      0.02  0.03  0.00  0.12
     """
-    data, found = posterior.data, intervals.confusion(posterior, level)
+    data, found = posterior.data, intervals.confusion(as_shown(posterior), level)
     names = ["annotator", "truth", "label"]
     index = pd.MultiIndex.from_product([data.annotators, data.classes, data.answers], names=names)
     return pd.DataFrame({name: x.ravel() for name, x in found.columns().items()}, index=index)
@@ -185,7 +189,7 @@ def prevalence(posterior: Fit, level: float = 0.95) -> pd.DataFrame:
         >>> posterior.prevalence()["mean"].round(2).to_dict()
         {1: 0.4, 2: 0.42, 3: 0.11, 4: 0.07}
     """
-    return pd.DataFrame(intervals.prevalence(posterior, level).columns(), index=posterior.data.classes)
+    return pd.DataFrame(intervals.prevalence(as_shown(posterior), level).columns(), index=posterior.data.classes)
 
 
 def _array(data: Annotations, table: np.ndarray) -> xr.DataArray:

@@ -13,50 +13,26 @@ from crowdppl.core.validation import warn
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import ConvergenceWarning, CrowdpplWarning
 from crowdppl.inference.result import CalibrationMap, Correction, Fit, uninterrupted
+from crowdppl.results.votes_map import VotesMap, centred_logs
 
 MIN_GOLD = 10
 """The least number of known truths to which a map is fitted."""
-MAP_SD = 0.5
-"""Prior standard deviation of a map's log scale and of its shifts."""
-TEMPERATURES = np.exp(np.linspace(np.log(0.05), np.log(3.0), 25))
-PRIOR_STRENGTH, PRIOR_ACCURACY = 4.0, 0.9
-"""Prior pseudo-counts of a channel's row, and the share of them that is on the diagonal, chance aside."""
+SCALE_SD = 0.5
+"""Prior standard deviation of a log scale, and of the shifts with it."""
 RATES = (0.0, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1.0)
 """Correlations of an item's labels among which held-out labels choose."""
+SOFT, ALONE = 3.0, 0.2
+"""T of p^(1/T) of a method alone, from which maps start beside the average, and the prior weight of all these."""
 LEAST = 1e-300
 """Probabilities are clipped here before the discount: evidence beyond 690 nats counts as 690."""
 
 
-def apply_map(truth_map: CalibrationMap, probabilities: np.ndarray) -> np.ndarray:
-    """Mapped probabilities (N, K)."""
-    x, out = centred_logs(probabilities), np.zeros(probabilities.shape)
-    for temperature, weight, channel in zip(
-        truth_map.temperatures, truth_map.weights, truth_map.channels, strict=True
-    ):
-        out += weight * (softmax(x / temperature) @ channel)
-    return np.asarray(0.5 * softmax(truth_map.scale * x + truth_map.shift) + 0.5 * out)
-
-
-def fit_map(probabilities: np.ndarray, truth: np.ndarray) -> CalibrationMap:
-    """Fits a calibration map to known truths, codes (n,), of items (n, K) that did not inform the fit.
-
-    Half of it is a scale and a shift for each class (Guo et al. 2017, "On calibration of modern neural networks"),
-    with Gaussian priors of standard deviation 1/2 on the log scale and the shifts. The other half is averaged over
-    temperatures: probabilities at a temperature go through a channel p(truth | class that labels point to), with a
-    prior of 4 pseudo-counts a row. A temperature's weight is its leave-one-out likelihood of the known truths.
-    """
-    k = probabilities.shape[1]
-    scale, shift = fit_scale(probabilities, truth)
-    prior = PRIOR_STRENGTH * (PRIOR_ACCURACY * np.eye(k) + (1 - PRIOR_ACCURACY) / k)
-    x = centred_logs(probabilities)
-    found = [_channel(softmax(x / temperature), truth, prior) for temperature in TEMPERATURES]
-    prior_sd = 0.7  # of a temperature's logarithm
-    scores = np.array([score for _, score in found]) - np.log(TEMPERATURES) ** 2 / (2 * prior_sd**2)
-    return CalibrationMap(scale, shift, TEMPERATURES, softmax(scores), np.stack([channel for channel, _ in found]))
-
-
 def fit_scale(probabilities: np.ndarray, truth: np.ndarray) -> tuple[float, np.ndarray]:
-    """Scale and shift of softmax(scale * log p + shift): the mode under the priors of ``fit_map``."""
+    """Scale and shift of softmax(scale * log p + shift): the mode, given known truths, codes (n,).
+
+    Guo et al. 2017, "On calibration of modern neural networks", with Gaussian priors of standard deviation 1/2 on
+    the log scale and the shifts.
+    """
     from scipy.optimize import minimize  # slow to import
 
     x, k = centred_logs(probabilities), probabilities.shape[1]
@@ -66,25 +42,12 @@ def fit_scale(probabilities: np.ndarray, truth: np.ndarray) -> tuple[float, np.n
         scale, shift = np.exp(theta[0]), theta[1:]
         p = softmax(scale * x + shift)
         error = p - hit
-        value = -np.log(np.clip((p * hit).sum(1), 1e-300, None)).sum() + (theta**2).sum() / (2 * MAP_SD**2)
-        slope = np.concatenate([[scale * (error * x).sum()], error.sum(0)]) + theta / MAP_SD**2
+        value = -np.log(np.clip((p * hit).sum(1), 1e-300, None)).sum() + (theta**2).sum() / (2 * SCALE_SD**2)
+        slope = np.concatenate([[scale * (error * x).sum()], error.sum(0)]) + theta / SCALE_SD**2
         return float(value), slope
 
     best = minimize(loss, np.zeros(k + 1), jac=True, method="L-BFGS-B").x
     return float(np.exp(best[0])), best[1:]
-
-
-def _channel(p: np.ndarray, truth: np.ndarray, prior: np.ndarray) -> tuple[np.ndarray, float]:
-    """A channel (K, K) by EM, and the log-probability of the truths, each left out of the channel."""
-    hit = np.eye(p.shape[1])[truth]
-    counts = prior
-    for _ in range(50):
-        channel = counts / counts.sum(1, keepdims=True)
-        share = p * channel[:, truth].T
-        share = share / share.sum(1, keepdims=True)  # (n, K): the class that labels pointed to, given the truth
-        counts = prior + share.T @ hit
-    left = counts[:, truth].T - share
-    return counts / counts.sum(1, keepdims=True), float(np.log((p * left / (counts.sum(1) - share)).sum(1)).sum())
 
 
 def softmax(x: np.ndarray) -> np.ndarray:
@@ -94,30 +57,54 @@ def softmax(x: np.ndarray) -> np.ndarray:
     return np.asarray(shares(x, axis=-1))
 
 
-def centred_logs(probabilities: np.ndarray) -> np.ndarray:
-    """Logarithms of probabilities (N, K), at least 1e-6, less their mean over classes."""
-    x = np.log(np.clip(probabilities, 1e-6, None))
-    return np.asarray(x - x.mean(1, keepdims=True))
-
-
 def corrected(
     correction: Correction, found: Mapping[str, np.ndarray], data: Annotations, before: np.ndarray | None = None
 ) -> np.ndarray:
-    """Discounted, averaged, mapped and softened probabilities, (N, K), of those of each method; a known truth is
+    """Discounted, averaged, softened and mapped probabilities, (N, K), of those of each method; a known truth is
     certain. Earlier fits had ``before`` labels, (N,), of these items.
     """
+    out = _average(correction, found, data, before)
+    if correction.truth_map is not None:
+        out = VotesMap.of(_with_each(out, correction, found), data).mapped(correction.truth_map)
+    if data.gold_codes is not None:
+        known = np.flatnonzero(data.gold_codes >= 0)
+        out[known] = np.eye(data.n_classes)[data.gold_codes[known]]
+    return np.asarray(out)
+
+
+def forecasts_of(correction: Correction, found: Mapping[str, np.ndarray], data: Annotations) -> list[np.ndarray]:
+    """From which maps start, (N, K) each: the average of discounted methods, softened, and each to p^(1/3)."""
+    return _with_each(_average(correction, found, data), correction, found)
+
+
+def _with_each(average: np.ndarray, correction: Correction, found: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+    return [average, *(softened(found[name], SOFT) for name in correction.weights)]
+
+
+def _average(
+    correction: Correction, found: Mapping[str, np.ndarray], data: Annotations, before: np.ndarray | None = None
+) -> np.ndarray:
+    """Discounted, averaged and softened probabilities, (N, K)."""
     labels, out = data.votes().sum(1), np.zeros((data.n_items, data.n_classes))
     labels = labels if before is None else labels + before
     for name, weight in correction.weights.items():
         out += weight * design_effect(found[name], labels, correction.rates[name])
     out = out / out.sum(1, keepdims=True)
-    out = out if correction.truth_map is None else apply_map(correction.truth_map, out)
     if correction.temperature is not None and correction.shares is not None:
         out = softened_to(correction.shares, out, correction.temperature)
-    if data.gold_codes is not None:
-        known = np.flatnonzero(data.gold_codes >= 0)
-        out[known] = np.eye(data.n_classes)[data.gold_codes[known]]
     return np.asarray(out)
+
+
+def map_of(correction: Correction, found: Mapping[str, np.ndarray], data: Annotations, seed: int) -> CalibrationMap:
+    """The map of the known truths of annotations, from probabilities of methods that were not given them.
+
+    Methods that have no weight in the average are forecasts, too.
+    """
+    assert data.gold_codes is not None
+    known = np.flatnonzero(data.gold_codes >= 0)
+    prior = [1 - ALONE, *([ALONE / len(correction.weights)] * len(correction.weights))]
+    votes = VotesMap.of(forecasts_of(correction, found, data), data)
+    return votes.learned(known, np.eye(data.n_classes)[data.gold_codes[known]], prior, seed)
 
 
 def of_classes(correction: Correction, found: Mapping[str, np.ndarray]) -> Correction:
@@ -205,12 +192,28 @@ def members(posterior: Fit) -> dict[str, Fit]:
     return {name: correction.others.get(name, own) for name in correction.weights}
 
 
-def members_after(posterior: Fit, change: Callable[[Fit], Fit]) -> dict[str, Fit]:
-    """The members, each after a change that fits it again; KeyboardInterrupt where Ctrl-C stops one of several."""
-    before = members(posterior)
+def members_after(posterior: Fit, data: Annotations, change: Callable[[Fit, Annotations], Fit]) -> dict[str, Fit]:
+    """The members, each after a change that fits it again; KeyboardInterrupt where Ctrl-C stops one of several.
+
+    Where probabilities are mapped to known truths, these stay hidden from the members.
+    """
+    before = {name: blind(fit) if mapped(posterior) else fit for name, fit in members(posterior).items()}
+    shown = data.with_gold(None) if mapped(posterior) else data
     if len(before) == 1:
-        return {name: change(fit) for name, fit in before.items()}
-    return {name: uninterrupted(fit_member(name, partial(change, fit))) for name, fit in before.items()}
+        found = {name: change(fit, shown) for name, fit in before.items()}
+    else:
+        found = {name: uninterrupted(fit_member(name, partial(change, fit, shown))) for name, fit in before.items()}
+    return {name: replace(fit, data=data) for name, fit in found.items()}
+
+
+def mapped(posterior: Fit) -> bool:
+    """Whether probabilities are mapped to known truths, which the fits themselves were not given."""
+    return posterior.correction is not None and posterior.correction.truth_map is not None
+
+
+def blind(posterior: Fit) -> Fit:
+    """A fit whose annotations tell no truths."""
+    return replace(posterior, data=posterior.data.with_gold(None))
 
 
 def fit_member(name: str, make: Callable[[], Fit]) -> Fit:

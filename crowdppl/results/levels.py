@@ -23,6 +23,7 @@ from crowdppl.inference.result import (
     TruthSpread,
     require_classes,
 )
+from crowdppl.results.mapped_tables import as_shown
 
 
 class WithoutModel:
@@ -116,6 +117,7 @@ def at_level(posterior: Fit, level: int) -> Fit:
 
 def _summed(fit: Fit, data: Annotations) -> Fit:
     """A fit whose probabilities are sums over classes that are one class of ``data``."""
+    fit = as_shown(fit)
     code, level = coarser(fit.data.alphabet, data.alphabet.level)[1], data.alphabet.level
     of_class, of_answer = code[: fit.data.n_classes], np.eye(data.n_answers)[code]
     up, found = np.eye(data.n_classes)[of_class], fit.result
@@ -149,7 +151,7 @@ def _correction(correction: Correction, up: np.ndarray, data: Annotations) -> Co
     """A correction whose probabilities are sums, too."""
     others = {name: _summed(other, data) for name, other in correction.others.items()}
     shares = None if correction.shares is None else correction.shares @ up
-    return replace(correction, raw=correction.raw @ up, shares=shares, others=others)
+    return replace(correction, raw=correction.raw @ up, truth_map=None, shares=shares, others=others)
 
 
 def _rows(table: np.ndarray, prevalence: np.ndarray, up: np.ndarray, of_answer: np.ndarray) -> np.ndarray:

@@ -87,9 +87,9 @@ def update(posterior: Fit, new_labels: Annotations | pd.DataFrame, *, forget: fl
                 "old and new; fit by vb, and update with labels of other items where truths are numbers"
             )
         whole = joined(posterior.data, new)
-        updated = members_after(posterior, lambda fit: fits.anew(fit, whole, **options))
+        updated = members_after(posterior, whole, lambda fit, data: fits.anew(fit, data, **options))
     else:
-        updated = members_after(posterior, lambda fit: fits.update(fit, new, forget, **options))
+        updated = members_after(posterior, new, lambda fit, data: fits.update(fit, data, forget, **options))
     correction = posterior.correction
     if correction is not None and posterior.memory is None:
         correction = replace(correction, notes=(*correction.notes, OLDER))
@@ -118,7 +118,7 @@ def labels_without(posterior: Fit, annotators: Iterable[Any]) -> Annotations:
 
 def refitted(posterior: Fit, left: Annotations) -> Fit:
     """A fit of the method to other labels of these items, with its correction."""
-    return averaged(members_after(posterior, lambda fit: refit(fit, left)), posterior.correction)
+    return averaged(members_after(posterior, left, refit), posterior.correction)
 
 
 def _aligned(posterior: Fit, new: Annotations | pd.DataFrame) -> Annotations:

@@ -14,11 +14,10 @@ from crowdppl.errors import MethodError
 from crowdppl.evaluation import calibration
 from crowdppl.evaluation.evaluate import evaluate
 from crowdppl.inference.predict.held_out import left_out
-from crowdppl.inference.result import CalibrationMap, Correction, Fit
+from crowdppl.inference.result import Correction, Fit
 from crowdppl.posterior import Posterior
 from crowdppl.primitives import class_blends
 from crowdppl.results import correction
-from crowdppl.results.correction import fit_map
 from crowdppl.simulation.crowd import Simulation
 from tests.crowd import crowd
 
@@ -153,58 +152,30 @@ def test_predictions_of_many_states_are_averaged_over_fewer_draws(monkeypatch: p
     assert draws == {"hierarchical_mixed_membership": 30, "hierarchical_dawid_skene": 100, "one_coin": 100}
 
 
-@pytest.fixture
-def mapped(monkeypatch: pytest.MonkeyPatch) -> list[np.ndarray]:
-    """The probabilities that each map is fitted to, in turn; the maps are those of no items."""
-    seen: list[np.ndarray] = []
-
-    def spy(p: np.ndarray, truth: np.ndarray) -> CalibrationMap:
-        seen.append(p)
-        return fit_map(p[:0], truth[:0])
-
-    monkeypatch.setattr(calibration, "fit_map", spy)
-    return seen
-
-
-def test_no_known_truth_enters_the_probabilities_by_which_its_own_item_is_mapped(
-    mapped: list[np.ndarray],
-) -> None:
-    """Wrong gold on purpose: what the map sees of that item is what it sees with right gold, bit for bit."""
+def test_known_truths_inform_the_map_alone() -> None:
+    """The fits from which it starts are those without, bit for bit; of fewer than ten known truths, others."""
     even = Correction(np.empty((0, 0)), {"one_coin": 1.0}, {"one_coin": 0.0}, {})
     data, gold = crowd(n_items=60), {i: i % 3 for i in range(20)}
-    found = {"one_coin": crowdppl.fit("one_coin", data, inference="em")}
-    for known in (gold, gold | {7: 2}):
-        calibration.calibrated(found, data.with_gold(known), even)
-    same = (mapped[0] == mapped[1]).all(1)
-    assert same[7] and not same.all()  # the fits of other folds were given it
+    plain = crowdppl.fit("one_coin", data, inference="em")
+    found = calibration.calibrated({"one_coin": plain}, data.with_gold(gold), even)
+    np.testing.assert_array_equal(found.uncorrected().result.probabilities, plain.result.probabilities)
+    assert found.correction is not None and found.correction.gold == 20
+    assert (found.result.probabilities.max(1)[:20] == 1).all()
+    few = calibration.calibrated({"one_coin": plain}, data.with_gold({i: i % 3 for i in range(9)}), even)
+    assert np.abs(few.uncorrected().result.probabilities - plain.result.probabilities).max() > 1e-3
+    assert few.correction is not None and few.correction.gold == 0 and "too few" in few.correction.notes[0]
 
 
-def test_known_truths_take_the_place_of_an_assumed_bias() -> None:
-    data = crowd(n_items=60)
-    found = {"one_coin": crowdppl.fit("one_coin", data, inference="em")}
-    soft = Correction(
-        np.empty((0, 0)), {"one_coin": 1.0}, {"one_coin": 0.0}, {}, temperature=3.0, shares=np.ones(3)
-    )
-    even = Correction(np.empty((0, 0)), {"one_coin": 1.0}, {"one_coin": 0.0}, {})
-    known = data.with_gold({i: i % 3 for i in range(20)})
-    one, other = (calibration.calibrated(found, known, weighed) for weighed in (soft, even))
-    assert one.correction is not None and one.correction.temperature is None
-    np.testing.assert_array_equal(one.result.probabilities, other.result.probabilities)
-
-
-def test_truths_of_a_sequence_are_withheld_together(mapped: list[np.ndarray]) -> None:
-    """A wrong truth changes nothing that the map sees of any item of its sequence, to which it would tell."""
-    design = crowdppl.random_design(48, 5, 3, classes=2, seed=0)
-    places = pd.DataFrame({"sequence": np.arange(48) // 4, "position": np.arange(48) % 4}, index=design.items)
-    rows = crowdppl.simulate("bayesian_dawid_skene", design, seed=0).data.frame().join(places, on="item")
-    data = Annotations.from_frame(rows.drop(columns="item"), kind="sequence", classes=[0, 1])
-    found = {"hmm_crowd": crowdppl.fit("hmm_crowd", data, inference="em", max_iterations=20)}
-    even = Correction(np.empty((0, 0)), {"hmm_crowd": 1.0}, {"hmm_crowd": 0.0}, {})
-    gold = dict.fromkeys(data.items[:40], 0)
-    for known in (gold, gold | {data.items[9]: 1}):
-        calibration.calibrated(found, data.with_gold(known), even)
-    same = (mapped[0] == mapped[1]).all(1)
-    assert same[8:12].all() and not same.all()
+def test_more_labels_and_known_truths_stay_apart() -> None:
+    """An update learns from labels alone, as an update of the methods, and the map tells of the truths."""
+    data, gold = crowd(n_items=60), {i: i % 3 for i in range(20)}
+    plain = crowdppl.fit("one_coin", data, inference="vb")
+    found = crowdppl.fit("one_coin", data, inference="vb", calibrate=True, gold=gold)
+    new = pd.DataFrame({"item": [3, 3, 99, 99], "annotator": [0, 1, 0, 2], "label": [0, 1, 2, 2]})
+    later = found.update(new)
+    own = plain.update(new).probabilities()
+    np.testing.assert_allclose(later.uncorrected().probabilities(), own, atol=1e-6)
+    assert later.probabilities().loc[3, 0] == 1 and 0.4 < later.probabilities().loc[99, 2] < 1
 
 
 def test_a_named_method_is_corrected_when_asked_and_says_so(blurred: Simulation) -> None:

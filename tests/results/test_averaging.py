@@ -14,13 +14,33 @@ from crowdppl.errors import ConvergenceWarning, MethodError
 from crowdppl.inference.predict.update import predict
 from crowdppl.inference.result import CalibrationMap, Correction
 from crowdppl.posterior import Posterior
-from crowdppl.results.correction import apply_map, averaged, design_effect, members
+from crowdppl.results.correction import averaged, design_effect, members, softmax
 from crowdppl.results.updating import OLDER
 from crowdppl.simulation.crowd import Simulation
 from tests.crowd import crowd
 
 NAMES = ("bayesian_dawid_skene", "one_coin")
-HALF = CalibrationMap(0.5, np.array([0.3, 0.0, -0.3]), np.array([2.0]), np.array([1.0]), np.full((1, 3, 3), 1 / 3))
+HALF = CalibrationMap(
+    forecast=np.array([0, 2]),
+    weights=np.array([0.75, 0.25]),
+    annotators=np.array([1, 3]),
+    scale=np.array([[0.5, 0.5], [1.0, 2.0]]),
+    shift=np.array([[[0.3, 0.0, -0.3], [0.0, 0.0, 0.0]]] * 2),
+    votes=np.array([[[0.5, 0.0], [1.0, -0.5]]] * 2),
+    mix=None,
+)
+"""Two maps of two draws each, from the average and from the second method alone."""
+
+
+def by_hand(found: dict[str, np.ndarray], average: np.ndarray, own: np.ndarray) -> np.ndarray:
+    """HALF of the average, and of the second method to the power 1/3; labels of annotators 1 and 3, (N, 2, K)."""
+    parts = []
+    for p, number in ((average, 0), (found[NAMES[1]] ** (1 / 3), 1)):
+        for draw in range(2):
+            logit = HALF.scale[number, draw] * np.log(p) + HALF.shift[number, draw]
+            logit = logit + np.einsum("j,njk->nk", HALF.votes[number, draw], own)
+            parts.append(HALF.weights[number] / 2 * softmax(logit))
+    return np.sum(parts, 0)
 
 
 def fitted(data: Annotations) -> dict[str, Posterior]:
@@ -74,7 +94,9 @@ def test_new_items_are_averaged_as_those_of_the_fit(
     rows = Annotations.from_frame(new, like=data)
     said = {name: predict(fit, rows, as_fitted=True) for name, fit in posterior.members().items()}
     want = mixed(said, np.array([3, 1]))
-    want = want if truth_map is None else apply_map(truth_map, want)
+    own = np.zeros((2, 2, 3))
+    own[0, 0, 0] = own[1, 1, 2] = 1  # annotator 1 says 0 of x, and annotator 3 says 2 of y
+    want = want if truth_map is None else by_hand(said, want, own)
     np.testing.assert_allclose(posterior.predict(new), want, atol=1e-12)
 
 
