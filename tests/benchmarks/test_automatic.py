@@ -1,4 +1,4 @@
-"""Probabilities of the method "auto" on real annotations, without known truths and with some, beside the aims."""
+"""Probabilities of the method "auto" on real annotations, without known truths, beside the aims."""
 
 import time
 from collections.abc import Mapping
@@ -35,7 +35,6 @@ HARMED = {"log_score": "Log score", "brier": "Brier", "ece": "ECE"}
 """Scores of probabilities on which a set is named."""
 SEEN = 0.0005
 """A loss that the tables can show."""
-SPLITS = 20
 GOLD = 50
 """Known truths that are given; a third of them where there are fewer than 150."""
 
@@ -48,19 +47,16 @@ Table = dict[str, dict[str, dict[str, float]]]
 
 def test_auto_on_real_annotations(recorder: Recorder, real_data: Path) -> None:
     blind: Table = {method: {} for method in BESIDE}
-    informed: Table = {GIVEN: {}, SAME: {}}
-    done, took, took_informed = {}, {}, {}
+    done, took = {}, {}
     for name in NINE:
         data, gold = read(real_data, name)
-        free, members, took[name] = automatic(data)
+        free, _, took[name] = automatic(data)
         done[SETS[name]] = free.correction
         for method, probabilities in rivals(data, free).items():
             blind[method][name] = scored(probabilities, gold)
-        informed[GIVEN][name], informed[SAME][name], took_informed[name] = over_splits(data, gold, free, members)
-        print(f"{name} {took[name]:.1f} s {blind[AUTO][name]} {took_informed[name]:.1f} s {informed[GIVEN][name]}")
+        print(f"{name} {took[name]:.1f} s {blind[AUTO][name]}")
     parts = [ABOUT_BLIND, score_tables(blind, BLIND, took), named(blind), "What was done:", in_words(done)]
     recorder.add(BLIND, "\n\n".join(parts))
-    recorder.add(INFORMED, f"{ABOUT_INFORMED}\n\n{score_tables(informed, INFORMED, took_informed)}")
 
 
 ABOUT_BLIND = (
@@ -68,11 +64,6 @@ ABOUT_BLIND = (
     f"IBCC (`{BASE}` by vb) and vote shares with one vote added to each class. IBCC with 4 pseudo-counts on the "
     "diagonal, 1 beside it and 1 a class is what the guard on accuracy is for; its default prior is the method's "
     "default. Log score in nats, ECE of 15 bins; all but accuracy are better when lower. The aims are for the mean."
-)
-ABOUT_INFORMED = (
-    f'`fit("auto", data, gold=some)` with {GOLD} random known truths (a third of those known where there are fewer '
-    "than 150), scored on the other items, never on those given, beside `auto` without any on the same items; "
-    f"mean of {SPLITS} random splits. CPU seconds: what known truths add to a fit."
 )
 
 
@@ -110,29 +101,10 @@ def scored(probabilities: pd.DataFrame, gold: pd.Series) -> dict[str, float]:
     return {key: scores[key] for key in SCORES}
 
 
-def over_splits(
-    data: Annotations, gold: pd.Series, free: Posterior, members: dict[str, Fit]
-) -> tuple[dict[str, float], dict[str, float], float]:
-    """Mean scores with known truths, those without on the same items, and mean CPU seconds that gold adds.
-
-    Weights do not depend on gold, so that they are taken from the fit without.
-    """
-    with_some, without, took = [], [], []
-    for seed in range(SPLITS):
-        known, rest = split(gold, seed)
-        began = time.process_time()
-        posterior = Posterior.of(calibrated(members, data.with_gold(known), free.correction))
-        with_some.append(scored(posterior.probabilities(), rest))
-        without.append(scored(free.probabilities(), rest))
-        took.append(time.process_time() - began)
-    means = [{key: float(np.mean([run[key] for run in runs])) for key in SCORES} for runs in (with_some, without)]
-    return means[0], means[1], float(np.mean(took))
-
-
-def split(gold: pd.Series, seed: int) -> tuple[pd.Series, pd.Series]:
+def split(gold: pd.Series, seed: int, size: int = GOLD) -> tuple[pd.Series, pd.Series]:
     """Truths that are given, drawn at random, and the others."""
     order = np.random.default_rng(seed).permutation(len(gold))
-    n = min(GOLD, len(gold) // 3)
+    n = min(size, len(gold) // 3)
     return gold.iloc[order[:n]], gold.iloc[order[n:]]
 
 
