@@ -55,8 +55,7 @@ PANEL_NOTE = (
     + "how far models err together is taken from other panels, for labels do not tell; gold= of 50 items does"
 )
 ASKS = AUTO_NOTE + (
-    "the {n} annotators are taken for people; if they are models, say so (models=True, --models all), for models "
-    "err together"
+    "the {n} annotators are taken for people; if they are models, say so (models=True), for models err together"
 )
 NO_ROWS = AUTO_NOTE + (
     "methods with confusion rows are left out: {labels:,} labels are too few for {classes} classes and "

@@ -235,6 +235,8 @@ SPELLED = {name: name.replace("_", "-") for name in (*READING, *OF_FITS)} | {
     "label_covariates": "label-covariate",
 }
 """The option that is an argument of a function."""
+ALL = {"models": "all"}
+"""What an option has for an argument that is True, where it is no flag."""
 REPEATED = frozenset(["abstentions", "label_covariates"])
 """Arguments with several values, each of which has its own option."""
 OF_LABELS = (
@@ -330,7 +332,8 @@ def as_options(text: str, spelled: Mapping[str, str] = SPELLED) -> str:
             return found[0]
         if found[2] == "None":
             return f"--no-{spelled[found[1]]}"
-        value, name = "" if found[2] in (None, "True") else found[2], f"--{spelled[found[1]]}"
+        value, name = found[2] or "", f"--{spelled[found[1]]}"
+        value = {"True": ALL.get(found[1], ""), "...": ""}.get(value, value)
         try:
             parsed = ast.literal_eval(value)
             if isinstance(parsed, list | tuple) and found[1] in REPEATED:

@@ -506,6 +506,7 @@ def test_features_come_from_a_file(tmp_path: Path, capsys: pytest.CaptureFixture
 def test_text_of_a_user_stays_as_it_is() -> None:
     text = "column 'kind=' and item \"<a kind='PER' gold=1>\" of the annotators' file"
     assert as_options(text) == text
+    assert as_options("gold=... or models=True, calibrate=True") == "--gold or --models all --calibrate"
     assert as_options("say classes=['x', 'y'] or kind='real'") == "say --classes x,y or --kind real"
 
 

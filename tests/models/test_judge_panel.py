@@ -98,6 +98,7 @@ def test_models_that_err_together_are_not_believed() -> None:
     independent = crowdppl.fit("bayesian_dawid_skene", data, inference="vb", seed=0)
     assert log_score(told, truth) < min(log_score(untold, truth), log_score(independent, truth))
     assert told.correction is not None and set(told.correction.weights) == {"judge_panel", "bayesian_dawid_skene"}
+    assert not {doubt.kind for doubt in told.doubts()} & {"together", "copying", "colluding"}
     assert "models=True" in untold.summary() and "models=True" not in told.summary()
 
 

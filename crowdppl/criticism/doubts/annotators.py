@@ -140,8 +140,13 @@ def one_class(search: Search) -> Iterator[Doubt]:
 
 
 def _testable(search: Search, posterior: Fit) -> bool:
-    """Whether items have labels of several annotators, few repeats, and not too many to be compared at once."""
+    """Whether items have labels of several annotators, few repeats, and not too many to be compared at once.
+
+    Not where the model takes for granted that annotators err together (``discount``).
+    """
     data = posterior.data
+    if getattr(search.posterior.model, "discount", 0):
+        return False
     sizes = search.votes.sum(1).astype(np.int64)
     pairs = int((sizes * (sizes - 1)).sum()) // 2
     most = min(QUICK_PAIRS.get(posterior.inference, MAX_PAIRS), MAX_SIZE // data.n_classes**2)
