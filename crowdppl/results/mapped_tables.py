@@ -13,7 +13,7 @@ from crowdppl.results.correction import forecasts_of, mapped, members
 from crowdppl.results.votes_map import VotesMap
 
 SHRINKAGE = 4.0
-"""Pseudo-counts of the row of all annotators together that each annotator's row of a table has."""
+"""Pseudo-counts of all annotators' rows that the rows of each annotator have, shared evenly by these."""
 LEAST_DRAWS, MOST_DRAWS, MOST_NUMBERS = 20, 200, 20_000_000
 """Draws of tables, and numbers in all of them that bound these."""
 
@@ -22,8 +22,8 @@ def as_shown(fit: Fit) -> Fit:
     """The fit with tables that belong to its probabilities, where these are mapped to known truths; else itself.
 
     Each draw takes a map, draws a truth of each item by its probabilities (known ones are certain), counts labels
-    by it, and draws each row of a table from the Dirichlet distribution of its counts and 4 pseudo-counts of all
-    annotators' row; the prevalence from that of counts + 1. So intervals tell what is not known of the map, of
+    by it, and draws each row of a table from the Dirichlet distribution of its counts and 4 / K pseudo-counts of
+    all annotators' row; the prevalence from that of counts + 1. So intervals tell what is not known of the map, of
     truths, and of new items. After an update, whose earlier labels are gone, tables are the method's own.
     """
     if fit.correction is None or not mapped(fit) or fit.memory is not None:
@@ -56,7 +56,7 @@ def _drawn(fit: Fit) -> TableDraws:
         cell = (annotator.astype(np.int64) * k + one[item]) * data.n_answers + answer
         counts = np.bincount(cell, minlength=rows[0].size).reshape(shape)
         every = counts.sum(0) + 1 / data.n_answers
-        rows[number] = _dirichlet(counts + SHRINKAGE * every / every.sum(1, keepdims=True), stream)
+        rows[number] = _dirichlet(counts + SHRINKAGE / k * every / every.sum(1, keepdims=True), stream)
     return TableDraws(rows, _dirichlet(shares, stream))
 
 

@@ -90,21 +90,28 @@ class VotesMap:
         )
 
     def mapped(self, found: CalibrationMap) -> np.ndarray:
-        """Probabilities (N, K) of the truths, averaged over maps and their draws."""
+        """Probabilities (N, K) of the truths by all maps: half are of draws, on average, and half of the mode.
+
+        Draws alone are less sure than right in crowds of many, and the mode is surer where few err alike.
+        """
         out = np.zeros(self.forecasts[0].shape)
         for number, weight in enumerate(found.weights):
             parts = self._logits(found.forecast[number], found.annotators, found.parameters(number))
-            out += weight * np.concatenate([_shares(x).mean(2) for x in parts])
+            out += weight * np.concatenate(
+                [(_shares(x).mean(2) + _shares(x.mean(2, keepdims=True))[..., 0]) / 2 for x in parts]
+            )
         return np.asarray(out / out.sum(1, keepdims=True))
 
     def truths(self, found: CalibrationMap, n: int, stream: np.random.Generator) -> np.ndarray:
-        """Draws of the truths, codes (N, n): each takes a draw of a map."""
+        """Draws of the truths, codes (N, n): each takes the mode or a draw of a map."""
         parts = []
         for number, times in enumerate(stream.multinomial(n, found.weights).tolist()):
             if not times:
                 continue
-            some = stream.integers(found.scale.shape[1], size=times)
-            of_draws = self._logits(found.forecast[number], found.annotators, found.parameters(number)[:, some])
+            drawn = found.parameters(number)
+            taken = drawn[:, stream.integers(drawn.shape[1], size=times)]
+            taken = np.where(stream.random(times) < 0.5, drawn.mean(1, keepdims=True), taken)
+            of_draws = self._logits(found.forecast[number], found.annotators, taken)
             every = [_shares(x).cumsum(1)[:, :-1] for x in of_draws]
             codes = [(x < stream.random((len(x), 1, times))).sum(1, dtype=np.int32) for x in every]
             parts.append(np.concatenate(codes))

@@ -36,10 +36,11 @@ def by_hand(found: dict[str, np.ndarray], average: np.ndarray, own: np.ndarray) 
     """HALF of the average, and of the second method to the power 1/3; labels of annotators 1 and 3, (N, 2, K)."""
     parts = []
     for p, number in ((average, 0), (found[NAMES[1]] ** (1 / 3), 1)):
-        for draw in range(2):
-            logit = HALF.scale[number, draw] * np.log(p) + HALF.shift[number, draw]
-            logit = logit + np.einsum("j,njk->nk", HALF.votes[number, draw], own)
-            parts.append(HALF.weights[number] / 2 * softmax(logit))
+        drawn = [(HALF.scale[number, d], HALF.shift[number, d], HALF.votes[number, d]) for d in range(2)]
+        mode = tuple((one + other) / 2 for one, other in zip(*drawn, strict=True))
+        for weight, (scale, shift, votes) in ((0.25, drawn[0]), (0.25, drawn[1]), (0.5, mode)):
+            logit = scale * np.log(p) + shift + np.einsum("j,njk->nk", votes, own)
+            parts.append(HALF.weights[number] * weight * softmax(logit))
     return np.sum(parts, 0)
 
 

@@ -53,7 +53,16 @@ def test_evidence_and_means_are_those_of_numerical_integration(unmixed: None) ->
         means.append(np.tensordot(np.exp(joint - evidence[-1]), np.exp(log_p), 1))
     want = softmax(evidence)
     np.testing.assert_allclose(found.weights, want, atol=0.02)
-    np.testing.assert_allclose(VotesMap.of([p], data).mapped(found), np.tensordot(want, means, 1), atol=0.03)
+
+    def probabilities(scale: np.ndarray, shift: np.ndarray, vote: np.ndarray) -> np.ndarray:
+        """Mean over draws, scales (G, D), shifts (G, D, K) and votes (G, D), and maps."""
+        logits = scale[..., None, None] * x + shift[:, :, None] + vote[..., None, None] * own
+        return np.asarray(np.tensordot(found.weights, softmax(logits, axis=3).mean(1), 1))
+
+    drawn = (found.scale, found.shift, found.votes[..., 0])
+    averaged, mode = probabilities(*drawn), probabilities(*(x.mean(1, keepdims=True) for x in drawn))
+    np.testing.assert_allclose(averaged, np.tensordot(want, means, 1), atol=0.03)
+    np.testing.assert_allclose(VotesMap.of([p], data).mapped(found), (averaged + mode) / 2, atol=1e-9)
 
 
 def test_without_votes_it_is_a_scale_and_a_shift(unmixed: None) -> None:
