@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -83,6 +84,22 @@ class Opinions:
         annotator = np.searchsorted(chosen, self.annotator[own])
         return replace(
             self, item=self.item[own], annotator=annotator, vote=self.vote[own], n_annotators=len(chosen)
+        )
+
+    def merged(self) -> Opinions:
+        """The same opinions, items on which they are equal as one that counts as often as all of these."""
+        order = np.argsort(self.item, kind="stable")
+        who, vote, number = self.annotator[order], self.vote[order], dict[bytes, int]()
+        ends = np.append(0, np.cumsum(np.bincount(self.item, minlength=len(self.weight)))).tolist()
+        keys = (who[a:b].tobytes() + vote[a:b].tobytes() for a, b in pairwise(ends))
+        kind = np.array([number.setdefault(key, len(number)) for key in keys], np.int64)
+        own = np.isin(self.item, np.unique(kind, return_index=True)[1])
+        return replace(
+            self,
+            item=kind[self.item[own]],
+            annotator=self.annotator[own],
+            vote=self.vote[own],
+            weight=np.bincount(kind, self.weight).astype(np.float64),
         )
 
     def most_active(self, most: int) -> Ints:

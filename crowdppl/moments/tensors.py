@@ -54,7 +54,7 @@ def tensor_factors(
     All annotators move a third of the way to where each would go alone, under its constraints by the alternating
     direction method of multipliers: a triple has three annotators, so that the sum of squares falls (Jensen).
     """
-    o, k = opinions, opinions.n_classes
+    o, k = opinions.merged(), opinions.n_classes
     c, d = confusion.copy(), prevalence.copy()
     dual, dual_share = np.zeros_like(c), np.zeros((1, k))
     upper = np.triu_indices(k)

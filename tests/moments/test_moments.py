@@ -191,6 +191,14 @@ def test_doubts_name_what_moments_leave_open() -> None:
     }
 
 
+def test_items_on_which_opinions_are_equal_count_together() -> None:
+    each = Opinions.of(drawn(300, *crowd_of(2, 4, 1, experts=False), seed=0).blocks)
+    one = each.merged()
+    assert len(one.weight) <= 2**4 and one.weight.sum() == 300
+    np.testing.assert_allclose(one.joints, each.joints)
+    assert one.triples(one.vote[:, 0]) == pytest.approx(each.triples(each.vote[:, 0]))
+
+
 def test_rows_go_to_the_nearest_distributions() -> None:
     rng = np.random.default_rng(0)
     x = rng.normal(size=(50, 4))
