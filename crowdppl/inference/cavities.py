@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -96,54 +96,120 @@ class ParameterUsage:
         return out
 
 
-def parameter_usage(
-    problem: Problem, cells: Tensor, values: Mapping[str, Tensor], covariates: CovariateColumns | None = None
-) -> ParameterUsage:
-    """Finds which entries each label uses; kinds are (annotator, answer) pairs that occur, and the truth at last.
+@dataclass(frozen=True)
+class LabelKinds:
+    """Labels of one annotator and answer that a model cannot tell apart: those with the same covariates it reads.
 
-    Where labels have covariates, a pair occurs with each of theirs.
+    Attributes:
+        item, kind: of each label, int64 (S,).
+        cells: of each kind, int64 (U,).
+        truth_kind: of each item, int64 (N,), where a model tells items apart by covariates; None where it does not.
+        truth_of_kind: the kind of the items of each kind of label, int64 (U,).
+        n_truths: kinds of items, G.
+        label_covariates: of each kind; None without.
+        item_covariates: of each kind of label, then of each kind of item; None without.
+    """
 
-    The model is run on an item for each pair, with that one label. When each entry of a site is moved by a step of
+    item: Tensor
+    kind: Tensor
+    cells: Tensor
+    truth_kind: Tensor | None
+    truth_of_kind: Tensor
+    n_truths: int
+    label_covariates: CovariateColumns | None
+    item_covariates: CovariateColumns | None
+
+    @property
+    def are_cells(self) -> bool:
+        """Whether no covariate tells labels apart."""
+        return self.label_covariates is None and self.item_covariates is None
+
+    @staticmethod
+    def of(problem: Problem) -> LabelKinds:
+        """Of the labels of a problem."""
+        blocks = [b for b in problem.blocks if b.n_items]
+        item = torch.cat([b.item + b.offset for b in blocks])
+        cell = torch.cat([b.bags.cells for b in blocks]).long()
+        of_items, values, truth_kind = _distinct([b.item_covariates for b in blocks], problem.reads.items)
+        n_truths = 1 if truth_kind is None else len(values)
+        key = cell if truth_kind is None else cell * n_truths + truth_kind[item]
+        of_labels, by_label, row = _distinct([b.label_covariates for b in blocks], problem.reads.labels)
+        n_rows = 1 if row is None else len(by_label)
+        key = key if row is None else key * n_rows + row
+        if truth_kind is None and row is None:  # many labels: no sorting
+            there = torch.bincount(key) > 0
+            kinds, kind = there.nonzero().squeeze(1), (there.cumsum(0) - 1)[key]
+        else:
+            kinds, kind = torch.unique(key, return_inverse=True)
+        key, row = kinds // n_rows, kinds % n_rows
+        cells, truth = key // n_truths, key % n_truths
+        if of_items is not None:
+            of_items = of_items.only(of_items.names, torch.cat([values[truth], values]))
+        if of_labels is not None:
+            of_labels = of_labels.only(of_labels.names, by_label[row])
+        return LabelKinds(item, kind, cells, truth_kind, truth, n_truths, of_labels, of_items)
+
+
+def _distinct(
+    parts: Sequence[CovariateColumns | None], names: Collection[Hashable]
+) -> tuple[CovariateColumns | None, Tensor, Tensor | None]:
+    """Of covariates that a model reads, the columns, their different rows (n, D), and the row of each."""
+    columns = CovariateColumns.joined(parts) if names else None
+    if columns is None:
+        return None, torch.empty(0, 0), None
+    held = [name for name in columns.names if name in names]
+    rows, row = torch.unique(columns.held(held), dim=0, return_inverse=True)
+    return columns.only(held, rows), rows, row
+
+
+def parameter_usage(problem: Problem, kinds: LabelKinds, values: Mapping[str, Tensor]) -> ParameterUsage:
+    """Finds which entries each kind of label uses, and at last those of each kind of item, its truth.
+
+    The model is run on an item for each kind, with that one label. When each entry of a site is moved by a step of
     its own, the joint probability of label and truth moves by the step of the entry that it uses. The product of
     the entries found is then compared with the model at random values. NoProductError when a label's probability
     given the truth is no product of entries, at most one a site.
     """
     first = next(b for b in problem.blocks if b.n_items)
-    pairs = np.arange(len(cells)), cells.cpu().numpy()
-    bags = RaggedIndex.of_pairs(*pairs, len(cells) + 1, first.bags.n_cells).to(first.device)
-    probe = first.with_items(bags, label_covariates=covariates, dtype=torch.float64, sparse=False)
+    pairs = np.arange(len(kinds.cells)), kinds.cells.cpu().numpy()
+    bags = RaggedIndex.of_pairs(*pairs, len(kinds.cells) + kinds.n_truths, first.bags.n_cells).to(first.device)
+    known = {"label_covariates": kinds.label_covariates, "item_covariates": kinds.item_covariates}
+    probe = first.with_items(bags, **known, dtype=torch.float64, sparse=False)
     stream = np.random.default_rng(0)
     shapes = {s.name: tuple(values[s.name].shape) for s in problem.of_kind("conjugate")}
     base, other = (
         {n: torch.from_numpy(np.log(stream.uniform(0.2, 0.8, x))).to(first.device) for n, x in shapes.items()}
         for _ in range(2)
     )
-    start = _log_p(problem, probe, values, base)
+    start = _log_p(problem, kinds, probe, values, base)
     entries, valid = {}, True
     for name, shape in shapes.items():
         size = int(np.prod(shape))
         step = GRID * torch.arange(1, size + 1, dtype=torch.float64, device=first.device).reshape(shape) / size
-        moved = (start - _log_p(problem, probe, values, {**base, name: base[name] - step})) * size / GRID
+        moved = (start - _log_p(problem, kinds, probe, values, {**base, name: base[name] - step})) * size / GRID
         entry = moved.nan_to_num(nan=-1.0).round().long() - 1
         valid = valid and bool(((entry >= -1) & (entry < size)).all())
         entries[name] = entry.clamp(-1, size - 1)
     widths = {n: x[-1] for n, x in shapes.items()}
     used = ParameterUsage(torch.zeros_like(start), entries, widths)
     usage = ParameterUsage(start - used.log_p(base), entries, widths)
-    difference = (usage.log_p(other) - _log_p(problem, probe, values, other)).abs()
+    difference = (usage.log_p(other) - _log_p(problem, kinds, probe, values, other)).abs()
     if not (valid and bool((difference < SAME_USE).all())):  # NaN is not equal, either
         raise NoProductError("given the truth, its probability is no product of shares")
     return usage
 
 
-def _log_p(problem: Problem, probe: Block, values: Mapping[str, Tensor], leaves: Mapping[str, Tensor]) -> Tensor:
-    """log p(label | truth = k) of each item of the probe but the last, then log p(truth = k): (U + 1, K)."""
+def _log_p(
+    problem: Problem, kinds: LabelKinds, probe: Block, values: Mapping[str, Tensor], leaves: Mapping[str, Tensor]
+) -> Tensor:
+    """log p(label | truth = k) of each kind of label, then log p(truth = k) of each kind of item: (U + G, K)."""
     assert problem.truth is not None
     found = problem.density()(probe, {**values, **leaves}, marginals=(problem.truth,))
     if found.per_item.shape[-1] != probe.n_items:
         raise NoProductError("its truth is not that of items")
     out = (found.marginals[problem.truth].log() + found.per_item).t().contiguous()
-    out[:-1] -= out[-1:].clone()
+    n = len(kinds.cells)
+    out[:n] -= out[n:][kinds.truth_of_kind]
     return out
 
 
@@ -331,7 +397,8 @@ class ItemLabels:
         item: of each label, int64 (S,), sorted.
         kind: of each label, int64 (S,).
         weight: by how much each counts, float64 (S,); None for 1.
-        labels: usage of each kind; ``truth``: (1, K), of the truth.
+        labels: usage of each kind; ``truth``: (G, K), of the truth of each kind of item.
+        truth_kind: kind of each item, int64 (N,); None where there is one.
         potential: (N, K) log-potentials of the truth from gold and evidence; None without any.
         n_items: N.
         bags: where kinds are cells, in each block the cells of items, and its offset; otherwise, and where cells
@@ -344,6 +411,7 @@ class ItemLabels:
     weight: Tensor | None
     labels: ParameterUsage
     truth: ParameterUsage
+    truth_kind: Tensor | None
     potential: Tensor | None
     n_items: int
     bags: Sequence[tuple[int, RaggedIndex]]
@@ -353,20 +421,29 @@ class ItemLabels:
     def of(problem: Problem, values: Mapping[str, Tensor]) -> ItemLabels:
         """Of a problem; NoProductError where labels of an item are no product of shares given its truth."""
         refuse(problem)
-        item, kind, cells, covariates = _kinds(problem)
-        weight = _weights(problem)
+        kinds, weight = LabelKinds.of(problem), _weights(problem)
         # Of more cells than labels, as of many classes, most are empty: sums of all would be larger than the data.
-        whole = covariates is None and weight is None and all(b.bags.n_cells <= len(item) for b in problem.blocks)
-        bags = [(b.offset, b.bags) for b in problem.blocks] if whole else []
-        usage = parameter_usage(problem, cells, values, covariates)
+        few = all(b.bags.n_cells <= len(kinds.item) for b in problem.blocks)
+        bags = [(b.offset, b.bags) for b in problem.blocks] if kinds.are_cells and weight is None and few else []
+        usage = parameter_usage(problem, kinds, values)
         known = [b.potential for b in problem.blocks]
         potential = None
         if any(x is not None for x in known):
             none = (torch.zeros(b.n_items, b.n_classes, device=b.device) for b in problem.blocks)
             potential = torch.cat([o if x is None else x for x, o in zip(known, none, strict=True)]).double()
-        n = len(cells)
-        of_labels, of_truth = usage.at(slice(n)), usage.at(slice(n, n + 1))
-        return ItemLabels(item, kind, weight, of_labels, of_truth, potential, problem.n_items, bags, cells)
+        n = len(kinds.cells)
+        return ItemLabels(
+            kinds.item,
+            kinds.kind,
+            weight,
+            usage.at(slice(n)),
+            usage.at(slice(n, None)),
+            kinds.truth_kind,
+            potential,
+            problem.n_items,
+            bags,
+            kinds.cells,
+        )
 
     def check(self, leaves: Mapping[str, Tensor], shares: Tensor) -> None:
         """NoProductError unless labels at values of the sites, as log theta, make the shares (N, K) of truths.
@@ -374,6 +451,7 @@ class ItemLabels:
         Of many items, some are asked.
         """
         of_kind, truth = self.labels.log_p(leaves).to(shares), self.truth.log_p(leaves)
+        truth = truth if self.truth_kind is None else truth[self.truth_kind]
         asked = self._pieces[:: -(-len(self._pieces) // ASKED) or 1]
         out = self._sums(lambda part: self._weighted(of_kind.index_select(0, self.kind[part]), part), shares, asked)
         out = normalised(self._with_truth(out, truth))
@@ -389,15 +467,20 @@ class ItemLabels:
             own = shares.index_select(0, self.item[part]).double()
             kinds.index_add_(0, self.kind[part], self._weighted(own, part))
         out = {n: x.double().contiguous().clone() for n, x in priors.items()}
-        for usage, uses in ((self.labels, kinds), (self.truth, shares.double().sum(0, keepdim=True))):
+        if self.truth_kind is None:
+            truths = shares.double().sum(0, keepdim=True)
+        else:
+            truths = torch.zeros_like(self.truth.constant).index_add_(0, self.truth_kind, shares.double())
+        for usage, uses in ((self.labels, kinds), (self.truth, truths)):
             for name, entry in usage.entries.items():
                 has = entry >= 0
                 out[name].view(-1).index_add_(0, entry[has], uses[has])
         return out
 
-    def of_truth(self, rows: Mapping[str, RowCounts], change: Tensor) -> Tensor:
-        """log p(truth) of items (n, K) after changes of the counts of their truths."""
-        return _Factors.of(self.truth, rows, change).log_p(None, change)
+    def of_truth(self, rows: Mapping[str, RowCounts], change: Tensor, items: Tensor | None = None) -> Tensor:
+        """log p(truth) of items (n, K), by default all, after changes of the counts of their truths."""
+        kind = self.truth_kind if self.truth_kind is None or items is None else self.truth_kind[items]
+        return _Factors.of(self.truth, rows, change).log_p(kind, change)
 
     def each(self, rows: Mapping[str, RowCounts], shares: Tensor) -> Tensor:
         """log p(label | truth) (S, K) by parameters without its item's labels, as if it were the last of these."""
@@ -502,8 +585,6 @@ def refuse(problem: Problem) -> None:
         raise NoProductError(f"it {power.what}")
     if problem.telling is not problem:
         raise NoProductError("its labels count for less where truths are told (discount)")
-    if problem.reads.items:
-        raise NoProductError("it depends on item_covariates")
     if problem.sums_others and problem.n_labels * problem.blocks[0].n_classes > WORK:
         raise NoProductError("classes are many, and those that no label of an item names are summed out together")
     for site in problem.sites.values():
@@ -519,24 +600,6 @@ def _first_alike(x: Tensor) -> Tensor:
     begins = torch.cat([torch.ones_like(value[:, :1], dtype=torch.bool), value[:, 1:] != value[:, :-1]], 1)
     first = torch.where(begins, place, 0).cummax(1).values
     return torch.zeros_like(x).scatter_(1, order, order.gather(1, first))
-
-
-def _kinds(problem: Problem) -> tuple[Tensor, Tensor, Tensor, CovariateColumns | None]:
-    """Item and kind of each label, (S,); the cell of each kind, and the covariates that the model reads of it."""
-    blocks = [b for b in problem.blocks if b.n_items]
-    item = torch.cat([b.item + b.offset for b in blocks])
-    cell = torch.cat([b.bags.cells for b in blocks]).long()
-    names = problem.reads.labels
-    columns = [b.label_covariates for b in blocks]
-    if not names or any(x is None for x in columns):
-        there = torch.bincount(cell) > 0
-        return item, (there.cumsum(0) - 1)[cell], there.nonzero().squeeze(1), None
-    first = columns[0]
-    assert first is not None
-    held = [name for name in first.names if name in names]
-    values = torch.cat([x.held(held) for x in columns if x is not None])
-    rows, kind = torch.unique(torch.cat([cell.unsqueeze(1).double(), values], 1), dim=0, return_inverse=True)
-    return item, kind, rows[:, 0].long(), first.only(held, rows[:, 1:])
 
 
 def _weights(problem: Problem) -> Tensor | None:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyro
 import pyro.distributions as dist
 import pytest
@@ -13,7 +14,16 @@ from scipy.special import gammaln, softmax
 import crowdppl
 from crowdppl import Annotations
 from crowdppl.inference import cavities
-from crowdppl.primitives import annotate, confusion_prior, default_prevalence, label_covariates, plates, truth
+from crowdppl.inference.predict.cavity import log_left_out
+from crowdppl.primitives import (
+    annotate,
+    confusion_prior,
+    default_prevalence,
+    item_groups,
+    label_covariates,
+    plates,
+    truth,
+)
 from tests.crowd import annotations, crowd
 
 
@@ -30,6 +40,22 @@ class Late:
         with plates.items(data):
             late = label_covariates(data, "late")
             annotate(data, confusion.log(), truth(data, share.log()), context=late)
+
+
+@dataclass(frozen=True)
+class ByGroup:
+    """Dawid-Skene in each group of items."""
+
+    def model(self, data: Any) -> None:
+        k, group, groups = data.n_classes, item_groups(data, "group"), plates.groups(data, "group")
+        with plates.annotators(data):
+            rows = confusion_prior(data, mode=True).expand(groups.size, k, k)
+            confusion = pyro.sample("confusion", dist.Dirichlet(rows).to_event(2))
+        with groups:
+            share = pyro.sample("prevalence", dist.Dirichlet(torch.full((k,), 2.0)))
+        with plates.items(data):
+            log_p = truth(data, share.log()[..., group, :])
+            annotate(data, confusion.log(), log_p, context=data.of_item(group))
 
 
 SURE: dict[str, Any] = {"inference": "vb", "seed": 0, "tolerance": 1e-12}
@@ -142,6 +168,22 @@ def test_contexts_have_rows_of_their_own() -> None:
     two = crowdppl.fit("bayesian_dawid_skene", apart, **SURE)
     assert one.result.diagnostics["sweeps"] > 1
     np.testing.assert_allclose(one.probabilities(), two.probabilities(), atol=1e-5)
+
+
+@pytest.mark.parametrize("engine", ["vb", "em"])
+def test_groups_of_items_are_fits_of_their_own(engine: str) -> None:
+    rows = crowd(40, 4, 3, 4, seed=1).frame()
+    group = pd.DataFrame({"group": np.arange(40) % 3 % 2})
+    sure = SURE | {"inference": engine}
+    one = crowdppl.fit(ByGroup(), Annotations.from_frame(rows, item_covariates=group, classes=range(3)), **sure)
+    for g in range(2):
+        mine = rows["item"].map(group["group"]) == g
+        data = Annotations.from_frame(rows[mine], item_covariates=group[group["group"] == g], classes=range(3))
+        alone = crowdppl.fit(ByGroup(), data, **sure)
+        found = one.probabilities().loc[alone.data.items]
+        np.testing.assert_allclose(found, alone.probabilities(), atol=1e-5)
+        left_out = log_left_out(one, "label")[mine]
+        np.testing.assert_allclose(left_out, log_left_out(alone, "label"), atol=1e-5)
 
 
 def test_pieces_and_few_sweeps(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,6 +30,11 @@ def test_a_constant_attribute_is_dawid_skene() -> None:
     data = about(crowd(60, 6, 3, 4), ["all"])
     one = crowdppl.fit("attribute_dawid_skene", data, inference="em", settings=FLAT, seed=0)
     assert gap(one, crowdppl.fit("dawid_skene", data, inference="em", seed=0)) < 1e-8
+    by_vb = [
+        crowdppl.fit(method, data, inference="vb", seed=0)
+        for method in ("attribute_dawid_skene", "bayesian_dawid_skene")
+    ]
+    assert gap(*by_vb) < 1e-8
     two = crowdppl.fit("attribute_dawid_skene", about(data, ["a", "b"]), inference="vb", settings=FLAT, seed=0)
     assert gap(one, two) > 1e-3
 
@@ -61,6 +66,9 @@ def test_who_errs_more_on_a_group_is_found() -> None:
     true = 1 - np.array([[right[worse].mean()], [right[~worse].mean()]])
     true = true + np.array([[0, 0.35], [0, 0]])
     assert np.abs(wrong - true).max() < 0.07
+    asked = posterior.suggest_labels(200, per_annotator=50)
+    assert (group[asked["item"]] == 1)[worse[asked["annotator"]]].mean() < 0.3
+    assert (group[asked["item"]] == 1)[~worse[asked["annotator"]]].mean() > 0.4
     plain = crowdppl.fit("bayesian_dawid_skene", data, inference="vb", seed=0)
     some = data.items[group[data.items] == 1]
     shares = [x.probabilities().loc[some, 1].mean() - truth[some].mean() for x in (posterior, plain)]

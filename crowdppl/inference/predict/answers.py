@@ -368,7 +368,8 @@ def truth_alone(problem: Problem) -> bool:
         return False
     if networks_of(problem.model) and any(callable(fn.log_p) for fn in labels):
         return False
-    computed = any(not isinstance(fn.log_p, Tensor) for fn in labels)
+    in_contexts = not problem.linked and any(fn.context is not None for fn in labels)  # of linked items: a label's
+    computed = in_contexts or any(not isinstance(fn.log_p, Tensor) for fn in labels)
     return not (computed and problem.reads.items)
 
 

@@ -114,7 +114,7 @@ def _labels_at_points(fit: _EvaluatedFit, out: np.ndarray) -> np.ndarray:
     for _ in range(ROUNDS):
         log_p = cavities.log_p(fit.rows, rest[row] * others - before[row])
         given = torch.zeros_like(rest).index_add_(0, row, log_p * others)
-        rest = (labels.of_truth(fit.rows, rest - before) + potential + given).softmax(1)
+        rest = (labels.of_truth(fit.rows, rest - before, item) + potential + given).softmax(1)
     log_p = cavities.log_p(fit.rows, rest[row] * others - before[row])[mine]
     return np.asarray((rest.log() + log_p).logsumexp(1))
 
