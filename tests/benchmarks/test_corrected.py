@@ -26,7 +26,7 @@ ABOUT = (
     "has them (own), with `calibrate=True` from labels alone (corrected), and with `calibrate=True` and "
     f"{GOLD} random known truths, scored on the other items beside the method's own on the same. Means of {SEEDS} "
     "seeds; settings as in the tables of truth from features and labels, but the default recipe keeps the volume "
-    "that its first seed chose. A corrected fit takes six fits, with truths twelve."
+    "that its first seed chose. A corrected fit takes six fits."
 )
 
 
