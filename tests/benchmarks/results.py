@@ -20,6 +20,9 @@ GROUPS = "Groups of annotators found"
 PANELS = "Panels of models"
 PANELS_SIMULATED = "Panels of judges with correlated errors"
 MASKS = "Masks of several people"
+ADVERSARIES = "Adversaries among annotators, with features"
+MACHINES = "Weak classifiers as annotators"
+TAXONOMY = "Classes in a tree"
 SEQUENCES_AND_ORDERS = "Sequences and orders"
 OTHER_KINDS = "Other kinds of label"
 TIME = "Annotators who change with time"
@@ -77,6 +80,8 @@ SECTIONS = (
     "The default recipe in other joint methods",
     "Features and labels of sentiment_polarity",
     "Features that had no part in the recipe",
+    ADVERSARIES,
+    MACHINES,
     "Few-shot tasks",
     *FEW_ANNOTATIONS,
     "Trace regularisation on digits",
