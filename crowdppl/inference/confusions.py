@@ -25,7 +25,7 @@ from crowdppl.inference.starts import PriorMeans
 from crowdppl.inference.typical_labels import TypicalLabels
 from crowdppl.networks.outputs import networks_of
 from crowdppl.primitives.distributions import bits
-from crowdppl.primitives.labels import CategoricalLabels, Coin, Coins, OwnTruthLabels, is_large, wrong_is_alike
+from crowdppl.primitives.labels import CategoricalLabels, Coin, Coins, OwnTruthLabels, is_large
 from crowdppl.primitives.model import Model
 
 LOOKS = 8
@@ -374,8 +374,13 @@ def tables_read(
     share = _of_chains(sites[truth].fn.log_p.softmax(-1), 1, chains)
     if len(means) == 1:
         return _of_chains(means[0], 3, chains), share
-    right, wrong, other = (_of_chains(x.expand(*x.shape[:-2], a, x.shape[-1]), 2, chains) for x in means)
-    return CoinTables(right, wrong, other, block.n_classes, not wrong_is_alike(labels[0].log_p)), share
+    right, wrong, other, *near = (_of_chains(x.expand(*x.shape[:-2], a, x.shape[-1]), 2, chains) for x in means)
+    coins = labels[0].log_p
+    tables = CoinTables(right, wrong, other, block.n_classes, isinstance(coins, Coins) and coins.by_truth)
+    if isinstance(coins, Coins) and near:
+        every = [np.broadcast_to(x, (*x.shape[:-1], block.n_classes)) for x in near]
+        tables = replace(tables, near=np.stack(every, -1), nodes=torch.stack(coins.nodes).cpu().numpy())
+    return tables, share
 
 
 def _of_chains(x: Tensor, dims: int, chains: int | None) -> np.ndarray:
@@ -391,7 +396,7 @@ def _chained(x: Tensor, dims: int, chains: int | None) -> Tensor:
 
 
 def _by_annotator(labels: CategoricalLabels, truth: Tensor, block: Block) -> tuple[Tensor, ...] | None:
-    """Log-probabilities of a right, a wrong and another answer, ([C,] A, .), or all in one table.
+    """Log-probabilities of a right, a wrong, another and a near answer, ([C,] A, .), or all in one table.
 
     None where labels depend on more than the truth.
     """
@@ -399,7 +404,7 @@ def _by_annotator(labels: CategoricalLabels, truth: Tensor, block: Block) -> tup
     if isinstance(log_p, Coins):
         right, wrong, other = log_p.log_right, log_p.log_wrong, log_p.log_other
         none = right[..., :0].expand(*right.shape[:-2], block.n_annotators, 0)
-        return right, wrong, none if other is None else other
+        return right, wrong, none if other is None else other, *log_p.log_near
     if isinstance(log_p, Coin):
         right, wrong = (x.unsqueeze(-1) for x in (log_p.log_right, log_p.log_wrong))
         return right, wrong - math.log(block.n_classes - 1), right[..., :0]

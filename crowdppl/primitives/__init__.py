@@ -55,6 +55,7 @@ from crowdppl.primitives.skills import learned_spread
 from crowdppl.primitives.softmax import sharpened
 from crowdppl.primitives.statistics import natural
 from crowdppl.primitives.sums import log_circle, log_gamma, log_gaussian, log_grid, logsumexp, neg_log
+from crowdppl.primitives.taxonomy import tree_coins, tree_counts, tree_levels
 
 __all__ = [
     "Block",
@@ -127,6 +128,9 @@ __all__ = [
     "succession",
     "successions",
     "through_blends",
+    "tree_coins",
+    "tree_counts",
+    "tree_levels",
     "truth",
     "truth_and_labels",
     "with_abstentions",

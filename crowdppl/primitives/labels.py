@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -65,13 +66,17 @@ LARGE_TABLE = 500_000
 class Coins:
     """Log-probabilities of annotators' answers, whose wrong ones depend on the answer alone, or the truth alone.
 
-    They stand for a table, which grows with the square of the classes and is formed only where it is small.
+    They stand for a table, which grows with the square of the classes and is formed only where it is small. Where
+    classes are the leaves of a tree, a wrong answer also depends on the lowest node that it shares with the truth.
 
     Args:
         log_right: (..., A, 1 or K), of each class where it is the truth.
         log_wrong: the same, of each class where another is the truth; ``by_truth``, of any other class.
         log_other: (..., A, W), of abstentions; None without.
         by_truth: whether wrong answers depend on the truth, and not on the answer.
+        log_near: for each level of a tree, from the parents up, (..., A, 1 or K): of each class where the truth is
+            another of its node there, and of no node below.
+        nodes: for each of these levels, (K,): the number of each class's node.
 
     Examples:
         >>> import torch
@@ -86,33 +91,52 @@ class Coins:
     log_wrong: Tensor
     log_other: Tensor | None = None
     by_truth: bool = False
+    log_near: tuple[Tensor, ...] = ()
+    nodes: tuple[Tensor, ...] = ()
+
+    def plus(self, given: Tensor, log_other: Tensor) -> Coins:
+        """Of annotators who name a class with log-probability ``given``, (..., A, 1)."""
+        near = tuple(x + given for x in self.log_near)
+        return replace(
+            self,
+            log_right=self.log_right + given,
+            log_wrong=self.log_wrong + given,
+            log_other=log_other,
+            log_near=near,
+        )
 
     def table(self, n_classes: int) -> Tensor:
         """(..., A, K, L) log p(answer | annotator, truth)."""
         same = torch.eye(n_classes, dtype=torch.bool, device=self.log_right.device)
-        wrong = self.log_wrong.unsqueeze(-1 if self.by_truth else -2)
-        classes = torch.where(same, self.log_right.unsqueeze(-2), wrong)
+        classes = self.log_wrong.unsqueeze(-1 if self.by_truth else -2)
+        for near, node in zip(self.log_near[::-1], self.nodes[::-1], strict=True):
+            classes = torch.where(node.unsqueeze(-1) == node, near.unsqueeze(-2), classes)
+        classes = torch.where(same, self.log_right.unsqueeze(-2), classes)
         if self.log_other is None:
             return classes
         other = self.log_other.unsqueeze(-2)
         lead = np.broadcast_shapes(classes.shape[:-1], other.shape[:-1])
         return torch.cat([classes.expand(*lead, -1), other.expand(*lead, -1)], -1)
 
-    def by_label(self, block: Block) -> tuple[Tensor, Tensor]:
-        """Of each label of a block, (..., S): as if right and as if wrong; by truth, less what is of its class."""
+    def by_label(self, block: Block) -> list[Tensor]:
+        """Of each label of a block, (..., S): as if right, near at each level, and as if wrong.
+
+        By truth, less what is of its class.
+        """
         right, wrong = self.log_right, self.log_wrong
         if self.by_truth:
             right, wrong = right - wrong, torch.zeros_like(wrong)
-        if self.log_other is None and right.shape[-1] == wrong.shape[-1] == 1:
-            return block.of_annotator(right[..., 0]), block.of_annotator(wrong[..., 0])
         found = []
-        for x in (right, wrong):
+        for x in (right, *self.log_near, wrong):
+            if self.log_other is None and x.shape[-1] == 1:
+                found.append(block.of_annotator(x[..., 0]))
+                continue
             every = x.expand(*x.shape[:-1], block.n_classes)
             if self.log_other is not None:
                 lead = np.broadcast_shapes(every.shape[:-1], self.log_other.shape[:-1])
                 every = torch.cat([every.expand(*lead, -1), self.log_other.expand(*lead, -1)], -1)
             found.append(gather(every.flatten(-2), block.per_label))
-        return found[0], found[1]
+        return found
 
 
 Table = Tensor | Coin | Coins | Callable[[Tensor], Tensor]
@@ -266,7 +290,7 @@ class CategoricalLabels(Labels):
         if isinstance(self.log_p, Tensor):
             sums, lead = self._from_table(block, self.log_p)
         elif isinstance(self.log_p, Coin | Coins):
-            sums, lead = self._from_coin(block, *self._by_label(block))
+            sums, lead = self._from_coin(block, self._by_label(block))
         else:
             sums, lead = self._from_callable(block, self.log_p(block.answer))
         if self.power != 1:
@@ -312,31 +336,37 @@ class CategoricalLabels(Labels):
         named, summed = self.block.named_classes, self.state.dim() > len(self.batch_shape)
         return wrong_is_alike(self.log_p) and named is not None and summed and len(self.state) == len(named) + 1
 
-    def _by_label(self, block: Block) -> tuple[Tensor, Tensor]:
-        """Log-probabilities of each label where it is right and where it is wrong, (..., S)."""
+    def _by_label(self, block: Block) -> list[Tensor]:
+        """Log-probabilities of each label where it is right, near at each level and wrong, (..., S)."""
         if isinstance(self.log_p, Coins):
             return self.log_p.by_label(block)
         assert isinstance(self.log_p, Coin)
-        return self.log_p.log_right, self.log_p.log_wrong - _log_others(block)
+        return [self.log_p.log_right, self.log_p.log_wrong - _log_others(block)]
 
-    def _sums(self, block: Block, right: Tensor, wrong: Tensor) -> tuple[Tensor, Tensor, torch.Size]:
-        """Of each item as if all its labels were wrong, and what each adds if it is right, (., leading dims)."""
-        lead = torch.Size(np.broadcast_shapes(right.shape, wrong.shape)[:-1])
-        both = (
-            x.expand(*lead, block.n_labels).reshape(math.prod(lead), block.n_labels).t() for x in (right, wrong)
-        )
+    def _sums(self, block: Block, values: list[Tensor]) -> tuple[Tensor, list[Tensor], torch.Size]:
+        """Of each item as if all its labels were wrong, and what each adds if it is nearer, (., leading dims).
+
+        Of the latter the last is of the outermost node that it shares with the truth, the first of its class.
+        """
+        lead = torch.Size(np.broadcast_shapes(*(x.shape for x in values))[:-1])
+        flat = [x.expand(*lead, block.n_labels).reshape(math.prod(lead), block.n_labels).t() for x in values]
         if isinstance(self.log_p, Coin):  # which says nothing of abstentions
-            both = (block.only_classes(x) for x in both)
-        given, base = (self._weighted(x) for x in both)
-        return ragged_sum(base, block.per_item, _precision(block, base)), given - base, lead
+            flat = [block.only_classes(x) for x in flat]
+        flat = [self._weighted(x) for x in flat]
+        nearer = [one - other for one, other in pairwise(flat)]
+        return ragged_sum(flat[-1], block.per_item, _precision(block, flat[-1])), nearer, lead
 
-    def _from_coin(self, block: Block, right: Tensor, wrong: Tensor) -> tuple[Tensor, torch.Size]:
-        """Rows x (leading dims, class): two sums over labels, whose cost does not depend on K."""
-        every, extra, lead = self._sums(block, right, wrong)
+    def _from_coin(self, block: Block, values: list[Tensor]) -> tuple[Tensor, torch.Size]:
+        """Rows x (leading dims, class): sums over labels, whose cost does not depend on K."""
+        every, (extra, *near), lead = self._sums(block, values)
         if isinstance(self.log_p, Coins) and self.log_p.by_truth:
             return self._by_truth(block, self.log_p, every, extra), lead
         extra = ragged_sum(extra, block.by_class, every.dtype).reshape(block.n_items, block.n_classes, -1)
-        return (every.unsqueeze(-1) + extra.transpose(1, 2)).reshape(block.n_items, -1), lead
+        sums = every.unsqueeze(-1) + extra.transpose(1, 2)
+        if isinstance(self.log_p, Coins):
+            for one, node in zip(near, self.log_p.nodes, strict=True):
+                sums = sums + _by_node(block, one.to(every.dtype), node)
+        return sums.reshape(block.n_items, -1), lead
 
     def _by_truth(self, block: Block, coins: Coins, every: Tensor, extra: Tensor) -> Tensor:
         """Sums by item and class; wrong labels depend on the truth, which ``every`` and ``extra`` leave out."""
@@ -350,7 +380,7 @@ class CategoricalLabels(Labels):
 
     def _of_named(self, block: Block) -> Tensor:
         """Log-probabilities given each value of the truth, classes named and any other: (M + 1, *batch)."""
-        every, extra, lead = self._sums(block, *self._by_label(block))
+        every, (extra,), lead = self._sums(block, self._by_label(block))
         extra = ragged_sum(extra, block.by_named_class, every.dtype)
         n, batch = block.n_items, len(self.batch_shape)
         sums = every.unsqueeze(0) + extra.reshape(-1, n, every.shape[-1])
@@ -386,6 +416,8 @@ class CategoricalLabels(Labels):
         right, wrong, who = coins.log_right, coins.log_wrong, self.block.annotator
         every = wrong.reshape(wrong.shape[-2:])[who].expand(-1, self.block.n_classes)
         every = every.gather(1, state.unsqueeze(1)).expand(every.shape) if coins.by_truth else every
+        for near, node in zip(coins.log_near[::-1], coins.nodes[::-1], strict=True):
+            every = torch.where(node[state].unsqueeze(1) == node, near.reshape(near.shape[-2:])[who], every)
         own = right.reshape(right.shape[-2:])[who].expand(-1, self.block.n_classes)
         every = every.scatter(1, state.unsqueeze(1), own.gather(1, state.unsqueeze(1)))
         other = coins.log_other
@@ -450,7 +482,7 @@ class OwnTruthLabels(CategoricalLabels):
 
 def wrong_is_alike(log_p: Table) -> bool:
     """Whether a wrong label is as probable under any truth that it does not name."""
-    return isinstance(log_p, Coin) or (isinstance(log_p, Coins) and not log_p.by_truth)
+    return isinstance(log_p, Coin) or (isinstance(log_p, Coins) and not log_p.by_truth and not log_p.nodes)
 
 
 def is_large(block: Block) -> bool:
@@ -471,6 +503,13 @@ def _contexts_of(log_p: Table, block: Block) -> int:
             f"{block.n_annotators}, contexts, states, answers={block.n_answers})"
         )
     return log_p.shape[-3]
+
+
+def _by_node(block: Block, x: Tensor, node: Tensor) -> Tensor:
+    """What labels (S, C) add to all classes of the node of the class that they name: (N, C, K)."""
+    n, some = int(node.max()) + 1, block.answer.clamp(max=block.n_classes - 1)  # of abstentions, x is 0
+    sums = x.new_zeros(block.n_items * n, x.shape[1]).index_add(0, block.item * n + node[some], x)
+    return sums.reshape(block.n_items, n, -1)[:, node].transpose(1, 2)
 
 
 def _log_others(block: Block) -> Tensor:

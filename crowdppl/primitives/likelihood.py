@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable
-from dataclasses import replace
 from typing import Any, Literal, overload
 
 import numpy as np
@@ -89,10 +88,7 @@ def with_abstentions(data: Data, log_p: Table, n_states: int | None = None, *, c
     log_answer = torch.where(offered[:, None, None], site.log(), floor.to(site))  # (..., A, T, 1 + ways)
     if isinstance(log_p, Coins):
         if states == 1 and (is_large(block) or block.named_classes is not None):
-            given, other = log_answer[..., 0, :1], log_answer[..., 0, 1:]
-            return replace(
-                log_p, log_right=log_p.log_right + given, log_wrong=log_p.log_wrong + given, log_other=other
-            )
+            return log_p.plus(log_answer[..., 0, :1], log_answer[..., 0, 1:])
         log_p = log_p.table(block.n_classes)
     if isinstance(log_p, Tensor):
         log_answer = log_answer.unsqueeze(-3) if contexts else log_answer

@@ -18,7 +18,7 @@ from tests.benchmarks.tables import markdown
 
 SHARES = (0.0, 0.2, 0.4, 0.6)
 KINDS = {"adversary": "any other class", "malicious": "classes swapped"}
-NAMES = ("network on votes", "raykar", "bayes_dgc, plain", "crowd_layer MW", "doctor_net, weighted", "max_mig")
+NAMES = ("network on votes", "raykar", "bayes_dgc, plain", "doctor_net, weighted", "max_mig")
 LABELS_ALONE = (neural.Row("majority_vote", "majority_vote", "em"), neural.Row("dawid_skene", "dawid_skene", "em"))
 LEARNED_FROM = (4, 4, 5, 7, 9, 13, 20, 30, 50, 90)
 """Items that each machine learns from: its accuracy is then between 15 and 85 per cent."""
