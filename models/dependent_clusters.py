@@ -9,24 +9,25 @@
 
 row(k) puts an accuracy on class k and spreads the rest evenly; without a strength all concentrations are 1. History
 adds to confusions. Annotators who are alone make up group 0, whose opinion is the truth; G counts the groups of two
-and more. Without such a group the model is Dawid-Skene's.
+and more. Without such a group the model is Dawid-Skene's. With a network and features, the network is the truth's
+prior, truth[i] ~ Categorical(network(features[i])), in place of a prevalence; without groups that is Raykar's.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal
 
 import pyro
 import pyro.distributions as dist
 import torch
 from pyro.ops.indexing import Vindex
-from torch import Tensor
+from torch import Tensor, nn
 
 import crowdppl.primitives as cp
-from crowdppl import mean_field
+from crowdppl import mean_field, networks
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,8 @@ class DependentClusters:
         prior_strength: pseudo-counts of a confusion row; None is a flat prior.
         prior_accuracy: share of them on the correct label.
         link_strength, link_accuracy: the same for links.
+        network: maps features to K logits, or "default" for one hidden layer. The fit trains a copy.
+        training: settings of ``crowdppl.networks.training.Training`` by name, such as ``{"epochs": 60}``.
     """
 
     groups: Mapping[Any, Any] | Sequence[int] | None = None
@@ -51,6 +54,8 @@ class DependentClusters:
     prior_accuracy: cp.Share = 0.61
     link_strength: cp.Positive | None = 1.8
     link_accuracy: cp.Share = 0.61
+    network: nn.Module | Literal["default"] | None = None
+    training: Mapping[str, Any] = field(default_factory=dict)
     plates: ClassVar[int] = 2
     card: ClassVar[cp.Card] = cp.Card(
         title="Dependent clusters",
@@ -64,17 +69,27 @@ class DependentClusters:
         uses=("history",),
     )
 
+    def __post_init__(self) -> None:
+        cp.check_settings(self)
+        if self.network is not None:
+            object.__setattr__(self, "card", replace(self.card, uses=("features", *self.card.uses)))
+
     def setup(self, data: Any) -> DependentClusters:
-        """A copy with a group's number for each annotator code, and with the strength of the prevalence's prior."""
+        """A copy with each annotator's group, the strength of the prevalence's prior, and a network if wanted."""
+        own = None if isinstance(self.network, str) else self.network
+        network = None if self.network is None else networks.prepared(own, data, self.training)
         groups = cp.group_codes(self.groups, data, self.n_groups)
         strength = self.prevalence_strength or cp.default_prevalence(data)
-        return replace(self, groups=groups, n_groups=None, prevalence_strength=strength)
+        return replace(self, groups=groups, n_groups=None, prevalence_strength=strength, network=network)
 
     def model(self, data: cp.Block) -> None:
         """Draws links, confusions, truths, opinions and labels."""
         groups = self._codes(data)
         n_groups, k = max(groups), data.n_classes
-        log_p = cp.prevalence(data, self.prevalence, self.prevalence_strength)
+        if isinstance(self.network, nn.Module):
+            log_p = networks.class_logits(data, self.network)
+        else:
+            log_p = cp.prevalence(data, self.prevalence, self.prevalence_strength)
         log_link = self._links(k, n_groups)
         with cp.plates.annotators(data):
             rows = cp.confusion_prior(data, *_row(self.prior_strength, self.prior_accuracy, k))

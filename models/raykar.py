@@ -37,7 +37,8 @@ class Raykar:
             (``crowdppl.networks.SklearnClassifier``). The fit trains a copy.
         training: settings of ``crowdppl.networks.training.Training`` by name, such as ``{"epochs": 60}``.
         bootstrapped: model-bootstrapped EM (Khetan, Lipton & Anandkumar 2018, "Learning from noisy singly-labeled
-            data"), for few labels per item; the probabilities of the truth are then those of labels alone.
+            data"), for few labels per item; the probabilities of the truth are then those of labels alone. As
+            published, a network that learned the votes comes first: it does for half of the epochs (``warm_up``).
         likelihood_power: power of the labels' likelihood; below 1, an item's labels count for less.
         crowd_prior_strength: pseudo-counts of a confusion row that follow the crowd's row, which is learned by svi;
             0 has no crowd.
@@ -71,7 +72,10 @@ class Raykar:
 
     def setup(self, data: Annotations) -> Raykar:
         """A copy with a network for these features."""
-        return replace(self, network=networks.prepared(self.network, data, self.training))
+        training = self.training
+        if self.bootstrapped:  # a network that is wrong at first would be believed
+            training = {"warm_up": networks.training.training_of(training).epochs // 2, **training}
+        return replace(self, network=networks.prepared(self.network, data, training), training=training)
 
     def model(self, data: cp.Block) -> None:
         """Draws confusions, truths and labels."""

@@ -22,6 +22,7 @@ PANELS_SIMULATED = "Panels of judges with correlated errors"
 MASKS = "Masks of several people"
 ADVERSARIES = "Adversaries among annotators, with features"
 MACHINES = "Weak classifiers as annotators"
+COPIERS = "Copying annotators, with features"
 TAXONOMY = "Classes in a tree"
 SEQUENCES_AND_ORDERS = "Sequences and orders"
 OTHER_KINDS = "Other kinds of label"
@@ -72,6 +73,7 @@ SECTIONS = (
     GROUPS,
     PANELS,
     PANELS_SIMULATED,
+    TAXONOMY,
     "Filling in the labels that were not given",
     "Truth from features and labels: LabelMe",
     "Truth from features and labels: Music",
@@ -82,6 +84,7 @@ SECTIONS = (
     "Features that had no part in the recipe",
     ADVERSARIES,
     MACHINES,
+    COPIERS,
     "Few-shot tasks",
     *FEW_ANNOTATIONS,
     "Trace regularisation on digits",
