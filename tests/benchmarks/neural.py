@@ -43,6 +43,12 @@ ROWS = [
     ),
     Row("raykar", "raykar", "em", LONGER),
     Row("raykar, bootstrapped", "raykar", "em", {"bootstrapped": True, **LONGER}),
+    Row(
+        "raykar, bootstrapped, warm_up=3",
+        "raykar",
+        "em",
+        {"bootstrapped": True, "training": {"epochs": 60, "warm_up": 3}},
+    ),
     Row("global_noise", "global_noise", "em", LONGER),
     Row("network on votes", "majority_vote", "em", {"network": "default", **LONGER}),
     Row("ccem", "ccem", "svi", LONGER),
