@@ -31,8 +31,11 @@ from .data.written import write_conll as write_conll
 from .data.written import write_spans as write_spans
 from .datasets import anaesthetists as anaesthetists
 from .datasets import digits as digits
+from .estimation.drawing import draw_items as draw_items
 from .estimation.estimate import PopulationEstimate as PopulationEstimate
 from .estimation.estimate import estimate as estimate
+from .estimation.planning import StudyPlan as StudyPlan
+from .estimation.planning import plan_estimate as plan_estimate
 from .estimation.replacement import AlternativeAnnotatorTest as AlternativeAnnotatorTest
 from .estimation.replacement import alternative_annotator_test as alternative_annotator_test
 from .evaluation.compare import Comparison as Comparison

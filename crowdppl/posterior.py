@@ -6,15 +6,16 @@ from collections.abc import Iterable
 from copy import deepcopy
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import pandas as pd
 
 from crowdppl.core.doubt import Doubt
-from crowdppl.core.validation import require_path
+from crowdppl.core.validation import one_of, require_path
 from crowdppl.criticism import doubts as doubting
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import ResultError
+from crowdppl.estimation import drawing
 from crowdppl.evaluation import by_group, calibration
 from crowdppl.evaluation import panel as panels
 from crowdppl.inference.result import Fit
@@ -124,11 +125,23 @@ class Posterior(Fit):
     clusters = grouping.clusters
     decide = decisions.decide
     label_sets = decisions.label_sets
-    suggest_labels = acquisition.suggest_labels
     leave_one_out = leaving_out.leave_one_out
     predict = updating.predict
     classify = updating.classify
     draw_labels = updating.draw_labels
+
+    def suggest_labels(
+        self, n: int | None = None, *, for_: Literal["truth", "estimate"] = "truth", **options: Any
+    ) -> pd.DataFrame:
+        """Items and annotators whose next label tells most about the truth (``acquisition.suggest_labels``).
+
+        ``for_="estimate"`` draws items that people should label for a figure, ``quantity="share", of="toxic"``
+        (``crowdppl.draw_items``).
+        """
+        if one_of("for_", for_, ("truth", "estimate")) == "truth":
+            return acquisition.suggest_labels(self, n, **options)
+        figure: dict[str, Any] = {"quantity": "share", "n": n, **options}
+        return drawing.draw_items(proxy=self, **figure)
 
     def update(self, new_labels: Annotations | pd.DataFrame, *, forget: float = 0.0, **options: Any) -> Posterior:
         """The posterior after more labels, for which this one is the prior (``updating.update``)."""

@@ -101,6 +101,29 @@ Use = Annotated[
     str, Option("--method", help="Use of the fit: auto, people (none), ppi, ppi++, linear or map.", metavar="NAME")
 ]
 Interval = Annotated[str, Option(help="t, bootstrap, or anytime if you look while people label.", metavar="NAME")]
+Chances = Annotated[
+    Path | None,
+    Option(
+        help="CSV file of items and the chances with which they were drawn, as `plan` writes it.", metavar="FILE"
+    ),
+]
+Pilot = Annotated[
+    Path | None, Option("--people", help="File of labels by people of a first few dozen items.", metavar="FILE")
+]
+Labels = Annotated[
+    int | None, Option("--labels", help="Instead of a promise, how many items to draw.", metavar="N")
+]
+Width = Annotated[float | None, Option(help="Width of the interval, from end to end.", metavar="NUMBER")]
+IsAbove = Annotated[float | None, Option("--above", help="What the interval is to lie above.", metavar="NUMBER")]
+IsBelow = Annotated[float | None, Option("--below", help="What the interval is to lie below.", metavar="NUMBER")]
+Power = Annotated[float, Option(help="Probability that the promise is kept.")]
+Assumed = Annotated[
+    float | None,
+    Option("--error", help="Instead of a pilot, the share of items on which the fit errs.", metavar="SHARE"),
+]
+ToLabel = Annotated[
+    Path | None, Option("--out", help="CSV file to write the items to send and their chances to.", metavar="FILE")
+]
 Level = Annotated[float, Option("--confidence", help="Probability of the interval.")]
 Above = Annotated[
     float | None, Option(help="Exit with status 1 unless all intervals lie above this.", metavar="NUMBER")

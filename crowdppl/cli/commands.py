@@ -115,7 +115,6 @@ def fit_answers(
     options_from(options)  # errors are found before a long file is read
     out = out or Path(f"crowdppl-{answers.stem}")
     trust = arguments.names(trusted, "--trusted")
-    of_models = True if models == "all" else arguments.names(models, "--models")
     plain = inference == "auto" and not settings and trust is None
     named, model = model, model or _default_method(plain, given["kind"])
     if model == "auto":
@@ -131,7 +130,7 @@ def fit_answers(
     if named is None:  # of the kind that was recognised
         model = _default_method(plain, data.kind)
     how: Any = {"inference": inference, "settings": settings or None, "calibrate": calibrate, "trusted": trust}
-    posterior = fit(model, data, models=of_models, **how, **options)
+    posterior = fit(model, data, models=_models(models), **how, **options)
     seconds = {"read": read - began, "fit": time.perf_counter() - read}
     read_from = {"gold": None} | {name: str(path) for name, path in files.items()}
     files_written = write_result(posterior, out, read_from, seconds, spreadsheet_safe=spreadsheet_safe)
@@ -198,12 +197,14 @@ def estimate_figure(
     of: arguments.Of = None,
     by: arguments.GroupedBy = None,
     tie: arguments.Tie = None,
+    chances: arguments.Chances = None,
     method: arguments.Use = "auto",
     interval: arguments.Interval = "t",
     confidence: arguments.Level = 0.95,
     above: arguments.Above = None,
     below: arguments.Below = None,
     model: arguments.Model = None,
+    models: arguments.LanguageModels = None,
     seed: arguments.Seed = 0,
     out: arguments.Table = None,
     overwrite: arguments.Overwrite = False,
@@ -212,29 +213,25 @@ def estimate_figure(
 ) -> None:
     """Estimate a share, mean, accuracy, difference or win rate of all items, with an interval.
 
-    From labels by people of some items, drawn at random, and answers (by models, say) on all, to which a method is
-    fitted. Exits with status 1 where --above or --below does not hold, and 2 where nothing can be claimed.
+    From labels by people of some items, drawn at random or by `plan`, and answers (by models, say) on all, to which
+    a method is fitted. Exits with status 1 where --above or --below does not hold, 2 where nothing can be claimed.
     """
     from crowdppl.cli.outputs import require_new, write_frame
-    from crowdppl.errors import MethodError
     from crowdppl.estimation.estimate import check_request, estimate
     from crowdppl.fitting import fit
 
     check_request(quantity, method, interval, confidence)
-    if given["gold"] is not None or given["gold_column"] is not None:
-        raise MethodError("estimate reads what people say from --people; leave --gold and --gold-column out")
     if out is not None:
         require_new(out, overwrite, [*sources(answers, given).values(), people])
-    data = read_answers(answers, given)
-    said = _read_people(people, data)
-    names = None if of is None else arguments.names(of, "--of")
-    fitted = fit(model or "auto", data, seed=seed)
+    data = _read_without_gold(answers, given)
+    said, drawn = _read_people(people, data), None if chances is None else _read_chances(chances)
     figure: Any = {"quantity": quantity, "method": method, "interval": interval}  # checked there
     found = estimate(
         people=said,
-        proxy=fitted,
-        of=None if names is None else names[0] if len(names) == 1 else tuple(names),
+        proxy=fit(model or "auto", data, models=_models(models), seed=seed),
+        of=_named(of),
         by=by,
+        chances=drawn,
         tie=tie,
         level=confidence,
         seed=seed,
@@ -246,6 +243,64 @@ def estimate_figure(
     low, high = found.table["low"].min(), found.table["high"].max()
     if (above is not None and not low > above) or (below is not None and not high < below):
         raise SystemExit(1)
+
+
+@app.command("plan")
+@arguments.reading()
+def plan_figure(
+    answers: arguments.Answers,
+    quantity: arguments.Quantity = "share",
+    of: arguments.Of = None,
+    tie: arguments.Tie = None,
+    width: arguments.Width = None,
+    above: arguments.IsAbove = None,
+    below: arguments.IsBelow = None,
+    power: arguments.Power = 0.8,
+    people: arguments.Pilot = None,
+    error: arguments.Assumed = None,
+    labels: arguments.Labels = None,
+    confidence: arguments.Level = 0.95,
+    model: arguments.Model = None,
+    models: arguments.LanguageModels = None,
+    seed: arguments.Seed = 0,
+    out: arguments.ToLabel = None,
+    overwrite: arguments.Overwrite = False,
+    spreadsheet_safe: arguments.SpreadsheetSafe = False,
+    **given: Any,
+) -> None:
+    """Plan how many items people should label for a figure, and draw which.
+
+    A method is fitted to answers (by models, say). Studies are simulated from it and a pilot, labels by people of a
+    few dozen items. --out writes the items to send, with the chances that `estimate --chances` reads. With the same
+    seed and more labels, items that were drawn before come again, and first: draw the pilot by --labels 50.
+    """
+    from crowdppl.cli.outputs import require_new, write_frame
+    from crowdppl.errors import MethodError
+    from crowdppl.estimation.drawing import draw_items
+    from crowdppl.estimation.planning import plan_estimate
+    from crowdppl.fitting import fit
+
+    promise: Any = {"width": width, "above": above, "below": below}
+    if labels is not None and (people is not None or error is not None or {*promise.values()} != {None}):
+        raise MethodError("--labels says how many items to draw; leave promises, --people and --error out")
+    if labels is not None and out is None:
+        raise MethodError("--labels draws items, which go to a file; say --out FILE")
+    if out is not None:
+        require_new(out, overwrite, [*sources(answers, given).values(), *([] if people is None else [people])])
+    data = _read_without_gold(answers, given)
+    fitted = fit(model or "auto", data, models=_models(models), seed=seed)
+    figure: Any = {"quantity": quantity, "proxy": fitted, "of": _named(of), "tie": tie, "seed": seed}
+    if labels is None:
+        pilot = None if people is None else _read_people(people, data)
+        planned = plan_estimate(
+            **figure, people=pilot, **promise, power=power, error=error, level=confidence, draw="suggested"
+        )
+        print(planned)
+        labels = planned.labels
+    drawn = draw_items(**figure, n=labels)
+    if out is not None:
+        write_frame(drawn.set_index("item"), out, spreadsheet_safe)
+        print(f"the items to send, and their chances, are in {out}")
 
 
 @app.command("agreement")
@@ -412,6 +467,41 @@ def read_answers(answers: Path, given: Mapping[str, Any]) -> Annotations:
                 raise type(error)(arguments.as_options(str(error), spelled)) from error
     data = files.read_annotations(answers, **found)
     return data if given["level"] is None else data.at_level(given["level"])
+
+
+def _read_without_gold(answers: Path, given: Mapping[str, Any]) -> Annotations:
+    """Answers to which the proxy of a figure is fitted."""
+    from crowdppl.errors import MethodError
+
+    if given["gold"] is not None or given["gold_column"] is not None:
+        raise MethodError("what people say is read from --people; leave --gold and --gold-column out")
+    return read_answers(answers, given)
+
+
+def _models(names: str | None) -> Any:
+    """Which annotators are models, as of ``fit``."""
+    return True if names == "all" else arguments.names(names, "--models")
+
+
+def _named(of: str | None) -> Any:
+    """The class, annotator or object that a figure is of, or two."""
+    names = None if of is None else arguments.names(of, "--of")
+    return None if names is None else names[0] if len(names) == 1 else tuple(names)
+
+
+def _read_chances(path: Path) -> pd.DataFrame:
+    """The items and chances that ``plan`` wrote."""
+    import pandas as pd
+
+    from crowdppl.errors import DataError
+
+    try:
+        found = pd.read_csv(path, dtype={"item": str}, keep_default_na=False)
+    except ValueError as error:  # of pandas, and of Unicode
+        raise DataError(f"{path} cannot be read: {error}; give the file that `crowdppl plan` wrote") from error
+    if missing := [name for name in ("item", "chance") if name not in found.columns]:
+        raise DataError(f"{path} has no column {missing[0]!r}; give the file that `crowdppl plan` wrote")
+    return found
 
 
 def _read_people(path: Path, data: Annotations) -> Annotations:

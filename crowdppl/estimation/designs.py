@@ -95,7 +95,7 @@ class Design:
         return np.asarray((square * factor[stratum][:, None]).sum(0))
 
     def variance_of(self, spread: np.ndarray) -> np.ndarray:
-        """Of the weighted mean, (P,), were the variance of each value ``spread`` (P,)."""
+        """Of the weighted mean, (P,), were the variance of each value ``spread``, (P,) or (n, P)."""
         share = self.weight / self.weight.sum()
         left = 1 - self.chance if self.unseen is None else self.unseen[self.stratum]
-        return np.asarray((share**2 * left).sum() * spread)
+        return np.asarray((share**2 * left) @ np.broadcast_to(spread, (len(share), spread.shape[-1])))

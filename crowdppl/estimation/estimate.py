@@ -91,7 +91,7 @@ def estimate(
     of: Any = None,
     by: pd.Series | Mapping[Any, Any] | Hashable | None = None,
     items: Any = None,
-    chances: pd.Series | Mapping[Any, float] | None = None,
+    chances: pd.Series | pd.DataFrame | Mapping[Any, float] | None = None,
     strata: pd.Series | Mapping[Any, Any] | None = None,
     clusters: pd.Series | Mapping[Any, Any] | None = None,
     tie: Hashable | None = None,
@@ -122,7 +122,8 @@ def estimate(
         of: see ``quantity``.
         by: a group of each item, for a row a group: a Series or dict, or a column of the item covariates.
         items: ids of all items, where there is no proxy; without them, the population is taken to be large.
-        chances: by item, the probability with which it was chosen for people, of at least the chosen ones.
+        chances: by item, the probability with which it was chosen for people, of at least the chosen ones, or the
+            DataFrame of ``draw_items``.
         strata: by item, the part of the items from which some were drawn at random.
         clusters: by item, what was drawn at random as a whole, such as a conversation; by default the sequence of a
             token, and the item of a class in sets.
@@ -277,6 +278,8 @@ def _drawn(known: Proxy, row: np.ndarray, chances: Any, strata: Any, clusters: A
         raise MethodError("chances= already says how items were drawn; leave strata= and clusters= out")
     found: dict[str, Any] = {"chance": None, "stratum": None, "cluster": None}
     if chances is not None:
+        if isinstance(chances, pd.DataFrame) and {"item", "chance"} <= {*chances.columns, chances.index.name}:
+            chances = chances.reset_index().set_index("item")["chance"]
         values = pd.to_numeric(by_items(chances, known.items, "chances", row), errors="coerce").to_numpy(float)
         if (wrong := row[~((values[row] > 0) & (values[row] <= 1))]).size:
             item, given = native(known.items[wrong[0]]), values[wrong[0]]

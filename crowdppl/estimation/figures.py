@@ -60,7 +60,7 @@ class Sample:
                 new, variance = self._mapped(votes, ~out)
                 spread += variance / len(folds)
             else:
-                new = _ridge(columns, self.row[~out], self.value[~out])
+                new = ridge(columns, self.row[~out], self.value[~out])
             of_all += new / len(folds)
             held[out] = new[self.row[out]]
         of_all[self.row] = held  # what was fitted to an item is no forecast of it
@@ -139,7 +139,9 @@ class Figure:
         influence = (x[row] @ gram) * left[:, None]
         variance = design.variance(influence)
         if spread is not None:
-            seen = ((x[own] @ gram) ** 2 * spread[own, None]).mean(0)
+            seen, every_one = ((x[rows] @ gram) ** 2 * spread[rows, None] for rows in (row, own))
+            part = np.average(seen, axis=0, weights=design.weight)
+            seen *= np.divide(every_one.mean(0), part, np.ones_like(part), where=part > 0)
             variance = (len(row) * variance + PRIOR * design.variance_of(seen)) / (len(row) + PRIOR)
         if beyond:
             away = (x[own] @ gram) * (f - x[own] @ of_all)[:, None]
@@ -172,7 +174,7 @@ def _power(y: np.ndarray, held: np.ndarray, every: np.ndarray, apart: int) -> fl
     return float(np.clip(found * (1 - apart / len(every)), 0, 1))
 
 
-def _ridge(columns: np.ndarray, row: np.ndarray, value: np.ndarray) -> np.ndarray:
+def ridge(columns: np.ndarray, row: np.ndarray, value: np.ndarray) -> np.ndarray:
     """Forecasts of all items by a ridge regression of values of some on the columns (N, J)."""
     centre, scale = columns[row].mean(0), columns[row].std(0)
     z = (columns - centre) / np.where(scale > 0, scale, 1)

@@ -34,12 +34,14 @@ class Proxy:
         classes: (K,), None where labels are numbers.
         forecast: (N, K) probabilities of the classes, or columns (N, J) of numbers.
         data: labels of annotators, None where there are none.
+        sd: (N,) how unsure a posterior of numbers is; None of others.
     """
 
     items: pd.Index[Any]
     classes: pd.Index[Any] | None
     forecast: np.ndarray
     data: Annotations | None = None
+    sd: np.ndarray | None = None
 
     @classmethod
     def of(cls, given: Any, people: pd.Series[Any], items: Any, numbers: bool) -> Proxy:
@@ -49,6 +51,8 @@ class Proxy:
             DataError: for anything else, a posterior that was given truths, and numbers that are missing or no
                 probabilities.
         """
+        if isinstance(given, Proxy):
+            return given
         if isinstance(given, Fit):
             return cls._of_fit(given)
         if isinstance(given, Annotations):
@@ -59,6 +63,10 @@ class Proxy:
             votes = given.votes() + 1 / given.n_classes
             return cls(given.items, given.classes, votes / votes.sum(1, keepdims=True), given)
         if given is None:
+            if items is not None and (isinstance(items, str) or not pd.api.types.is_list_like(items)):
+                raise DataError(
+                    f"items={shown(items)} must be the ids of all items; a number of them is not enough"
+                )
             ids = people.index.unique() if items is None else pd.Index(items)
             classes = None if numbers else pd.Index(sorted(set(people), key=str))
             width = 0 if classes is None else len(classes)
@@ -85,7 +93,7 @@ class Proxy:
             raise MethodError(
                 f"the mean of labels of kind {kind.name!r} has no meaning on a line; estimate another figure"
             )
-        return cls(fit.data.items, None, fit.result.truth.mean[:, None])
+        return cls(fit.data.items, None, fit.result.truth.mean[:, None], sd=fit.result.truth.sd)
 
     @classmethod
     def _of_table(cls, given: pd.Series[Any] | pd.DataFrame, people: pd.Series[Any], numbers: bool) -> Proxy:
@@ -111,7 +119,7 @@ class Proxy:
                 f"the proxy of item {native(table.index[row])!r} in column {native(table.columns[column])!r} is "
                 f"{values[row, column]}; give a finite number for each item, or leave the item out"
             )
-        if numbers and not set(people) <= set(table.columns):
+        if numbers and (people.empty or not set(people) <= set(table.columns)):
             return cls(table.index, None, values)
         wrong = np.flatnonzero((values < 0).any(1) | (abs(values.sum(1) - 1) > ROUNDING))
         if len(wrong):
@@ -179,11 +187,12 @@ def by_items(values: Any, items: pd.Index[Any], name: str, needed: np.ndarray | 
         values = pd.Series(list(values.values()), index=pd.Index(list(values)))
     if not isinstance(values, pd.Series):
         raise DataError(f"{name}= is {kind_of(values)}; give a Series or dict of one value an item")
-    if not values.index.is_unique:
-        raise DataError(
-            f"{name}= names item {native(values.index[values.index.duplicated()][0])!r} twice; once each"
-        )
-    found = pd.Series(values.reindex(items).array, index=items)
+    row = Codebook("item", items).codes(values.index)
+    values, row = values[row >= 0], row[row >= 0]
+    if len(np.unique(row)) < len(row):
+        twice = native(items[np.flatnonzero(np.bincount(row) > 1)[0]])
+        raise DataError(f"{name}= names item {twice!r} twice; once each")
+    found = pd.Series(values.array, index=items[row], dtype=object).reindex(items)
     asked = found if needed is None else found.iloc[needed]
     if asked.isna().any():
         lost = native(asked.index[asked.isna()][0])

@@ -10,6 +10,7 @@ PATH = ROOT / "docs" / "benchmarks.md"
 BASELINES = "Baselines without a model"
 THRESHOLDS = "Grades by thresholds"
 ESTIMATES = "Figures from a few labels by people"
+PLANS = "Items drawn for people, and widths promised"
 MMSR = "M-MSR side by side with crowd-kit"
 COVERAGE = "Coverage of annotators' intervals by vb"
 NUMBERS_AND_GRADES = "Numbers and grades"
@@ -92,6 +93,7 @@ SECTIONS = (
     NUMBERS_AND_GRADES,
     THRESHOLDS,
     ESTIMATES,
+    PLANS,
     WIDTHS,
     SEQUENCES_AND_ORDERS,
     MASKS,

@@ -70,6 +70,35 @@ def test_an_estimate_is_printed_written_and_checked(tmp_path: Path, capsys: pyte
     assert "of='z' is none of the classes" in refused(capsys, *command[:4], "--of", "z", "--model", "one_coin")
 
 
+def test_items_are_drawn_for_a_pilot_then_for_a_promise(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    stream = np.random.default_rng(0)
+    truth = stream.integers(0, 2, 200)
+    rows = [[f"{n}", a, "ny"[t ^ (stream.random() < 0.2)]] for n, t in enumerate(truth.tolist()) for a in "abc"]
+    answers = write(tmp_path / "answers.csv", [["item", "annotator", "label"], *rows])
+    figure = ("--of", "y", "--model", "one_coin")
+    pilot, drawn, people = (tmp_path / f"{name}.csv" for name in ("pilot", "drawn", "people"))
+    assert run("plan", answers, *figure, "--labels", 40, "--out", pilot) == 0
+
+    def label(path: Path) -> pd.DataFrame:
+        frame = pd.read_csv(path)
+        frame.assign(label=["ny"[truth[n]] for n in frame["item"]]).to_csv(people, index=False)
+        return frame
+
+    first = label(pilot)
+    assert run("plan", answers, *figure, "--people", people, "--width", 0.18, "--out", drawn) == 0
+    n = int(capsys.readouterr().out.partition("\n")[2].split()[0])
+    second = label(drawn)
+    assert second["item"].tolist()[:40] == first["item"].tolist() and len(second) == n > 40
+    assert (
+        run("estimate", answers, "--people", people, "--chances", drawn, *figure, "--out", pilot, "--overwrite")
+        == 0
+    )
+    found = pd.read_csv(pilot).iloc[0]
+    assert found["low"] < truth.mean() < found["high"] and found["high"] - found["low"] < 0.2
+    assert "leave promises" in refused(capsys, "plan", answers, *figure, "--labels", 40, "--width", 0.1)
+    assert "nothing is promised" in refused(capsys, "plan", answers, *figure)
+
+
 def write(path: Path, rows: list[list[str]]) -> Path:
     with path.open("w", newline="", encoding="utf-8") as file:
         csv.writer(file).writerows(rows)

@@ -71,7 +71,15 @@ def estimated(**given: Any) -> Any:
     people = "".join(f"{n},{'xy'[n % 2]}\n" for n in range(20))
     reading = {name: default for name, (_, default) in arguments.READING.items()}
     files = written("item,annotator,label\n" + answers), written("item,label\n" + people, "people.csv")
-    return commands.estimate_figure(*files, of="x", **{**reading, **given})
+    return commands.estimate_figure(*files, of="x", **{**reading, "model": "one_coin", **given})
+
+
+def planned(**given: Any) -> Any:
+    answers = "".join(f"{n},{who},{'xy'[n % 2]}\n" for n in range(30) for who in "ab")
+    reading = {name: default for name, (_, default) in arguments.READING.items()}
+    return commands.plan_figure(
+        written("item,annotator,label\n" + answers), of="x", **{**reading, "model": "one_coin", **given}
+    )
 
 
 ROWS = [
@@ -108,7 +116,23 @@ ROWS = [
     ),
     Row("commands.main", lambda: commands.main(["fit", "nowhere.csv"]), why="it ends the command after a message"),
     Row("commands.common", lambda: commands.common(version=True), why="it ends the command, and is no message"),
-    Row("commands.estimate_figure", lambda: estimated(gold=Path("gold.csv")), estimated),
+    Row("commands._read_without_gold", lambda: estimated(gold=Path("gold.csv")), estimated),
+    Row("commands.plan_figure", lambda: planned(labels=12, width=0.1), lambda: planned(width=0.3)),
+    Row(
+        "commands.plan_figure",
+        lambda: planned(labels=12),
+        lambda: planned(labels=12, out=written("", "new.csv"), overwrite=True),
+    ),
+    Row(
+        "commands._read_chances",
+        lambda: estimated(chances=written(b"\xff", "chances.csv")),
+        lambda: estimated(chances=written("item,chance\n" + "".join(f"{n},0.5\n" for n in range(20)), "drawn.csv")),
+    ),
+    Row(
+        "commands._read_chances",
+        lambda: estimated(chances=written("item,share\n1,0.5\n", "chances.csv")),
+        lambda: estimated(chances=written("item,chance\n" + "".join(f"{n},0.5\n" for n in range(20)), "drawn.csv")),
+    ),
     Row("commands.estimate_figure", lambda: estimated(above=0.99), why="it ends the command, and is no message"),
     Row("commands.read_answers", lambda: gold(None), lambda: gold("latin-1")),
     Row("commands.warn_of_unread", lambda: unread(features=Path("f.csv")), unread),
