@@ -34,11 +34,20 @@ EXPLAINED = (
     "A field removes errors of single pixels, and its probabilities are right there. Where outlines err, "
     "neighbours err together: nothing in labels tells a shared error from a truth, all models are too sure, and "
     "one that lets neighbours support each other is surest. Shares of votes are then best calibrated, and "
-    "`calibrate=True` takes back a part of the excess. Tried, and not kept: a field of unequal classes, learned by "
+    "`calibrate=True` takes back a part of the excess. "
+    "Of outlines that err to either side (20 seeds of the disk and of two organs) votes have Dice .951 and "
+    ".936, `dawid_skene` .939 and .918, and the mean over people of each pixel's signed distance from the "
+    "border (Rohlfing & Maurer 2007; ten lines of SciPy) .960 and .945, with the best probabilities: log loss "
+    ".25 and .27, of votes .33 and .35. Where outlines go straight between 8 to 15 corners, so that all cut "
+    "what bulges, that mean has .856 and .859, votes have .893 and .879, and `dawid_skene` .936 and .928: "
+    "which is right, labels do not tell. Labels to the power of one half, tried too, have the Dice of votes "
+    "and a log loss of .6. "
+    "Tried, and not kept: a field of unequal classes, learned by "
     "pseudo-likelihood, filled an image of noisy masks (40 x 40, three people who err on 30 % of pixels) with one "
     "class, 28 % of pixels wrong for .1 %.\n\n"
     "512 x 512 pixels by five people: reading takes {:.1f} CPU seconds, a fit by em of `dawid_skene` {:.2f}, by vb "
-    "of `bayesian_dawid_skene` {:.2f}, for pixels with the same labels are fitted once."
+    "of `bayesian_dawid_skene` {:.2f}, for pixels with the same labels are fitted once; by vb of "
+    "`potts_dawid_skene` {:.0f}, for each pixel has neighbours of its own."
 )
 
 
@@ -135,8 +144,8 @@ def test_masks(recorder: Recorder) -> None:
     recorder.add(MASKS, EXPLAINED.format(markdown(header, rows), *times()))
 
 
-def times() -> tuple[float, float, float]:
-    """CPU seconds of reading a large image, and of two fits to it."""
+def times() -> tuple[float, ...]:
+    """CPU seconds of reading a large image, and of three fits to it."""
     y, x = np.mgrid[:512, :512]
     rng = np.random.default_rng(0)
     masks = {
@@ -146,8 +155,7 @@ def times() -> tuple[float, float, float]:
     marks = [time.process_time()]
     data = Annotations.from_masks(masks)
     marks.append(time.process_time())
-    for method, engine in (("dawid_skene", "em"), ("bayesian_dawid_skene", "vb")):
+    for method, engine in (("dawid_skene", "em"), ("bayesian_dawid_skene", "vb"), ("potts_dawid_skene", "vb")):
         crowdppl.fit(method, data, inference=engine, seed=0)
         marks.append(time.process_time())
-    one, two, three = np.diff(marks)
-    return float(one), float(two), float(three)
+    return tuple(np.diff(marks).tolist())
