@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,8 +17,6 @@ from crowdppl.inference.result import ClassProbabilities, Fit, NumberTruth
 from crowdppl.results import choices
 from crowdppl.results.next_rankings import RankingAnswers, is_ranked
 
-ITEM, ANNOTATOR, GAIN, KEY = range(4)
-"""Columns of a pair."""
 DECIMALS = 9
 """Gains that agree to so many decimals of a bit are a tie."""
 TIE = 0.4 * 10.0**-DECIMALS
@@ -33,13 +31,23 @@ class Matching:
     Items ask their best annotators, who keep their best items and reject others, until nobody asks (Gale & Shapley
     1962, "College admissions and the stability of marriage"). As both go by gains, this is the greedy choice. What
     annotators keep only rises as items are added, and items that cannot reach it are not kept in memory.
+
+    Of pairs in the order of gains, those before the first that the budget does not pay are chosen.
+
+    Args:
+        n: pairs at most.
+        most: of an annotator, int64 (A,).
+        price: of a label of each, (A,).
+        budget: what all labels cost at most.
     """
 
-    def __init__(self, n: int, per_item: int, per_annotator: int, annotators: int) -> None:
-        self._n, self._per_item, self._per_annotator = n, per_item, per_annotator
+    def __init__(self, n: int, most: np.ndarray, price: np.ndarray, budget: float) -> None:
+        self._n, self._most, self._price, self._budget = n, most, price, budget
         self._items, self._held = np.empty(0, np.int64), np.empty((0, 3))  # place of the item, annotator, score
-        self._score = np.empty((0, annotators))  # of pairs that were not asked for yet
-        self._least = np.zeros(annotators)
+        self._free = np.empty(0, np.int64)  # labels of each item at most
+        self._score = np.empty((0, len(most)))  # of pairs that were not asked for yet
+        self._least = np.where(most > 0, 0.0, np.inf)
+        self.too_dear = False  # whether the budget left a pair out
 
     @property
     def least(self) -> float:
@@ -52,11 +60,16 @@ class Matching:
         item, annotator, score = self._held[np.argsort(-self._held[:, 2], kind="stable")].T
         return np.column_stack([self._items[item.astype(np.int64)], annotator, np.round(score, DECIMALS)])
 
-    def add(self, items: np.ndarray, gain: np.ndarray, key: np.ndarray) -> None:
-        """Adds the pairs of items (n,), as of ``Assignment.add``; tie keys are in [0, 1)."""
+    def add(self, items: np.ndarray, free: np.ndarray, gain: np.ndarray, key: np.ndarray) -> None:
+        """Adds all pairs of items (n,) with so many labels at most.
+
+        Their gains are (n, A), below 0 where not wanted; of equal ones, those with smaller keys, in [0, 1), come
+        first.
+        """
         self._items = np.concatenate([self._items, items])
+        self._free = np.concatenate([self._free, free])
         self._score = np.concatenate([self._score, np.where(gain < 0, -1, gain + (1 - key) * TIE)])
-        free = self._per_item - np.bincount(self._held[:, 0].astype(np.int64), minlength=len(self._items))
+        free = self._free - np.bincount(self._held[:, 0].astype(np.int64), minlength=len(self._items))
         asking = np.flatnonzero(free > 0)
         while len(asking):
             open_ = np.where(self._score[asking] > self._least, self._score[asking], -1)
@@ -72,24 +85,27 @@ class Matching:
             asking = asking[free[asking] > 0]
         self._forget()
 
-    def settle(self, most: float) -> bool:
-        """Whether n pairs are chosen that no later one, whose gains are at most ``most``, displaces."""
-        return len(self._held) == self._n and bool(self._held[:, 2].min() > most)
-
     def _kept(self, pairs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The pairs that annotators keep, and the places of items of the others; what scores must exceed rises."""
         pairs = pairs[np.lexsort((-pairs[:, 2], pairs[:, 1]))]
         owner = pairs[:, 1].astype(np.int64)
         sizes = np.bincount(owner, minlength=len(self._least))
         ends = np.cumsum(sizes)
-        keeps = np.arange(len(pairs)) - (ends - sizes)[owner] < self._per_annotator
-        full = np.flatnonzero(sizes >= self._per_annotator)
-        self._least[full] = np.maximum(self._least[full], pairs[(ends - sizes)[full] + self._per_annotator - 1, 2])
+        keeps = np.arange(len(pairs)) - (ends - sizes)[owner] < self._most[owner]
+        full = np.flatnonzero((sizes >= self._most) & (sizes > 0))
+        self._least[full] = np.maximum(self._least[full], pairs[(ends - sizes + self._most)[full] - 1, 2])
         if keeps.sum() >= self._n:
             best = np.flatnonzero(keeps)
             best = best[np.argpartition(-pairs[best, 2], self._n - 1)[: self._n]]
             keeps = np.isin(np.arange(len(pairs)), best)
             self._least = np.maximum(self._least, pairs[best, 2].min())
+        if self._price[owner[keeps]].sum() > self._budget:
+            self.too_dear = True
+            best = np.flatnonzero(keeps)
+            best = best[np.argsort(-pairs[best, 2], kind="stable")]
+            paid = np.searchsorted(self._price[owner[best]].cumsum(), self._budget, side="right")
+            keeps[best[paid:]] = False
+            self._least = np.maximum(self._least, pairs[best[paid], 2])
         return pairs[keeps], pairs[~keeps, 0].astype(np.int64)
 
     def _forget(self) -> None:
@@ -97,83 +113,7 @@ class Matching:
         stays = np.asarray((self._score > self._least).any(1))
         stays[self._held[:, 0].astype(np.int64)] = True
         self._held[:, 0] = (np.cumsum(stays) - 1)[self._held[:, 0].astype(np.int64)]
-        self._items, self._score = self._items[stays], self._score[stays]
-
-
-class Assignment:
-    """The n pairs of an item and an annotator with the largest gains, within a limit for each item and annotator.
-
-    All pairs of an item are added at once; pairs that cannot be chosen any more are dropped, to bound memory.
-    ``chosen`` are [item, annotator, gain, tie key], best first. Labels cost ``price`` by annotator, (A,), and all
-    together at most the budget.
-    """
-
-    def __init__(
-        self, n: int, per_item: int, per_annotator: int | None, price: np.ndarray, budget: float = np.inf
-    ) -> None:
-        self._n, self._per_item, self._per_annotator = n, per_item, per_annotator
-        self._price, self._left = price, budget * ROUNDED
-        self.chosen: list[np.ndarray] = []
-        self._open = np.empty((0, 4))
-        self._of_item: Counter[int] = Counter()
-        self._of_annotator: Counter[int] = Counter()
-
-    @property
-    def _truncates(self) -> bool:
-        """Whether the best pairs are chosen whoever answers them."""
-        return self._per_annotator is None and np.isinf(self._left)
-
-    @property
-    def least(self) -> float:
-        """Lower bound of the gains that can still be chosen."""
-        full = self._truncates and len(self.chosen) + len(self._open) >= self._n
-        return float(self._open[-1, GAIN]) if full and len(self._open) else 0.0
-
-    def add(self, items: np.ndarray, gain: np.ndarray, key: np.ndarray) -> None:
-        """Adds the pairs of items (n,): their gains (n, A), below 0 where not wanted, and tie keys (n, A)."""
-        if self._truncates:
-            column = np.lexsort((key, -gain), axis=-1)[:, : self._per_item]
-            row = np.repeat(np.arange(len(items)), column.shape[1])
-            column = column.ravel()
-        else:  # each annotator's best, so many as are still wanted
-            left = self._n - len(self.chosen)
-            least = np.partition(gain, -left, axis=0)[-left] if left < len(gain) else np.zeros(gain.shape[1])
-            row, column = np.nonzero(gain >= np.maximum(least, 0))
-        new = np.column_stack([items[row], column, gain[row, column], key[row, column]])
-        both = np.concatenate([self._open, new[new[:, GAIN] >= 0]])
-        self._open = self._possible(both[np.lexsort((both[:, KEY], -both[:, GAIN]))])
-
-    def settle(self, most: float) -> bool:
-        """Chooses among pairs with a gain above ``most``, the bound of later ones; returns whether n are chosen."""
-        ahead = int(np.searchsorted(-self._open[:, GAIN], -most, side="left"))
-        for pair in self._open[:ahead]:
-            item, annotator = int(pair[ITEM]), int(pair[ANNOTATOR])
-            busy = self._per_annotator is not None and self._of_annotator[annotator] >= self._per_annotator
-            dear = self._price[annotator] > self._left
-            if len(self.chosen) < self._n and self._of_item[item] < self._per_item and not busy and not dear:
-                self.chosen.append(pair)
-                self._left -= self._price[annotator]
-                self._of_item[item] += 1
-                self._of_annotator[annotator] += 1
-        self._open = self._open[ahead:]
-        return len(self.chosen) == self._n
-
-    def _possible(self, pairs: np.ndarray) -> np.ndarray:
-        """Those of sorted pairs that can still be chosen: at most as many of an annotator as are still wanted."""
-        left = self._n - len(self.chosen)
-        if self._truncates:
-            return pairs[:left]
-        pairs = pairs[self._price[pairs[:, ANNOTATOR].astype(np.int64)] <= self._left]
-        most = self._n if self._per_annotator is None else self._per_annotator
-        busy = [a for a, count in self._of_annotator.items() if count >= most]
-        full = [item for item, count in self._of_item.items() if count >= self._per_item]
-        pairs = pairs[~np.isin(pairs[:, ANNOTATOR], busy) & ~np.isin(pairs[:, ITEM], full)]
-        owner = pairs[:, ANNOTATOR].astype(np.int64)
-        order = np.argsort(owner, kind="stable")
-        sizes = np.bincount(owner)
-        rank = np.empty(len(pairs), np.int64)
-        rank[order] = np.arange(len(pairs)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        return np.asarray(pairs[rank < left])
+        self._items, self._free, self._score = self._items[stays], self._free[stays], self._score[stays]
 
 
 def suggest_labels(
@@ -256,27 +196,23 @@ def suggest_labels(
         most = choices.entropy(p)
         asked, gain_of, now = tables, lambda items: information(p[items], tables.at(items)), {"entropy": most}
     keys = _keys(data.annotators.take(who), seed)
-    least = price.min(initial=np.inf)
     if confidence is not None:
         most = np.where(_is_sure(posterior, confidence), -1.0, most)
-    at_most = n if per_annotator is None else min(n, per_annotator * len(who))
-    wanted: Matching | Assignment
-    if per_annotator is not None and np.isinf(budget):
-        wanted = Matching(at_most, per_item, per_annotator, len(who))
-    else:
-        wanted = Assignment(at_most, per_item, per_annotator, price, budget)
-    for items in asked.chunks(np.argsort(-most, kind="stable")) if len(who) else ():
-        items = items[most[items] >= 0]
-        if not len(items) or wanted.settle(most[items[0]] / least + 10.0**-DECIMALS):
-            break  # no gain exceeds the most, such as the entropy, which only falls from here on
+    limits = Limits(n, budget, per_item, n if per_annotator is None else per_annotator)
+
+    def add(wanted: Matching, items: np.ndarray, free: np.ndarray, chosen: np.ndarray) -> None:
         gain = np.round(gain_of(items) / price, DECIMALS)
         if exclude_answered:
             gain[asked.answered(items)] = -1
+        row = np.full(len(most), -1)
+        row[items] = np.arange(len(items))
+        again = chosen[row[chosen[:, 0]] >= 0]
+        gain[row[again[:, 0]], again[:, 1]] = -1
         some = np.flatnonzero(gain.max(1, initial=-1) >= wanted.least)
         key = (_keys(asked.ids.take(items[some]), seed)[:, None] + keys) * 997 % 1
-        wanted.add(items[some], gain[some], key)
-    wanted.settle(-1.0)
-    best = np.reshape(wanted.chosen, (-1, 4 if isinstance(wanted, Assignment) else 3))
+        wanted.add(items[some], free[items[some]], gain[some], key)
+
+    best = _greedy(asked, most, price, limits, add)
     if len(best) < n and np.isinf(budget) and confidence is None:
         text = f"n={n}, but only {len(best)} pairs of an item and an annotator are left under the limits"
         warn(text, CrowdpplWarning)
@@ -284,7 +220,50 @@ def suggest_labels(
     paid = {} if costs is None else {"cost": price[place]}
     columns = asked.columns(item) | {"annotator": data.annotators.take(who[place])}
     known = {name: x[item] for name, x in now.items()}
-    return pd.DataFrame(columns | {"information": best[:, GAIN] * price[place]} | paid | known)
+    return pd.DataFrame(columns | {"information": best[:, 2] * price[place]} | paid | known)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How many pairs are chosen at most: n, for the budget, of an item and of an annotator."""
+
+    n: int
+    budget: float
+    per_item: int
+    per_annotator: int
+
+
+def _greedy(
+    asked: Asked,
+    most: np.ndarray,
+    price: np.ndarray,
+    limits: Limits,
+    add: Callable[[Matching, np.ndarray, np.ndarray, np.ndarray], None],
+) -> np.ndarray:
+    """The pairs with the largest gains a unit of cost that the limits allow, one after another, as of ``Matching``.
+
+    No gain of an item exceeds ``most``, (N,). Where the budget does not pay the next pair, there are more rounds,
+    of those annotators whose labels it pays. ``add`` gives a matching the pairs of items, each with so many labels
+    at most, (N,), but those that are chosen already.
+    """
+    best, rest = np.empty((0, 3)), True
+    while rest:
+        item, place = best[:, :2].astype(np.int64).T
+        left = limits.budget * ROUNDED - price[place].sum()
+        may = np.where(price <= left, limits.per_annotator - np.bincount(place, minlength=len(price)), 0)
+        if len(best) == limits.n or not may.any():
+            break
+        least = price[may > 0].min()
+        n = int(min(limits.n - len(best), may.sum(), left / least))
+        wanted, free = Matching(n, may, price, left), limits.per_item - np.bincount(item, minlength=len(most))
+        for items in asked.chunks(np.argsort(-most, kind="stable")):
+            items = items[(most[items] >= 0) & (free[items] > 0)]
+            if len(items) and wanted.least > most[items[0]] / least + 10.0**-DECIMALS:
+                break  # the most, such as the entropy, only falls from here on
+            if len(items):
+                add(wanted, items, free, best[:, :2].astype(np.int64))
+        best, rest = np.concatenate([best, wanted.chosen]), wanted.too_dear
+    return best
 
 
 def _prices(annotators: pd.Index[Any], costs: Mapping[Any, float] | pd.Series[float] | None) -> np.ndarray:

@@ -3,6 +3,7 @@
 import time
 import tracemalloc
 from collections.abc import Callable
+from typing import Any
 
 from crowdppl.data.annotations import Annotations
 from crowdppl.fitting import fit
@@ -15,6 +16,14 @@ from tests.benchmarks.timing import threads
 TITLE = "Asking among five million pairs"
 BAR = 1.0
 """CPU seconds within which the pairs are ranked."""
+PRICES = {a: 0.5 + a % 7 / 7 for a in range(50)}
+ASKED: dict[str, dict[str, Any]] = {
+    "100": {"n": 100},
+    "50,000": {"n": 50_000},
+    "50,000, at most 1,000 an annotator": {"n": 50_000, "per_annotator": 1_000},
+    "a budget of 20,000, seven prices": {"budget": 20_000, "costs": PRICES},
+    "the same, at most 1,000 an annotator": {"budget": 20_000, "costs": PRICES, "per_annotator": 1_000},
+}
 
 
 def cpu_seconds(run: Callable[[], object]) -> float:
@@ -29,14 +38,12 @@ def test_asking(recorder: Recorder) -> None:
     rows = []
     with threads(1):
         posterior = fit("bayesian_dawid_skene", data, inference="vb", max_iterations=20, seed=0)
-        for n, most in ((100, None), (50_000, None), (50_000, 1_000)):
-            given = {"per_annotator": most}
-            took = min(cpu_seconds(lambda n=n, x=given: suggest_labels(posterior, n, **x)) for _ in range(3))
+        for asked, given in ASKED.items():
+            took = min(cpu_seconds(lambda x=given: suggest_labels(posterior, **x)) for _ in range(3))
             tracemalloc.start()
-            suggest_labels(posterior, n, **given)
+            suggest_labels(posterior, **given)
             peak = tracemalloc.get_traced_memory()[1] / 2**20
             tracemalloc.stop()
-            asked = f"{n:,}" if most is None else f"{n:,}, at most {most:,} an annotator"
             rows.append([asked, seconds(took), f"{peak:.0f} MiB", "met" if took <= BAR else "not met"])
     text = (
         "`suggest_labels(posterior, n)` among 100,000 items with two labels each and 50 annotators, K = 5, after "
