@@ -423,7 +423,10 @@ def build_problem(
 
     problem = Problem.of(model, blocks, options, whole, given).in_narrow_blocks()
     if start is not None and not isinstance(start, Mapping):
-        raise MethodError(f"start is {kind_of(start)}; give a mapping from names of sites to values")
+        raise MethodError(
+            f"start is {kind_of(start)}; give a mapping from names of sites to values, "
+            "such as .start of what crowdppl.moments finds"
+        )
     return replace(problem, given=_checked(problem, start)) if start else problem
 
 

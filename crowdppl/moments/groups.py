@@ -26,7 +26,7 @@ def spectral(data: Annotations, *, seed: int = 0) -> Moments:
         seed: of the groups, which are random and of one size, and of the starts of the power method.
 
     Raises:
-        DataError: where labels are no classes, or no item has labels of all three groups.
+        DataError: where labels are no classes, no item has labels of all three groups, or nobody gave five labels.
 
     Source: Zhang, Chen, Zhou & Jordan (2014), Spectral methods meet EM: a provably optimal algorithm for
     crowdsourcing, NeurIPS 27, Algorithm 1; power method: Anandkumar et al. (2014), JMLR 15, Algorithm 1.

@@ -85,6 +85,8 @@ def moments_of(
     Classes get the names by which the crowd calls them most. Annotators without an estimate get the mean of others.
     """
     known = found_of(confusion)
+    if not known.any():
+        raise none_known(data.n_annotators)
     mean: Floats = np.average(confusion[known], axis=0, weights=opinions.counts[known])
     order = naming(mean)
     out = np.broadcast_to(mean[order], (data.n_annotators, *mean.shape)).copy()

@@ -168,9 +168,10 @@ def test_what_moments_cannot_do_is_refused() -> None:
     with pytest.raises(MethodError, match="is for 2 classes, and there are 4"):
         moments.covariance_eigenvector(crowdppl.anaesthetists())
     alone = annotations([(0, 0, 0), (1, 1, 1), (2, 2, 0), (3, 2, 1), (0, 2, 1)], 2)
-    for name in METHODS:
+    one_item = annotations([(0, a, a % 2) for a in range(3)], 2)
+    for name, data in product(METHODS, (alone, one_item)):
         with pytest.raises(DataError, match=r"none of 3 annotators|no item has labels of all three"):
-            getattr(moments, name)(alone)
+            getattr(moments, name)(data)
 
 
 def test_doubts_name_what_moments_leave_open() -> None:
