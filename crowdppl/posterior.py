@@ -55,7 +55,7 @@ class Posterior(Fit):
         >>> posterior
         <Posterior of one_coin by vb: 45 items, 5 annotators, 4 classes>
         >>> posterior.model
-        OneCoin(prevalence='uniform', right=1.0, wrong=1.0)
+        OneCoin(prevalence='uniform', right=1.0, wrong=1.0, taxonomy=None)
     """
 
     _doubts: list[tuple[Doubt, ...]] = field(default_factory=list, init=False)

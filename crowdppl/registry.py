@@ -40,7 +40,7 @@ def method(name: str, /, **settings: Any) -> Model:
 
     Examples:
         >>> crowdppl.method("one_coin", prevalence="uniform")
-        OneCoin(prevalence='uniform', right=1.0, wrong=1.0)
+        OneCoin(prevalence='uniform', right=1.0, wrong=1.0, taxonomy=None)
     """
     if not isinstance(name, str):
         raise MethodError(f"{shown(name)} is not a name; crowdppl.zoo() lists the methods")

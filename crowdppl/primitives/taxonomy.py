@@ -37,10 +37,7 @@ def tree_levels(taxonomy: Mapping[Any, Any] | Sequence[Sequence[int]], data: Any
             parent; or levels that are not one number a class.
 
     Examples:
-        >>> observed = {"ann": {"x": "lemon", "y": "orange"}, "bob": {"x": "orange", "y": "ball"}}
-        >>> data = crowdppl.Annotations.from_dicts(observed)
-        >>> list(data.classes)
-        ['ball', 'lemon', 'orange']
+        >>> data = crowdppl.random_design(4, 1, 1, classes=["ball", "lemon", "orange"], seed=0)
         >>> crowdppl.primitives.tree_levels({"lemon": "fruit", "orange": "fruit"}, data)
         [[0, 1, 1]]
     """
