@@ -47,7 +47,8 @@ def plot_panel(
     one, other = np.triu_indices(len(order), 1)
     square[one, other] = square[other, one] = pairs
     square = square[np.ix_(order, order)]
-    ax = axes_or_new(ax)
+    side = 2.2 + min(0.55 * len(order), 8)
+    ax = axes_or_new(ax, side + 1.2, side)
     image = ax.imshow(square, vmin=-1, vmax=1, cmap="RdBu_r")
     names = short_names(posterior.data.annotators.take(found.code[order]))
     ax.set_xticks(range(len(order)), names, rotation=90)
@@ -58,16 +59,15 @@ def plot_panel(
     start = 0
     for size in np.unique(found.family[order], return_counts=True)[1]:
         if size > 1:
-            edge = start - 0.5, start - 0.5
-            ax.add_patch(_square(edge, size))
+            ax.add_patch(_square(start - 0.5, size))
         start += size
     ax.figure.colorbar(image, ax=ax, label="correlation of errors")
     ax.set_title(f"error correlation, by {found.on}")
     return ax
 
 
-def _square(corner: tuple[float, float], size: float) -> Any:
+def _square(start: float, size: float) -> Any:
     """The outline of a family's cells."""
     from matplotlib.patches import Rectangle  # slow to import
 
-    return Rectangle(corner, size, size, fill=False, edgecolor="black", linewidth=LINE)
+    return Rectangle((start, start), size, size, fill=False, edgecolor="black", linewidth=LINE)

@@ -110,6 +110,16 @@ def test_auto_of_a_panel_keeps_its_weights_without_a_judge() -> None:
     assert fewer.correction.weights == told.correction.weights
 
 
+def test_new_items_are_told_as_those_of_the_fit() -> None:
+    rows, _ = panel_of(300, 5, 0.3, 8)
+    data, later = (Annotations.from_frame(x) for x in (rows[rows.item < 200], rows[rows.item >= 200]))
+    whole = crowdppl.fit("judge_panel", Annotations.from_frame(rows), inference="vb", seed=0).probabilities()
+    posterior = crowdppl.fit("judge_panel", data, inference="vb", seed=0)
+    predicted, updated = posterior.predict(later)[[0, 1]], posterior.update(later).probabilities()
+    for found in (predicted, updated):
+        assert np.abs(found - whole.loc[found.index]).to_numpy().mean() < 0.03
+
+
 def test_engines_agree_on_truths() -> None:
     rows, _ = panel_of(200, 5, 0.3, 6)
     data = Annotations.from_frame(rows)

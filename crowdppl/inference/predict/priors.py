@@ -246,7 +246,7 @@ class PosteriorAsPrior:
 
     def __init__(self, model: Model, sites: Sites) -> None:
         self.card = getattr(model, "card", None)
-        self.plates = plates_of(model)
+        self.plates, self.discount = plates_of(model), getattr(model, "discount", 0.0)
         self.standing = networks_of(model)
         self.model_before_update, self._sites = model, sites
         if hasattr(model, "derived_covariates"):
