@@ -40,7 +40,7 @@ def read_panel(folder: Path, name: str) -> tuple[Annotations, pd.Series]:
 
 
 def scores(p: Posterior | pd.DataFrame, truth: pd.Series) -> np.ndarray:
-    found = evaluate(p, truth, bootstrap=0)
+    found = evaluate(p, truth, bootstrap=2)
     return np.array([found.accuracy, found.log_score, found.ece])
 
 
