@@ -13,9 +13,10 @@ import pandas as pd
 import torch
 
 from crowdppl import registry
-from crowdppl.core.validation import switch, warn
+from crowdppl.core.validation import shown, switch, warn
 from crowdppl.data.annotations import Annotations, require_annotations
 from crowdppl.data.coded import require_labels
+from crowdppl.data.ids import is_iterable
 from crowdppl.data.kinds.classes import Classes
 from crowdppl.errors import ConvergenceWarning, DataError, DoubtWarning, MethodError
 from crowdppl.evaluation.calibration import AUTO_NOTE, FOLDS, calibrated, with_notes
@@ -265,28 +266,36 @@ def fit_auto(data: Annotations, options: FitOptions) -> Fit:
 
 
 def fit_panel(data: Annotations, models: Iterable[Any] | bool, options: FitOptions) -> Fit:
-    """Fits ``judge_panel`` and Dawid-Skene by vb, and averages them with fixed weights: a panel's labels tell none.
+    """Fits ``judge_panel`` by vb, and averages it with Dawid-Skene, for whom labels of an item count as one.
 
-    Labels of an item count for Dawid-Skene as one. DataError or MethodError for models that are no annotators, and
-    for labels that are no classes of items taken one by one.
+    The weights are fixed, for a panel's labels tell none. With people among models, whose labels count for more,
+    it is ``judge_panel`` alone. DataError or MethodError for models that are no annotators, and for labels that are
+    no classes of items taken one by one.
     """
     if data.kind not in PANELS:
         raise DataError(
             f"models= is for labels of kind {' or '.join(PANELS)}, and these are {data.kind!r}; leave it out"
+        )
+    if models is not True and (isinstance(models, str) or not is_iterable(models)):
+        raise MethodError(
+            f"models={shown(models)} must be True, for all annotators, or a list of their ids; leave it out where "
+            "all are people"
         )
     chosen: Any = data.annotators if models is True else models
     are_models = chosen_annotators("models", chosen, data)
     if not any(are_models):
         raise MethodError("models=[] names none of the annotators; leave it out where all are people")
     people = tuple(not x for x in are_models)
+    weights = {JUDGES: 1.0} if any(people) else PANEL
     began = time.perf_counter()
     given: Any = {"tolerance": TOLERANCE, "max_iterations": STEPS, **options}
-    fresh = {name: registry.resolve(name, {"people": people} if name == JUDGES else None) for name in PANEL}
+    fresh = {name: registry.resolve(name, {"people": people} if name == JUDGES else None) for name in weights}
     plain = data.with_gold(None)
     fits = {n: fit_member(n, partial(fit_one, m, plain, "vb", given, name=n)) for n, m in fresh.items()}
-    empty = np.empty((0, 0))
-    weighed = Correction(empty, PANEL, {name: float(name != JUDGES) for name in PANEL}, {}, notes=(PANEL_NOTE,))
+    weighed = Correction(np.empty((0, 0)), weights, {name: float(name != JUDGES) for name in weights}, {})
     found = calibrated({n: uninterrupted(fit) for n, fit in fits.items()}, data, weighed, fresh)
+    if found.correction is not None and not found.correction.gold:
+        found = with_notes(found, (PANEL_NOTE,))
     found.result.diagnostics["seconds"] = time.perf_counter() - began
     return found
 

@@ -14,9 +14,9 @@ judges look at the truth, not at the panel's reading:
     person[a, k]       ~ Dirichlet(4 * (.9 on k, else even))                            (A, K, K)
     label[i, a]        ~ Categorical(person[a, truth[i]])
 
-Judges learn from labels what they agree on. Known truths and people's labels tell of their own items alone (a cut,
-Plummer 2015, "Cuts in Bayesian graphical models", doi:10.1007/s11222-014-9503-z): how far a panel is right as a
-whole, a map fitted to known truths tells better.
+Judges learn from labels what they agree on. Known truths and people's labels tell how their own items read, and do
+not reach judges through the crowd's row (a cut, Plummer 2015, "Cuts in Bayesian graphical models",
+doi:10.1007/s11222-014-9503-z): how far a panel is right as a whole, a map fitted to known truths tells better.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ class JudgePanel:
         prior_strength: pseudo-counts of these rows.
         sharpness: power of the judges' mean row in the truth's; above 1, the truth is a better judge than they are.
         discount: correlation of an item's labels given its reading, by which n of them count as
-            n / (1 + discount * (n - 1)) where truths are told. Judges learn from all labels alike.
+            n / (1 + discount * (n - 1)) where truths are told; judges learn as if it were 0.
         families: of judges, by annotator id (who is left out is alone), or in the order of annotator codes; the
-            labels of a family count as those of one judge. None takes those who agree on more than .97 of at least
-            30 items: copies, whose agreement would pass for accuracy.
+            labels of a family count as those of one judge. None takes copies for families (``cp.copies``), whose
+            agreement would pass for accuracy.
         people: ids of annotators who are people, or a truth value for each annotator code.
     """
 
@@ -79,7 +79,13 @@ class JudgePanel:
 
     def __post_init__(self) -> None:
         cp.check_settings(self)
-        if len(self.prior_accuracy) != len(self.prior_strength) or not len(self.prior_accuracy):
+        levels: Any = (self.prior_accuracy, self.prior_strength)
+        if not all(isinstance(x, Sequence) for x in levels) or not all(0 < x < 1 for x in self.prior_accuracy):
+            raise MethodError(
+                f"prior_accuracy={self.prior_accuracy} must be a list of numbers above 0 and below 1, and "
+                f"prior_strength={self.prior_strength} one as long"
+            )
+        if len(self.prior_accuracy) != len(self.prior_strength) or not self.prior_accuracy:
             raise MethodError(
                 f"prior_accuracy has {len(self.prior_accuracy)} levels and prior_strength "
                 f"{len(self.prior_strength)}; give one number of each for each level"
@@ -91,12 +97,14 @@ class JudgePanel:
         if all(people):
             raise MethodError("all annotators are people; leave people= out, or take another method, as of a crowd")
         found = self.families is None
-        families = cp.copies(data) if found else cp.group_codes(self.families, data)
+        families = cp.copies(data) if found else cp.group_codes(self.families, data, name="families")
+        families = [n + len(people) if person else families[n] for n, person in enumerate(people)]
         judges = [family for family, person in zip(families, people, strict=True) if not person]
         if len(set(judges)) == 1 and not any(people):
             raise DataError(
                 f"the {len(judges)} annotators are of one family, or copies, whose agreement does not tell how "
-                "often they are right; add labels of another judge, or give families={} if they are apart"
+                "often they are right; add labels of another judge, or, if they are judges of their own, fit "
+                "judge_panel with families={}, or auto without models="
             )
         return replace(self, families=tuple(families), people=people)
 
@@ -110,9 +118,9 @@ class JudgePanel:
         person, table = self._people(data), judge.log()
         if person is not None:  # of readings and truths together
             of_person = person.log().unsqueeze(-3).expand(*person.shape[:-2], m * k, k, k).flatten(-3, -2)
-            table = torch.where(torch.tensor(self.people)[:, None, None], of_person, table.repeat_interleave(k, -2))
+            table = torch.where(self._are_people(data)[:, None, None], of_person, table.repeat_interleave(k, -2))
         table = cp.with_abstentions(data, table)
-        log_truth = self._log_truth(judge)
+        log_truth = self._log_truth(data, judge)
         with cp.plates.items(data):
             reading = pyro.sample("reading", cp.Categorical(log_readings), infer={"enumerate": "parallel"})
             truth = cp.truth(data, Vindex(log_truth)[..., reading, :])
@@ -144,26 +152,32 @@ class JudgePanel:
             person: Tensor = pyro.sample("person", dist.Dirichlet(rows).to_event(1))
         return person
 
-    def _log_truth(self, judge: Tensor) -> Tensor:
+    def _log_truth(self, data: cp.Block, judge: Tensor) -> Tensor:
         """Log-probabilities (..., R, K) of the truth, of which judges learn nothing."""
-        share = self._share().to(judge) * torch.tensor([not x for x in self.people]).to(judge)
+        share = (self._share(data) * ~self._are_people(data)).to(judge)
         crowd = (judge.detach() * (share / share.sum())[:, None, None]).sum(-3, keepdim=judge.dim() > 3)
         return (self.sharpness * crowd.log()).log_softmax(-1)
 
-    def _share(self) -> Tensor:
-        """By how much each annotator's labels count, (A,): those of a family, of people apart, as one judge's."""
-        family = torch.tensor(self.families)
-        return 1 / torch.bincount(family)[family].double()
+    def _are_people(self, data: cp.Block) -> Tensor:
+        """Which annotators are people, bool (A,); none of those who are new since the fit."""
+        known = torch.tensor(self.people, device=data.device)
+        return torch.cat([known, known.new_zeros(data.n_annotators - len(known))])
+
+    def _share(self, data: cp.Block) -> Tensor:
+        """By how much each annotator's labels count, (A,): those of a family as one judge's; new ones are alone."""
+        family = torch.tensor(self.families, device=data.device)
+        share = 1 / torch.bincount(family)[family].double()
+        return torch.cat([share, share.new_ones(data.n_annotators - len(share))])
 
     def _weights(self, data: cp.Block) -> Tensor | None:
-        """By how much each label counts, (S,); None for 1."""
-        share = self._share()
+        """By how much each label counts, (S,); None for 1. What declines to name a class is no evidence."""
+        share = self._share(data)
         if bool((share == 1).all()) and not data.tells:
             return None
-        weight = share.to(data.device)[data.annotator]
+        weight = share[data.annotator]
         if not data.tells:
             return weight
-        judged = weight * ~torch.tensor(self.people, device=data.device)[data.annotator]
+        judged = weight * ~self._are_people(data)[data.annotator] * data.named
         n = torch.zeros(data.n_items, dtype=weight.dtype, device=data.device).index_add_(0, data.item, judged)
         effect = 1 + self.discount * (n[data.item] - 1).clamp(min=0)
         return torch.where(judged > 0, weight / effect, weight)

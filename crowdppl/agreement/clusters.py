@@ -28,6 +28,7 @@ MAX_ANNOTATORS = 4000  # tables of annotator pairs are held whole, 128 MB each a
 PAIRS = 1_000_000  # pairs of labels compared at a time
 STEPS = 500  # of EM
 CUTS = 64  # of a tree, at most
+KAPPA = 0.9  # of copies, at least: of a rare class, most labels are equal by chance
 ROUGH = 0.01  # nats to which the evidence of a cut is known
 
 
@@ -103,7 +104,7 @@ def alike(data: Annotations, agreement: float, items: int) -> Ints:
     """Groups (A,) of annotators whose labels are equal on most of many items (``primitives.copies``)."""
     agreement, items = share_between("agreement", agreement), whole_number("items", items, 1)
     pairs = agreement_pairs(data, weights="identity").reset_index()
-    near = pairs[(pairs["items"] >= items) & (pairs["agreement"] > agreement)]
+    near = pairs[(pairs["items"] >= items) & (pairs["agreement"] > agreement) & (pairs["kappa"] > KAPPA)]
     one, other = (data.annotators.get_indexer(pd.Index(near[name])) for name in ("annotator", "other"))
     shape = (data.n_annotators, data.n_annotators)
     return np.asarray(connected_components(csr_matrix((np.ones(len(one)), (one, other)), shape), directed=False)[1])

@@ -351,8 +351,10 @@ def corrected_again(posterior: Fit, data: Annotations) -> Fit:
             fit = partial(fit_one, model, plain, posterior.inference, options_of(posterior), **how)
             fitted = fit_member(name, fit)
         again[name] = uninterrupted(fitted)
-    fixed = len(before.weights) > 1 and not before.scores  # of a panel of models, whose labels tell no weights
-    found = calibrated(again, data, before if fixed else None, biased=before.temperature is not None)
+    fixed = None
+    if getattr(posterior.model, "discount", 0):  # of a panel of models, whose labels tell no weights
+        fixed = replace(before, truth_map=None, gold=0, others={}, notes=())
+    found = calibrated(again, data, fixed, biased=before.temperature is not None)
     return with_notes(found, [note for note in before.notes if note.startswith(AUTO_NOTE)])
 
 

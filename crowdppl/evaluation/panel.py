@@ -27,11 +27,17 @@ MOST = 50
 DRAWS = 400
 FOLDS = 5
 PSEUDO = 10
-"""Residuals as the forecast expects them that are added to those of known truths, which may lack a joint error."""
+"""Residuals of a pair as the forecast expects them, beside those of known truths, which may lack a joint error."""
+MOST_PSEUDO = 200
+"""Items from which they are taken, at most."""
 BASES = (0.7, 0.15, 0.15)
 """Prior weights of the posterior's forecast, and of Dawid-Skene's with labels correlated by .25, and not."""
 CORRELATED = 0.25
 LEVEL = 0.9
+LEAST_KNOWN = 5
+"""Items of known truth that a pair shares, at least."""
+LEAST_SPREAD = 1e-6
+"""Variance of errors below which it is rounding."""
 
 
 def panel(
@@ -48,12 +54,13 @@ def panel(
     truths are drawn, and errors counted. With ten known truths or more, errors are those that a forecast expects on
     all items, plus what it leaves of the errors seen (prediction-powered inference, Angelopoulos et al. 2023,
     doi:10.1126/science.adi6000); the forecast is fitted to the truths of other folds, and what it leaves is drawn
-    by the Bayesian bootstrap (Rubin 1981). That holds whatever the posterior's method.
+    by the Bayesian bootstrap (Rubin 1981). Pairs that share fewer than five items of known truth are not told.
+    People among the annotators of ``judge_panel`` are left out.
 
     Args:
         gold: known truths by item id, of items drawn at random. They must be none that the posterior was fitted to.
-        families: by annotator id (who is left out is alone), such as the maker of a model; None takes copies for
-            families, annotators who agree on more than .97 of 30 items or more.
+        families: by annotator id (who is left out is alone), such as the maker of a model; None takes those of
+            ``judge_panel``, or copies (``crowdppl.primitives.copies``).
         seed: of draws.
 
     Returns:
@@ -70,17 +77,24 @@ def panel(
         <Panel: 5 annotators of 5 families, by other panels>
     """
     data, seed = posterior.data, seed_number(seed)
-    forecast = posterior.result.probabilities
+    posterior.result.probabilities  # noqa: B018  refuses truths that are numbers
     if data.gold is not None:
         raise DataError("the posterior was fitted with gold=; fit to data.with_gold(None), and give gold= to panel")
-    there = np.unique(data.label_codes()[1])
-    if not 2 <= len(there) <= MOST:
-        raise MethodError(f"a panel has 2 to {MOST} annotators, and {len(there)} gave labels; leave some out")
     if not isinstance(families, Mapping | None):
         raise MethodError(f"families={shown(families)} must be a mapping from annotator id to family")
-    code = copies(data) if families is None else group_codes(families, data)
-    known = None if gold is None else _known(gold, data)
-    return Panel(posterior, forecast, np.asarray(code)[there], there, known, seed)
+    _, annotator, label = data.label_codes()
+    there = np.unique(annotator[label < data.n_classes])
+    people = np.asarray(getattr(posterior.model, "people", ()), bool)
+    there = there[~np.isin(there, np.flatnonzero(people))]
+    if not 2 <= len(there) <= MOST:
+        raise MethodError(f"a panel has 2 to {MOST} annotators, and {len(there)} gave labels; leave some out")
+    code: Any = getattr(posterior.model, "families", None)
+    if families is not None:
+        code = group_codes(families, data, name="families")
+    elif not isinstance(code, tuple) or len(code) != data.n_annotators:
+        code = copies(data)
+    family = np.unique(np.asarray(code)[there], return_inverse=True)[1]
+    return Panel(posterior, family, there, None if gold is None else _known(gold, data), seed)
 
 
 def _known(gold: Any, data: Annotations) -> pd.Series[Any]:
@@ -97,12 +111,11 @@ class Panel:
     """How far annotators of a posterior err together, as ``Posterior.panel`` finds it.
 
     An error is a label that is not the truth, whichever it is; correlations are of whether two annotators err, over
-    the items that both labelled. r correlations among J annotators leave as many as J / (1 + (J - 1) r) independent
-    ones, r the mean over pairs.
+    the items that both labelled, NaN where one never or always errs. J annotators with a mean correlation r of
+    pairs are worth J / (1 + (J - 1) r) independent ones, 1 to J. Without known truths, means are medians of draws.
 
     Attributes:
         posterior: the fit.
-        forecast: (N, K) its probabilities of the classes.
         family: (J,) number of each annotator's family.
         code: (J,) codes of the annotators who gave labels.
         known: codes of known classes by code of the item; None without.
@@ -110,11 +123,15 @@ class Panel:
     """
 
     posterior: Fit
-    forecast: np.ndarray
     family: np.ndarray
     code: np.ndarray
     known: pd.Series[Any] | None
     seed: int
+
+    @property
+    def forecast(self) -> np.ndarray:
+        """The posterior's probabilities of the classes, (N, K)."""
+        return self.posterior.result.probabilities
 
     @property
     def on(self) -> str:
@@ -196,7 +213,7 @@ class Panel:
     def _wrong(self) -> np.ndarray:
         """Whether each annotator errs on each item if the truth is each class, (N, J, K); NaN without a label.
 
-        Of an annotator who labelled an item again, the share of the labels.
+        Of an annotator who labelled an item again, the label that was given most often counts.
         """
         data, k = self.posterior.data, self.posterior.data.n_classes
         item, annotator, label = data.label_codes()
@@ -206,8 +223,8 @@ class Panel:
         shape = (data.n_items, len(self.code), k)
         votes = np.zeros(shape)
         np.add.at(votes, (item[named], place[annotator[named]], label[named]), 1)
-        with np.errstate(invalid="ignore"):
-            return np.asarray(1 - votes / votes.sum(2, keepdims=True))
+        named = votes.argmax(2)[:, :, None] == np.arange(k)
+        return np.where(votes.any(2, keepdims=True), 1.0 - named, np.nan)
 
     @cached_property
     def _given(self) -> np.ndarray:
@@ -218,11 +235,6 @@ class Panel:
     def _shared(self) -> np.ndarray:
         """Items that two annotators labelled, (J, J)."""
         return np.asarray(self._given.T @ self._given)
-
-    def _sums(self, p: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Of some items, with probabilities (n, K): errors (n, J), and joint errors (n, J, J), 0 without labels."""
-        wrong = np.nan_to_num(self._wrong[rows])
-        return np.einsum("njk,nk->nj", wrong, p), np.einsum("njk,nlk,nk->njl", wrong, wrong, p)
 
     @cached_property
     def _found(self) -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]:
@@ -261,7 +273,7 @@ class Panel:
             errors = np.nan_to_num(self._wrong[np.arange(n), :, truth])
             drawn.append(self._correlated(errors.T @ self._given, errors.T @ errors))
         errors, found = (np.stack(x) for x in zip(*drawn, strict=True))
-        return (np.median(errors, 0), np.median(found, 0)), (errors, found)
+        return (np.median(errors, 0), _over(np.nanmedian, found, 0)), (errors, found)
 
     def _by_truths(self) -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]:
         """By forecasts of errors, and what they leave of the errors that known truths show."""
@@ -275,56 +287,47 @@ class Panel:
             p = votes.fitted(rows[fold != number], hit[fold != number])
             held[fold == number], mean = p[rows[fold == number]], mean + p / FOLDS
         mean[rows] = held  # what was fitted to an item is no forecast of it
-        every = self._totals(mean)
-        seen, expected = self._sums(hit, rows), self._sums(held, rows)
-        left = [a - b for a, b in zip(seen, expected, strict=True)]
-        here = self._given[rows]
-        both = here[:, :, None] * here[:, None, :]
-
-        def means(weight: np.ndarray, more: tuple[np.ndarray, ...] | None = None) -> list[np.ndarray]:
-            """Weighted means of what is left of errors and of joint errors, (J, J) each."""
-            of_one = left[0][:, :, None] * here[:, None, :]  # over the items that two labelled
-            parts = []
-            for rest, there, extra in ((of_one, both, 0), (left[1], both, 1)):
-                total, count = np.tensordot(weight[:n], rest, 1), np.tensordot(weight[:n], there, 1)
-                if more is not None:
-                    total = total + np.tensordot(weight[n:], more[extra], 1)
-                    count = count + np.tensordot(weight[n:], more[2], 1)
-                parts.append(total / np.maximum(count, 1e-12))
-            return parts
-
-        plain = means(np.full(n, 1 / n))
-        point = self._correlated(every[0] + plain[0] * self._shared, every[1] + plain[1] * self._shared)
-        grow = np.sqrt((1 - n / n_items) * n / max(n - 3, 1))
+        every, (left, there) = self._totals(mean), self._residuals(rows, hit, held)
+        seen = there.sum(0)
+        told = np.where(seen >= LEAST_KNOWN, 1.0, np.nan)
+        left_out = np.maximum(1 - seen / np.maximum(self._shared, 1), 0)
+        grow = np.sqrt(left_out * (seen + PSEUDO) / np.maximum(seen - 3, 1))  # as if of those seen alone
+        plain = _means(np.ones(n), left, there)
+        point = self._correlated(*(every + told * plain * self._shared))
         drawn = []
         for _ in range(DRAWS):
             more = self._expected_residuals(mean, stream)
-            flat = means(np.full(n + PSEUDO, 1 / (n + PSEUDO)), more)
-            tried = means(stream.dirichlet(np.ones(n + PSEUDO)), more)
-            rest = [a + grow * (b - c) for a, b, c in zip(plain, tried, flat, strict=True)]
-            drawn.append(self._correlated(every[0] + rest[0] * self._shared, every[1] + rest[1] * self._shared))
+            both, where = (np.concatenate(x) for x in zip((left, there), more, strict=True))
+            tried = _means(stream.dirichlet(np.ones(len(both))), both, where)
+            moved = plain + grow * (tried - _means(np.ones(len(both)), both, where))
+            drawn.append(self._correlated(*(every + told * moved * self._shared)))
         errors, correlations = (np.stack(x) for x in zip(*drawn, strict=True))
         return point, (errors, correlations)
 
-    def _expected_residuals(
-        self, p: np.ndarray, stream: np.random.Generator
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Of random items whose truths are drawn: what a forecast leaves of errors and joint errors (n, J, J)."""
-        rows = stream.integers(len(p), size=PSEUDO)
-        truth = (np.cumsum(p[rows], 1) < stream.random((PSEUDO, 1))).sum(1).clip(max=p.shape[1] - 1)
-        seen, expected = self._sums(np.eye(p.shape[1])[truth], rows), self._sums(p[rows], rows)
-        here = self._given[rows]
-        return (
-            (seen[0] - expected[0])[:, :, None] * here[:, None, :],
-            seen[1] - expected[1],
-            here[:, :, None] * here[:, None, :],
-        )
+    def _residuals(self, rows: np.ndarray, truth: np.ndarray, p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """What a forecast (n, K) of truths (n, K) leaves of errors of one of a pair, and of both, on some items.
 
-    def _totals(self, p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Expected errors of one on the items of two, and joint errors, (J, J) each, over all items."""
+        (n, 2, J, J), and whether both labelled the item, (n, J, J).
+        """
+        wrong, here = np.nan_to_num(self._wrong[rows]), self._given[rows]
+        there, more = here[:, :, None] * here[:, None, :], truth - p
+        one = np.einsum("njk,nk->nj", wrong, more)[:, :, None] * there
+        return np.stack([one, np.einsum("njk,nlk,nk->njl", wrong, wrong, more)], 1), there
+
+    def _expected_residuals(self, p: np.ndarray, stream: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+        """The same of random items whose truths are drawn, as many for each pair as it shares, up to ten."""
+        least = max(float((self._shared / len(p))[self._shared > 0].min(initial=1)), PSEUDO / MOST_PSEUDO)
+        rows = stream.integers(len(p), size=int(np.ceil(PSEUDO / least)))
+        truth = (np.cumsum(p[rows], 1) < stream.random((len(rows), 1))).sum(1).clip(max=p.shape[1] - 1)
+        left, there = self._residuals(rows, np.eye(p.shape[1])[truth], p[rows])
+        kept = there * (there.cumsum(0) <= PSEUDO)
+        return left * kept[:, None], kept
+
+    def _totals(self, p: np.ndarray) -> np.ndarray:
+        """Expected errors of one on the items of two, and joint errors, over all items, (2, J, J)."""
         wrong = np.nan_to_num(self._wrong)
         joint = np.einsum("njk,nlk->jl", wrong * p[:, None, :], wrong)
-        return np.einsum("njk,nk->nj", wrong, p).T @ self._given, joint
+        return np.stack([np.einsum("njk,nk->nj", wrong, p).T @ self._given, joint])
 
     def _correlated(self, errors: np.ndarray, joint: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Mean errors (J,) and correlations (J, J), from errors of one on the items of two, and joint errors."""
@@ -332,10 +335,15 @@ class Panel:
         one, both = np.clip(errors / shared, 0, 1), joint / shared
         other = one.T
         spread = np.sqrt(one * (1 - one) * other * (1 - other))
-        with np.errstate(invalid="ignore", divide="ignore"):
-            found = np.where(self._shared > 1, np.clip((both - one * other) / spread, -1, 1), np.nan)
+        told = (self._shared > 1) & (spread > LEAST_SPREAD)
+        found = np.where(told, np.clip((both - one * other) / np.where(told, spread, 1), -1, 1), np.nan)
         np.fill_diagonal(found, 1.0)
-        return np.diag(one).copy(), np.where(np.isfinite(found), found, np.nan)
+        return np.diag(one).copy(), found
+
+
+def _means(weight: np.ndarray, left: np.ndarray, there: np.ndarray) -> np.ndarray:
+    """Weighted means (2, J, J) of what is left of errors of pairs, over items that both labelled."""
+    return np.asarray(np.tensordot(weight, left, 1) / np.maximum(np.tensordot(weight, there, 1), 1e-12))
 
 
 def _effective(correlation: np.ndarray) -> np.ndarray:
@@ -343,8 +351,7 @@ def _effective(correlation: np.ndarray) -> np.ndarray:
     j = correlation.shape[-1]
     if j < 2:
         return np.full(correlation.shape[:-2], float(j))
-    mean = _mean(correlation[(..., *np.triu_indices(j, 1))])
-    return np.asarray(j / np.maximum(1 + (j - 1) * mean, 1 / j))
+    return _worth(j, _mean(correlation[(..., *np.triu_indices(j, 1))]))
 
 
 def _figures(correlation: np.ndarray, family: np.ndarray) -> dict[str, np.ndarray]:
@@ -356,19 +363,27 @@ def _figures(correlation: np.ndarray, family: np.ndarray) -> dict[str, np.ndarra
     size = np.bincount(family)[family].mean()  # of a family, as an annotator sees it
     out = {"effective": _effective(correlation), "correlation": mean}
     out |= {"within": within, "between": between, "apart": within - between}
-    for name, kin, r in (("more_within", size, within), ("more_between", 0.0, between)):
-        # Of a pair, as the new annotator is to those of one family and to the others.
-        new = mean if not kin else (kin * r + (j - kin) * np.where(np.isnan(between), r, between)) / j
-        new = r if not kin else new
-        total = (mean * j * (j - 1) / 2 + new * j) / (j * (j + 1) / 2)
-        out[name] = (j + 1) / np.maximum(1 + j * total, 1 / j) - out["effective"]
+    every = mean * j * (j - 1) / 2  # summed over pairs
+    of_kin = (size * within + (j - size) * np.where(np.isnan(between), within, between)) / j
+    for name, new in (("more_within", of_kin), ("more_between", between)):  # of it and those who are there
+        out[name] = _worth(j + 1, (every + new * j) / (j * (j + 1) / 2)) - out["effective"]
     return out
+
+
+def _worth(n: int, r: np.ndarray) -> np.ndarray:
+    """Independent annotators that n with a mean correlation r are worth, 1 to n."""
+    return np.asarray(n / np.clip(1 + (n - 1) * r, 1, n))
 
 
 def _mean(x: np.ndarray) -> np.ndarray:
     """Over the last dimension, of what is known; NaN where nothing is."""
+    return _over(np.nanmean, x, -1)
+
+
+def _over(statistic: Any, x: np.ndarray, axis: int) -> np.ndarray:
+    """A statistic of what is known, NaN where nothing is."""
     with warnings.catch_warnings(action="ignore", category=RuntimeWarning):
-        return np.asarray(np.nanmean(x, -1))
+        return np.asarray(statistic(x, axis))
 
 
 def _row(mean: float, draws: np.ndarray, level: float) -> dict[str, float]:

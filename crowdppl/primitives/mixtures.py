@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from crowdppl.core.validation import require_data, share_between, shown
 from crowdppl.data.annotations import require_annotations
-from crowdppl.data.ids import native, tensor_to_numpy
+from crowdppl.data.ids import is_iterable, native, tensor_to_numpy
 from crowdppl.errors import MethodError
 from crowdppl.primitives.sums import drawing, logsumexp
 
@@ -120,7 +120,11 @@ def cluster_start(points: np.ndarray, n_clusters: int) -> Tensor:
 
 
 def group_codes(
-    groups: Mapping[Any, Any] | Sequence[Any] | None, data: Any, n_groups: int | None = None
+    groups: Mapping[Any, Any] | Sequence[Any] | None,
+    data: Any,
+    n_groups: int | None = None,
+    *,
+    name: str = "groups",
 ) -> list[int]:
     """A whole number for each annotator, equal for annotators of one group.
 
@@ -129,6 +133,7 @@ def group_codes(
             codes, or None to find groups in the labels.
         data: the annotations; for a sequence, a block of them is enough.
         n_groups: how many to find, those of one annotator included; None finds their number.
+        name: of the setting, for messages.
 
     Returns:
         (A,) numbers from 0, in the order in which groups first appear.
@@ -145,34 +150,34 @@ def group_codes(
     (require_annotations if groups is None or isinstance(groups, Mapping) else require_data)(data)
     if groups is not None and n_groups is not None:
         raise MethodError(
-            f"groups= names the groups, and n_groups={n_groups} is of groups to be found; leave one out"
+            f"{name}= names the groups, and n_groups={n_groups} is of groups to be found; leave one out"
         )
-    given: Any = _found(data, n_groups) if groups is None else tensor_to_numpy(groups, "groups")
+    given: Any = _found(data, n_groups) if groups is None else tensor_to_numpy(groups, name)
     if isinstance(given, str) or not isinstance(given, Iterable):
         raise MethodError(
-            f"groups={shown(groups)} must be a mapping from annotator id to group, or one group an annotator"
+            f"{name}={shown(groups)} must be a mapping from annotator id to group, or one group an annotator"
         )
     if isinstance(given, Mapping):
         unknown = [a for a in given if a not in data.annotators]
         if unknown:
             raise MethodError(
-                f"groups name annotators that are not in the data: {[*map(native, unknown[:5])]}; leave them out"
+                f"{name} name annotators that are not in the data: {[*map(native, unknown[:5])]}; leave them out"
             )
         given = [given.get(a, (a, "alone")) for a in data.annotators]
     first: dict[Any, int] = {}
     try:
         codes = [first.setdefault(g, len(first)) for g in given]
     except TypeError as error:
-        raise MethodError(f"groups={shown(groups)} holds what cannot name a group; use text or numbers") from error
+        raise MethodError(f"{name}={shown(groups)} holds what cannot name a group; use text or numbers") from error
     if len(codes) != data.n_annotators:
         raise MethodError(
-            f"groups={shown(groups)} has {len(codes)} entries, and there are {data.n_annotators} annotators; give "
+            f"{name}={shown(groups)} has {len(codes)} entries, and there are {data.n_annotators} annotators; give "
             "one for each, in the order of their codes, or a mapping from annotator id to group"
         )
     return codes
 
 
-def chosen_annotators(name: str, chosen: Collection[Any], data: Any) -> tuple[bool, ...]:
+def chosen_annotators(name: str, chosen: Iterable[Any], data: Any) -> tuple[bool, ...]:
     """Whether each annotator is among those that a setting names, (A,).
 
     Args:
@@ -188,16 +193,15 @@ def chosen_annotators(name: str, chosen: Collection[Any], data: Any) -> tuple[bo
         >>> crowdppl.primitives.chosen_annotators("people", ["1", "4"], crowdppl.anaesthetists())
         (True, False, False, True, False)
     """
-    if isinstance(chosen, str) or not isinstance(chosen, Collection):
+    if isinstance(chosen, str) or not is_iterable(chosen):
         raise MethodError(f"{name}={shown(chosen)} must be a list of annotator ids")
+    chosen = [native(x) for x in chosen]
     if len(chosen) == require_data(data).n_annotators and all(isinstance(x, bool) for x in chosen):
         return tuple(chosen)
-    annotators = require_annotations(data).annotators
+    annotators = list(require_annotations(data).annotators)
     unknown = [a for a in chosen if a not in annotators]
     if unknown:
-        raise MethodError(
-            f"{name}= names annotators that are not in the data: {[*map(native, unknown[:5])]}; leave them out"
-        )
+        raise MethodError(f"{name}= names annotators that are not in the data: {unknown[:5]}; leave them out")
     return tuple(a in chosen for a in annotators)
 
 
@@ -205,7 +209,8 @@ def copies(data: Any, agreement: float = 0.97, items: int = 30) -> list[int]:
     """A whole number for each annotator, equal for those whose labels are nearly the same.
 
     Two annotators are copies when more than ``agreement`` of the labels of at least ``items`` items that both
-    labelled are equal; whoever is a copy of a copy is one, too.
+    labelled are equal, and Cohen's kappa is above .9, for those of a rare class are mostly equal by chance. Whoever
+    is a copy of a copy is one, too.
 
     Args:
         data: the annotations.

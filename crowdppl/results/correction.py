@@ -21,9 +21,8 @@ SCALE_SD = 0.5
 """Prior standard deviation of a log scale, and of the shifts with it."""
 RATES = (0.0, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1.0)
 """Correlations of an item's labels among which held-out labels choose."""
-SOFT, ALONE = (3.0, 1.0), 0.2
-"""Each T of p^(1/T) of a method alone, from which maps start beside the average, and the prior weight of all these.
-Of annotators who err independently, a method alone is right as it is."""
+SOFT, ALONE = 3.0, 0.2
+"""T of p^(1/T) of a method alone, from which maps start beside the average, and the prior weight of all these."""
 LEAST = 1e-300
 """Probabilities are clipped here before the discount: evidence beyond 690 nats counts as 690."""
 
@@ -74,14 +73,12 @@ def corrected(
 
 
 def forecasts_of(correction: Correction, found: Mapping[str, np.ndarray], data: Annotations) -> list[np.ndarray]:
-    """From which maps start, (N, K) each: the average of discounted methods, softened, and each as it is, and
-    to p^(1/3).
-    """
+    """From which maps start, (N, K) each: the average of discounted methods, softened, and each to p^(1/3)."""
     return _with_each(_average(correction, found, data), correction, found)
 
 
 def _with_each(average: np.ndarray, correction: Correction, found: Mapping[str, np.ndarray]) -> list[np.ndarray]:
-    return [average, *(softened(found[name], t) for t in SOFT for name in correction.weights)]
+    return [average, *(softened(found[name], SOFT) for name in correction.weights)]
 
 
 def _average(
@@ -105,8 +102,7 @@ def map_of(correction: Correction, found: Mapping[str, np.ndarray], data: Annota
     """
     assert data.gold_codes is not None
     known = np.flatnonzero(data.gold_codes >= 0)
-    alone = len(SOFT) * len(correction.weights)
-    prior = [1 - ALONE, *([ALONE / alone] * alone)]
+    prior = [1 - ALONE, *([ALONE / len(correction.weights)] * len(correction.weights))]
     votes = VotesMap.of(forecasts_of(correction, found, data), data)
     return votes.learned(known, np.eye(data.n_classes)[data.gold_codes[known]], prior, seed)
 

@@ -18,7 +18,7 @@ from crowdppl import Annotations, heldout_score, simulate, testing
 from crowdppl.cli.commands import main
 from crowdppl.data.blocks import with_covariates, with_known
 from crowdppl.data.coded import build_blocks
-from crowdppl.errors import DataError, MethodError
+from crowdppl.errors import DataError
 from crowdppl.inference.density import Density
 from crowdppl.primitives import (
     Block,
@@ -236,12 +236,6 @@ def test_a_design_is_simulated_with_them_and_annotators_are_left_out_with_them()
     rest = fitted.without(["a0"])
     assert rest.data.n_labels < fitted.data.n_labels
     assert rest.suggest_labels(2)["information"].gt(0).all()
-
-
-def test_a_label_left_out_in_closed_form_is_refused_by_name() -> None:
-    fitted = crowdppl.fit(BySource(), given(), inference="em")
-    with pytest.raises(MethodError, match="it depends on item_covariates"):
-        fitted.leave_one_out(method="closed")
 
 
 def by_slope(data: Block) -> None:

@@ -73,6 +73,37 @@ def test_without_truths_intervals_are_as_wide_as_labels_allow() -> None:
     assert ((wide["correlation_low"] <= true) & (true <= wide["correlation_high"])).mean() > 0.9
 
 
+def test_pairs_of_few_labels_are_as_unsure_as_they_are() -> None:
+    hits = []
+    for seed in range(10):
+        data, truth, wrong = judged(300, [0.4], 0.0, 100 + seed)
+        frame = data.frame()
+        few = np.random.default_rng(seed).choice(300, 90, replace=False)
+        frame = frame[(frame.annotator != "a") | frame.item.isin(few)]
+        posterior = crowdppl.fit("one_coin", Annotations.from_frame(frame), inference="vb", seed=0)
+        found = posterior.panel(known(truth, 60, seed), seed=seed)
+        one = found.annotators().loc["a"]
+        right = 1 - wrong[few, 0].mean()
+        hits.append(one["accuracy_low"] <= right <= one["accuracy_high"])
+        assert one["accuracy_high"] > one["accuracy_low"]
+        pairs = found.pairs().loc["a"]
+        true = [np.corrcoef(wrong[few, 0], wrong[few, j])[0, 1] for j in range(1, 6)]
+        hits += [*((pairs["correlation_low"] <= true) & (true <= pairs["correlation_high"]))]
+    assert np.mean(hits) >= 0.75
+
+
+def test_what_never_errs_has_no_correlation() -> None:
+    frame = pd.DataFrame(
+        [(i, a, i % 2) for i in range(12) for a in "abcde"], columns=["item", "annotator", "label"]
+    )
+    posterior = crowdppl.fit("one_coin", Annotations.from_frame(frame), inference="vb", seed=0)
+    found = posterior.panel({i: i % 2 for i in range(12)})
+    assert found.pairs()["correlation"].isna().all()
+    assert np.isnan(found.figures().loc["effective", "mean"])
+    alone = posterior.panel().figures().loc["effective"]
+    assert 1 <= alone["low"] <= alone["mean"] <= alone["high"] <= 5
+
+
 def test_leaving_out_a_judge_is_told() -> None:
     data, truth, _ = judged(100, [0.4], 0.0, 4)
     posterior = crowdppl.fit("one_coin", data, inference="em", seed=0)

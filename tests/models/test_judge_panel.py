@@ -120,6 +120,32 @@ def test_new_items_are_told_as_those_of_the_fit() -> None:
         assert np.abs(found - whole.loc[found.index]).to_numpy().mean() < 0.03
 
 
+def test_people_are_no_copies_and_those_who_decline_say_nothing() -> None:
+    rows, truth = panel_of(60, 4, 0.3, 9)
+    people = pd.concat([pd.DataFrame({"item": range(60), "annotator": a, "label": truth}) for a in ("x", "y")])
+    both = Annotations.from_frame(pd.concat([rows, people]))
+    for given in (["x", "y"], pd.Series(["x", "y"]), np.array(["x", "y"])):
+        posterior = crowdppl.fit("judge_panel", both, inference="vb", settings={"people": given}, seed=0)
+        assert posterior.model.people == (False,) * 4 + (True,) * 2
+        assert np.unique(posterior.model.families).size == 6
+    assert len(posterior.panel().annotators()) == 4
+    declined = rows.assign(label=rows["label"].astype(str))
+    declined.loc[(declined["item"] == 0) & (declined["annotator"] != "m0"), "label"] = "?"
+    data = Annotations.from_frame(declined, abstentions=["?"])
+    mostly = crowdppl.fit("judge_panel", data, inference="vb", settings={"discount": 0.999}, seed=0)
+    once = declined[declined["label"] != "?"]
+    alone = crowdppl.fit("judge_panel", Annotations.from_frame(once), inference="vb", settings={"discount": 0.999})
+    assert mostly.probabilities().loc[0].max() == pytest.approx(alone.probabilities().loc[0].max(), abs=0.02)
+
+
+def test_a_new_judge_is_alone() -> None:
+    rows, _ = panel_of(100, 4, 0.3, 10)
+    posterior = crowdppl.fit("auto", Annotations.from_frame(rows[rows.item < 60]), models=True, seed=0)
+    later = Annotations.from_frame(rows[rows.item >= 60].replace({"m3": "new"}))
+    assert posterior.predict(later)[[0, 1]].to_numpy().sum() == pytest.approx(40)
+    assert "new" in posterior.update(later).annotators().index
+
+
 def test_engines_agree_on_truths() -> None:
     rows, _ = panel_of(200, 5, 0.3, 6)
     data = Annotations.from_frame(rows)
@@ -140,6 +166,9 @@ def test_what_cannot_be_a_panel_is_refused() -> None:
         crowdppl.fit("one_coin", data, models=True)
     with pytest.raises(MethodError, match="all annotators are people"):
         crowdppl.fit("judge_panel", data, settings={"people": ["m0", "m1", "m2"]})
+    for odd in ("all", False, 3, ["m0", ["m1"]]):
+        with pytest.raises(MethodError, match="models"):
+            crowdppl.fit("auto", data, models=odd)  # type: ignore[arg-type]
     one = rows[rows.annotator == "m0"]
     with pytest.raises(DataError, match="copies"):
         crowdppl.fit("judge_panel", Annotations.from_frame(pd.concat([one, one.assign(annotator="again")])))

@@ -92,8 +92,11 @@ class Search:
 
     def refit(self, model: str = "posterior.model", **arguments: str) -> str:
         """The call that fits the model once more, with further arguments, all as code."""
-        correction = self.posterior.correction
-        if correction is not None and len(correction.weights) > 1:
+        correction, people = self.posterior.correction, getattr(self.posterior.model, "people", ())
+        if correction is not None and people:  # of a panel of models
+            models = self.annotators([n for n, person in enumerate(people) if not person])
+            model, how = "'auto'", {"models": str(list(models)) if any(people) else "True"}
+        elif correction is not None and len(correction.weights) > 1:
             model, how = "'auto'", {}
         else:
             how = {"inference": repr(self.posterior.inference)}

@@ -203,10 +203,14 @@ class _ReturningItems:
         position = np.argsort(self.data.order)
         by_position = np.argsort(position[items])
         for at in np.array_split(by_position, -(-len(items) // BLOCK_ITEMS)):
-            out[at] = self._of_block(whole.subset(position[items[at]], 1.0), shares[at], sites, counted)
+            out[at] = self._of_items(whole, position[items[at]], shares[at], sites, counted)
         return out
 
-    def _of_block(self, block: Block, shares: np.ndarray, sites: Sites, counted: float) -> np.ndarray:
+    def _of_items(
+        self, whole: Block, at: np.ndarray, shares: np.ndarray, sites: Sites, counted: float
+    ) -> np.ndarray:
+        """``evidence`` of items at some positions."""
+        block = whole.subset(at, 1.0)
         problem, truth = self.problem, str(self.problem.truth)
         names = [n for n, s in problem.sites.items() if not s.local]
         density = problem.density()
@@ -226,7 +230,9 @@ class _ReturningItems:
             return np.asarray((said - prior.t()).cpu().numpy())
         stored = {s.name: sites[s.name].parameter for s in problem.of_kind("conjugate")}
         rows = {name: RowCounts.of(torch.from_numpy(x).to(prior)) for name, x in stored.items()}
-        return np.asarray((said - ItemLabels.of(problem, values).of_truth(rows, -own)).cpu().numpy())
+        return np.asarray(
+            (said - ItemLabels.of(problem, values).of_truth(rows, -own, torch.from_numpy(at))).cpu().numpy()
+        )
 
     def _count(self, stored: SiteResult, counts: Tensor, prior: Any) -> None:
         """Adds counts of one shared site; refuses one that is not conjugate."""
