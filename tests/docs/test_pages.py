@@ -75,7 +75,7 @@ def test_the_picture_is_what_the_command_draws(tmp_path: Path) -> None:
 
 
 MISSED = 1
-"""Aims that are missed: the ECE of auto with known truths, .055 for .052, by a map whose other scores are better."""
+"""Aims that are missed: the ECE of auto with known truths, .055 for .052, by a map that is better in all else."""
 
 
 def test_results_have_known_sections_and_their_aims_are_met() -> None:
