@@ -75,6 +75,7 @@ class JudgePanel:
         assumes="judges are able, and misled by the same items; the truth agrees with one as another judge would",
         fails="with independent annotators, whose errors cancel: dawid_skene is then much surer, and right",
         cost="labels x M K, of people x K more",
+        discounted=True,
     )
 
     def __post_init__(self) -> None:
@@ -96,8 +97,9 @@ class JudgePanel:
         people = cp.chosen_annotators("people", self.people, data)
         if all(people):
             raise MethodError("all annotators are people; leave people= out, or take another method, as of a crowd")
-        found = self.families is None
-        families = cp.copies(data) if found else cp.group_codes(self.families, data, name="families")
+        families = (
+            cp.copies(data) if self.families is None else cp.group_codes(self.families, data, name="families")
+        )
         families = [n + len(people) if person else families[n] for n, person in enumerate(people)]
         judges = [family for family, person in zip(families, people, strict=True) if not person]
         if len(set(judges)) == 1 and not any(people):

@@ -25,7 +25,7 @@ from crowdppl.inference.predict.predictive import refit
 from crowdppl.inference.predict.update import options_of, problem_of
 from crowdppl.inference.problem import model_runs
 from crowdppl.inference.result import Correction, Fit, uninterrupted
-from crowdppl.primitives.model import Model
+from crowdppl.primitives.model import Model, discount_of
 from crowdppl.results.correction import (
     MIN_GOLD,
     RATES,
@@ -352,7 +352,7 @@ def corrected_again(posterior: Fit, data: Annotations) -> Fit:
             fitted = fit_member(name, fit)
         again[name] = uninterrupted(fitted)
     fixed = None
-    if getattr(posterior.model, "discount", 0):  # of a panel of models, whose labels tell no weights
+    if discount_of(posterior.model):  # of a panel of models, whose labels tell no weights
         fixed = replace(before, truth_map=None, gold=0, others={}, notes=())
     found = calibrated(again, data, fixed, biased=before.temperature is not None)
     return with_notes(found, [note for note in before.notes if note.startswith(AUTO_NOTE)])

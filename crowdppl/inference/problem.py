@@ -47,6 +47,7 @@ from crowdppl.primitives.model import (
     Model,
     card_of,
     contents,
+    discount_of,
     plates_of,
     require_space,
     same_contents,
@@ -245,7 +246,7 @@ class Problem:
     @cached_property
     def telling(self) -> Problem:
         """The problem by which truths are told: itself, unless the model has a ``discount``."""
-        if not getattr(self.model, "discount", 0):
+        if not discount_of(self.model):
             return self
         return replace(self, blocks=[replace(block, tells=True) for block in self.blocks])
 

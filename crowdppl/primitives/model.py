@@ -71,6 +71,8 @@ class Card:
         examples: by part of the data, numbers of each column that the method reads, given to items, annotators or
             labels in turn: ``{"label_covariates": {"seconds": [3, 40]}}``. ``zoo`` and ``crowdppl.testing`` try the
             method with them.
+        discounted: whether annotators are taken to err together, so that an item's labels count for less where
+            truths are told, by the setting ``discount`` (0 is not at all).
 
     Raises:
         MethodError: when title or reference are empty, a site that is named has no shape, the DOI is not bare, or
@@ -102,6 +104,7 @@ class Card:
     confusion: str = ""
     prevalence: str = ""
     examples: Mapping[str, Examples] = field(default_factory=dict)
+    discounted: bool = False
 
     def __post_init__(self) -> None:
         if not self.title.strip() or not self.reference.strip():
@@ -155,10 +158,11 @@ class Model(Protocol):
     "log" where labels and truths are numbers above 0 whose logarithms it models, the methods of
     ``HasGuide``, ``HasInit``, ``HasSetup`` and ``HasDerivedCovariates``, ``counting``: where a network learns
     under em or vb, another program of the same sites, whose expected counts update the parameters
-    (model-bootstrapped EM), ``discount``: where it is above 0, truths are told by a pass in which blocks have
-    ``tells`` set, so that the model may let labels count for less than in the fit, ``cut``, True where known truths
-    teach some sites nothing on purpose (``detach`` in the program, a cut of Plummer 2015), and ``doubts(fit)``,
-    which returns a list of ``crowdppl.Doubt`` about a fit; a fit warns of them, and of an error that it raises.
+    (model-bootstrapped EM), ``discount``: where the card says ``discounted`` and it is above 0, truths are told by
+    a pass in which blocks have ``tells`` set, so that the model may let labels count for less than in the fit,
+    ``cut``, True where known truths teach some sites nothing on purpose (``detach`` in the program, a cut of
+    Plummer 2015), and ``doubts(fit)``, which returns a list of ``crowdppl.Doubt`` about a fit; a fit warns of
+    them, and of an error that it raises.
 
     Examples:
         >>> import pyro
@@ -292,6 +296,12 @@ def set_up(model: Any, data: Any) -> Any:
     before, after = (getattr(x, "__dict__", {}) for x in (model, ready))
     same = type(ready) is type(model) and before.keys() == after.keys()
     return model if same and before and all(before[name] is x for name, x in after.items()) else ready
+
+
+def discount_of(model: object) -> float:
+    """The setting ``discount`` of a model whose card says ``discounted``; 0 for any other."""
+    card = card_of(model)
+    return float(getattr(model, "discount", 0.0)) if card is not None and card.discounted else 0.0
 
 
 def plates_of(model: object) -> int:

@@ -206,9 +206,7 @@ def same_density(model: Model, block: Block) -> None:
         _near(float(found.objective), theirs, "the log-likelihood", "under TraceEnum_ELBO")
         step = {n: 1e-6 * torch.randn(x.shape) * x for n, x in at.items()}
         up, down = ({n: x + sign * step[n] for n, x in at.items()} for sign in (1, -1))
-        if getattr(
-            model, "cut", False
-        ):  # known truths teach some sites nothing, though the density depends on both
+        if getattr(model, "cut", False):  # the gradient of known truths is not that of the density
             block = replace(block, gold=None)
             found = density(block, at, gradient=list(at))
         slope = float(density(block, up).objective - density(block, down).objective) / 2

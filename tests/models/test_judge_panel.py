@@ -138,6 +138,22 @@ def test_people_are_no_copies_and_those_who_decline_say_nothing() -> None:
     assert mostly.probabilities().loc[0].max() == pytest.approx(alone.probabilities().loc[0].max(), abs=0.02)
 
 
+class Priced:
+    """A model whose setting ``discount`` means something else."""
+
+    discount = 0.5
+
+    def model(self, data: Any) -> None:
+        crowdppl.method("one_coin").model(data)
+
+
+def test_a_setting_of_the_name_means_this_where_the_card_says_so() -> None:
+    data = Annotations.from_frame(panel_of(40, 4, 0.3, 11)[0])
+    plain = crowdppl.fit("one_coin", data, inference="vb", seed=0)
+    priced = crowdppl.fit(Priced(), data, inference="vb", seed=0)
+    np.testing.assert_allclose(priced.probabilities(), plain.probabilities(), atol=1e-8)
+
+
 def test_a_new_judge_is_alone() -> None:
     rows, _ = panel_of(100, 4, 0.3, 10)
     posterior = crowdppl.fit("auto", Annotations.from_frame(rows[rows.item < 60]), models=True, seed=0)

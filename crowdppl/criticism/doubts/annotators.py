@@ -23,6 +23,7 @@ from crowdppl.inference.engines import engine_support
 from crowdppl.inference.result import Fit, NumberTruth
 from crowdppl.networks.outputs import networks_of
 from crowdppl.primitives.labels import LARGE_TABLE
+from crowdppl.primitives.model import discount_of
 from crowdppl.results.annotators import information, informative_part
 from crowdppl.results.correction import MIN_GOLD, members
 
@@ -145,7 +146,7 @@ def _testable(search: Search, posterior: Fit) -> bool:
     Not where the model takes for granted that annotators err together (``discount``).
     """
     data = posterior.data
-    if getattr(search.posterior.model, "discount", 0):
+    if discount_of(search.posterior.model):
         return False
     sizes = search.votes.sum(1).astype(np.int64)
     pairs = int((sizes * (sizes - 1)).sum()) // 2

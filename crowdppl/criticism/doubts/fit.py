@@ -17,6 +17,7 @@ from crowdppl.criticism.doubts.search import AUTO, Search, doubt
 from crowdppl.data.ids import native
 from crowdppl.errors import DataError
 from crowdppl.inference.options import Options
+from crowdppl.primitives.model import discount_of
 from crowdppl.results.choices import credible_sets
 from crowdppl.results.correction import MIN_GOLD, averaged, members
 
@@ -137,9 +138,7 @@ def bias(search: Search) -> Iterator[Doubt]:
     if size != 1:
         assumed = f"assumed as on other data sets: p^(1/{size:.2f})"
     else:
-        assumed = (
-            "assumed as on other panels" if getattr(search.posterior.model, "discount", 0) else "none is assumed"
-        )
+        assumed = "assumed as on other panels" if discount_of(search.posterior.model) else "none is assumed"
     yield Doubt(
         "bias",
         f"labels cannot tell a bias that annotators share from the truth ({assumed}): where many are misled alike, "

@@ -18,6 +18,7 @@ from crowdppl.data.ids import native
 from crowdppl.data.kinds.classes import Classes
 from crowdppl.data.kinds.parts import compares
 from crowdppl.inference.result import ClassProbabilities, Fit
+from crowdppl.primitives.model import discount_of
 
 AUTO = "crowdppl.fit('auto', data)"
 """The remedy for labels of an item that have more in common than its truth."""
@@ -92,8 +93,9 @@ class Search:
 
     def refit(self, model: str = "posterior.model", **arguments: str) -> str:
         """The call that fits the model once more, with further arguments, all as code."""
-        correction, people = self.posterior.correction, getattr(self.posterior.model, "people", ())
-        if correction is not None and people:  # of a panel of models
+        correction = self.posterior.correction
+        if correction is not None and discount_of(self.posterior.model):  # of a panel of models
+            people: Any = getattr(self.posterior.model, "people", ())
             models = self.annotators([n for n, person in enumerate(people) if not person])
             model, how = "'auto'", {"models": str(list(models)) if any(people) else "True"}
         elif correction is not None and len(correction.weights) > 1:

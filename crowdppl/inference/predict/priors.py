@@ -23,7 +23,7 @@ from crowdppl.inference.sites import Site
 from crowdppl.inference.starts import prior_mean
 from crowdppl.networks.outputs import networks_of
 from crowdppl.primitives.distributions import OneHot, ScaledNormal
-from crowdppl.primitives.model import Model, plates_of, with_missing
+from crowdppl.primitives.model import Model, discount_of, plates_of, with_missing
 
 PRIOR_DRAWS = 1_000
 """Draws of a prior that is no Gaussian, to which one is matched."""
@@ -246,7 +246,7 @@ class PosteriorAsPrior:
 
     def __init__(self, model: Model, sites: Sites) -> None:
         self.card = getattr(model, "card", None)
-        self.plates, self.discount = plates_of(model), getattr(model, "discount", 0.0)
+        self.plates, self.discount = plates_of(model), discount_of(model)
         self.standing = networks_of(model)
         self.model_before_update, self._sites = model, sites
         if hasattr(model, "derived_covariates"):
