@@ -201,6 +201,11 @@ ROWS = [
     ),
     Row(
         "fitting.fit_panel",
+        lambda: crowdppl.fit("auto", crowdppl.anaesthetists(), models="1"),
+        lambda: crowdppl.fit("auto", crowdppl.anaesthetists(), models=["1"], seed=0),
+    ),
+    Row(
+        "fitting.fit_panel",
         lambda: crowdppl.fit("auto", crowdppl.anaesthetists(), models=[]),
         lambda: crowdppl.fit("auto", crowdppl.anaesthetists(), models=["1"], seed=0),
     ),
