@@ -14,16 +14,17 @@ SHUFFLED := -p randomly --randomly-seed=$(SEED) --randomly-dont-reset-seed
 # As on another machine: sums without vector instructions, by two threads.
 ELSEWHERE := PYTHONDONTWRITEBYTECODE= ATEN_CPU_CAPABILITY=default OMP_NUM_THREADS=2 OMP_WAIT_POLICY=passive \
 	$(BIN)/python -m pytest $(SHUFFLED)
-# Tests of what is read, refused, said and drawn, which no processor changes; methods that they fit are tried by others.
-OF_TEXTS := $(addprefix --ignore=tests/,cli data datasets messages plots core/test_wrong_arguments.py \
-	docs/test_diagrams.py docs/test_packaging.py)
+# Models, engines and networks, where torch computes, and what examples print; the rest reads, refuses, says, draws and
+# scores with fits that these try. Nor whole searches by auto, which are fits of the same methods.
+OF_TORCH := $(addprefix tests/,few_shot inference models moments networks primitives simulation testing test_golden.py \
+	docs/test_docstrings.py) -k "not auto"
 
 .PHONY: help setup demo test test-portable check style types slow slow-portable format bench gpu notebooks pages docs clean
 
 help:
 	@echo "make demo    set everything up, then fit a method to built-in data"
 	@echo "make test    the same set-up, then the fast tests, in a random order (SEED=2 is another one)"
-	@echo "make test-portable  the fast tests that compute, as on another machine"
+	@echo "make test-portable  the fast tests of models and engines, as on another machine"
 	@echo "make check   what CI runs: format, lint, types, fast tests, slow tests, both also as elsewhere"
 	@echo "make format  format the code and mend what lint can mend"
 	@echo "make bench   measure against other packages and write the tables (some: ONLY=\"few_shot filling\")"
@@ -53,7 +54,7 @@ test: setup
 	$(PYTEST) $(SHUFFLED) -n $(WORKERS) --dist loadfile -m "not slow and not bench"
 
 test-portable: setup
-	$(ELSEWHERE) $(OF_TEXTS) -n $(WORKERS) --dist loadfile -m "not slow and not bench"
+	$(ELSEWHERE) $(OF_TORCH) -n $(WORKERS) --dist loadfile -m "not slow and not bench"
 
 check: style types test test-portable slow slow-portable
 

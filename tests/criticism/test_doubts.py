@@ -1,6 +1,7 @@
 """Doubts: each fires where it should, by hand and by simulation, and sound fits raise none."""
 
 import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -128,7 +129,7 @@ def test_remedies_at_a_level_are_those_of_the_finer_posterior() -> None:
 def test_data_of_the_method_itself_raise_doubts_only_where_they_are_true() -> None:
     """Annotators drawn from the prior: those called spammers know little, and copying is found by chance alone."""
     model, told, by_chance = crowdppl.method("bayesian_dawid_skene", prior_strength=8.0, prior_accuracy=0.75), [], 0
-    for seed in range(120):
+    for seed in range(60):
         design = crowdppl.random_design(300, 15, 6, 2 + seed % 3, seed=seed)
         drawn = crowdppl.simulate(model, design, seed=seed)
         posterior = fit(model, drawn.data, inference="vb")
@@ -138,7 +139,7 @@ def test_data_of_the_method_itself_raise_doubts_only_where_they_are_true() -> No
                 told += information(drawn.parameters["confusion"][bad], posterior.result.prevalence).tolist()
             else:
                 by_chance += 1
-    assert by_chance <= 3
+    assert by_chance <= 1
     assert len(told) > 8
     assert np.mean(np.array(told) > 0.1) < 0.1
 
@@ -511,7 +512,7 @@ def test_items_of_which_one_annotator_alone_repeats_labels_are_no_reason_to_fail
 
 
 def asked_again(
-    seed: int, same: float, n_items: int = 150, again: float = 1.0
+    seed: int, same: float, n_items: int = 150, again: float = 1.0, hows: Sequence[str] = ("keep", "share", "one")
 ) -> tuple[dict[str, Annotations], np.ndarray]:
     """Labels of three annotators who label items five times, with a share that repeats the first, as ``repeats``
     takes them, and truths; ``again`` is the share of items that they label more than once.
@@ -524,7 +525,6 @@ def asked_again(
     label = np.where(right, truth[:, None, None], 1 - truth[:, None, None])
     asked = np.broadcast_to((np.arange(5) == 0) | (rng.random((n_items, 3, 1)) < again), label.shape).reshape(-1)
     rows = [x[asked] for x in (item, annotator, label.reshape(-1))]
-    hows = ("keep", "share", "one")
     return {how: Annotations.from_arrays(*rows, classes=[0, 1], repeats=how) for how in hows}, truth
 
 
@@ -550,8 +550,8 @@ def test_an_annotator_asked_again_who_repeats_errors_is_one_witness() -> None:
 @pytest.mark.parametrize(("method", "engine"), [("bayesian_dawid_skene", "vb"), ("dawid_skene", "em")])
 @pytest.mark.parametrize("again", [1.0, 0.1], ids=["many repeats", "few repeats"])
 def test_independent_repeats_are_not_doubted(method: str, engine: str, again: float) -> None:
-    false = [
-        "repeats" in kinds(fit(method, asked_again(seed, 0.0, 40 + 3 * seed, again)[0]["keep"], inference=engine))
-        for seed in range(100)
-    ]
-    assert sum(false) <= 2
+    false = 0
+    for seed in range(50):
+        data = asked_again(seed, 0.0, 40 + 6 * seed, again, ["keep"])[0]["keep"]
+        false += "repeats" in kinds(fit(method, data, inference=engine))
+    assert not false

@@ -140,7 +140,7 @@ def test_strengths_are_refused_by_methods_of_sides_and_auto_takes_the_one_that_r
     data = Annotations.from_frame(rows, kind="pair")
     with pytest.raises(DataError, match="ordinal_bradley_terry"):
         crowdppl.fit("bradley_terry", data)
-    found = crowdppl.fit("auto", data, seed=0)
+    found = crowdppl.fit("auto", data, seed=0, max_iterations=30)
     assert found.method == "ordinal_bradley_terry"
     assert np.corrcoef(scores(found), skill)[0, 1] > 0.95
     told, tie = found.comparisons(), found.probabilities()["tie"].to_numpy()
@@ -366,7 +366,7 @@ def test_auto_takes_the_method_of_comparisons_that_predicts_best() -> None:
         rows.append(
             (f"o{a}", f"o{b}", f"w{n % 3}", "left" if rng.random() < expit(1.7 + 0.8 * (b - a)) else "right")
         )
-    found = crowdppl.fit("auto", pairs(rows), seed=0)
+    found = crowdppl.fit("auto", pairs(rows), seed=0, max_iterations=12)
     scores = found.diagnostics()["scores"]
     assert "with position_bias" in max(scores, key=scores.get) and found.model.position_bias
     assert len(scores) == 6 and np.isfinite([*scores.values()]).all()
@@ -409,9 +409,9 @@ def test_annotators_who_favour_opposite_sides_are_named() -> None:
     assert not position_doubts(own)
     for name, (left, right) in zip(data.annotators, own.result.sites["ability"].mean[..., 0], strict=True):
         assert np.sign(left - right) == {"w0": 1, "w1": -1}.get(name, np.sign(left - right)), name
+    few: dict[str, Any] = {"inference": "vb", "seed": 0, "folds": 2, "max_iterations": 20}
     plain, judge = (
-        crowdppl.heldout_score("crowd_bt", data, settings={"position_bias": x}, inference="vb", seed=0, folds=2)
-        for x in (True, "judge")
+        crowdppl.heldout_score("crowd_bt", data, settings={"position_bias": x}, **few) for x in (True, "judge")
     )
     assert judge.per_label > plain.per_label + 0.05
 

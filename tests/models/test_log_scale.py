@@ -122,9 +122,9 @@ def test_what_is_not_positive_is_refused_with_its_place() -> None:
 def test_auto_takes_the_scale_of_the_errors(exponent: float) -> None:
     rows, truth = labels(n=40, exponent=exponent)
     rows = rows.assign(label=rows["label"].clip(lower=0.5))
-    found = crowdppl.fit("auto", real(rows), seed=0)
+    found = crowdppl.fit("auto", real(rows), seed=0, max_iterations=30)
     assert len(found.diagnostics()["scores"]) == 6
     assert found.model.scale == ("log" if exponent else "linear")
     if exponent:
-        known = crowdppl.fit("auto", real(rows, gold={0: 0.0, 1: truth[1]}), seed=0)
+        known = crowdppl.fit("auto", real(rows, gold={0: 0.0, 1: truth[1]}), seed=0, max_iterations=30)
         assert known.model.scale == "linear" and len(known.diagnostics()["scores"]) == 3
