@@ -27,6 +27,10 @@ class MemoryShortageError(CrowdpplError, MemoryError):
     """Too little memory for a fit; the message names the method and the sizes."""
 
 
+class ProcessError(CrowdpplError, RuntimeError):
+    """Processes that share a fit and differ, or one that failed; the message names it and its error."""
+
+
 class ResultError(CrowdpplError, ValueError):
     """A saved result that is damaged, of a newer version, or of another method."""
 

@@ -13,6 +13,7 @@ import pandas as pd
 import torch
 
 from crowdppl import registry
+from crowdppl.core.collective import n_processes, together
 from crowdppl.core.validation import shown, switch, warn
 from crowdppl.data.annotations import Annotations, require_annotations
 from crowdppl.data.coded import require_labels
@@ -64,6 +65,7 @@ NO_ROWS = AUTO_NOTE + (
 )
 
 
+@together()
 def fit(
     method: str | Model,
     data: Annotations,
@@ -141,13 +143,16 @@ def fit(
         38        2        0.798
     """
     calibrate = switch("calibrate", calibrate, "give known truths in gold=")
-    data = require_annotations(data)
+    data = require_annotations(data, shared=True)
     require_labels(data.blocks)
     if calibrate and data.alphabet.kind.numeric:
         raise MethodError("calibrate=True corrects probabilities of classes, and labels are numbers; leave it out")
     if gold is not None:
         data = data.with_gold(gold)
     auto = isinstance(method, str) and method == "auto"
+    for what, asked in (("'auto'", auto), ("calibrate=", calibrate), ("trusted=", trusted is not None)):
+        if asked:  # all of them leave labels out
+            data.require_whole(what)
     engine = "vb" if auto else inference
     warn_of_unused(options, [engine])
     if auto:
@@ -176,7 +181,7 @@ def fit(
     if engine == "auto":
         warn_of_unused(options, [found.inference])
     posterior = Posterior.of(found)
-    for doubt in posterior.doubts():
+    for doubt in posterior.doubts() if n_processes() == 1 else ():
         if not doubt.general and doubt.text not in found.result.diagnostics["warnings"]:
             warn(str(doubt), DoubtWarning)
     return posterior

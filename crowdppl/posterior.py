@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from copy import deepcopy
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import pandas as pd
 
@@ -61,9 +61,10 @@ class Posterior(Fit):
     _doubts: list[tuple[Doubt, ...]] = field(default_factory=list, init=False)
 
     @classmethod
-    def of(cls, fit: Fit) -> Self:
+    def of(cls, fit: Fit) -> Posterior:
         """The posterior of a fit."""
-        return cls(**{part.name: getattr(fit, part.name) for part in fields(Fit)})
+        kind = SharePosterior if fit.data.is_share else cls
+        return kind(**{part.name: getattr(fit, part.name) for part in fields(Fit)})
 
     def diagnostics(self) -> dict[str, Any]:
         """How the fit went: converged, iterations, objective, restarts, R-hat, ESS, divergences, warnings.
@@ -164,6 +165,26 @@ class Posterior(Fit):
     plot_panel = panel_plots.plot_panel
     plot_reliability = evaluation_plots.plot_reliability
     plot_risk_coverage = evaluation_plots.plot_risk_coverage
+
+
+OF_SHARES = {
+    *("probabilities", "labels", "truth", "entropy", "to_arrow"),
+    *("confusion", "confusion_intervals", "prevalence", "site", "diagnostics"),
+}
+"""What a posterior tells where processes share a fit: of the process's own items, and of what all items share."""
+
+
+class SharePosterior(Posterior):
+    """The posterior of one of the processes that share a fit.
+
+    Items are those of the process; annotators, classes and sites are of all. Intervals are computed when they are
+    first asked for, by all processes together: each must ask. What would be of its own items alone is refused.
+    """
+
+    def __getattribute__(self, name: str) -> Any:
+        if not name.startswith("_") and name in vars(Posterior) and name not in OF_SHARES:
+            self.data.require_whole(f"posterior.{name}")
+        return super().__getattribute__(name)
 
 
 def load(

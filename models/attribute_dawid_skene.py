@@ -62,6 +62,7 @@ class AttributeDawidSkene:
         cost="labels x K, and a search over annotators x K x K hyper-parameters without labels",
         uses=("item_covariates", "history"),
         examples={"item_covariates": {"group": [0, 1]}},
+        sharded=True,
     )
 
     def setup(self, data: Annotations) -> AttributeDawidSkene:

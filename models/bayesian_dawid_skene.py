@@ -46,6 +46,7 @@ class BayesianDawidSkene:
         fails="when annotators copy one another or some items are hard for all: it is then overconfident",
         cost="labels x K",
         uses=("history",),
+        sharded=True,
     )
 
     def setup(self, data: Annotations) -> BayesianDawidSkene:

@@ -57,6 +57,7 @@ class Ebcc:
         fails="with few labels per item, which do not identify subtypes: results then depend on the start",
         cost="labels x K x M",
         uses=("history",),
+        sharded=True,
     )
 
     def model(self, data: cp.Block) -> None:

@@ -55,6 +55,7 @@ class HierarchicalDawidSkene:
         fails="when the crowd falls into kinds, such as experts and spammers: a single centre lies between them",
         cost="labels x K, and a search over 2 K hyper-parameters without labels",
         uses=("history",),
+        sharded=True,
     )
 
     def setup(self, data: Annotations) -> HierarchicalDawidSkene:

@@ -57,6 +57,7 @@ class OneCoin:
         "it takes bias for lack of skill",
         cost="labels x K",
         uses=("history",),
+        sharded=True,
     )
 
     def __post_init__(self) -> None:

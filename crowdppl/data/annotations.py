@@ -152,7 +152,7 @@ def check_options(options: AnnotationOptions) -> None:
     if unknown:
         raise TypeError(f"{unknown[0]!r} is no option; there are {', '.join(AnnotationOptions.__annotations__)}")
     if options.get("like") is not None:
-        require_annotations(options.get("like"), "like")
+        require_annotations(options.get("like"), "like", shared=True)
     for name in ("items", "annotators", "classes", "abstentions"):
         if options.get(name) is not None:
             require_list(options.get(name), name)
@@ -294,6 +294,8 @@ class Annotations:
         time: that of them which says when labels were given, or None.
         roles: the columns that were read, by what they hold ("item", "gold" ...); none where there was no table.
         warnings: those that were emitted.
+        share: the number of the process whose items these are, from 0, and of how many, where several processes
+            share a data set; None for all of its items.
 
     Examples:
         >>> dicts = crowdppl.Annotations.from_dicts({"ann": {"x": 1, "y": 2}, "bob": {"x": 1, "y": 2}})
@@ -322,6 +324,7 @@ class Annotations:
     warnings: tuple[CrowdpplWarning, ...] = ()
     repeat_correlation: float = 0.0
     time: Hashable | None = None
+    share: tuple[int, int] | None = None
 
     @classmethod
     def from_frame(
@@ -524,6 +527,19 @@ class Annotations:
     def n_labels(self) -> int:
         """S, rows; an abstention is one."""
         return sum(block.n_labels for block in self.blocks)
+
+    @property
+    def is_share(self) -> bool:
+        """Whether other processes hold further items of the same data."""
+        return self.share is not None and self.share[1] > 1
+
+    def require_whole(self, what: str) -> None:
+        """Refuses the share of one of several processes by a DataError that says of ``what``."""
+        if self.share is not None and self.is_share:
+            raise DataError(
+                f"{what} would be of the items of process {self.share[0]} of {self.share[1]} alone: processes "
+                "share fits and nothing else; give all items, opened in one process"
+            )
 
     @property
     def items(self) -> pd.Index[Any]:
@@ -852,8 +868,13 @@ def labels_given(data: Annotations) -> np.ndarray:
     return np.asarray(cell_counts(data.blocks).sum(1))
 
 
-def require_annotations(data: Any, name: str = "data") -> Annotations:
-    """The data, when they are annotations; DataError for anything else, a DataFrame of labels say."""
+def require_annotations(data: Any, name: str = "data", *, shared: bool = False) -> Annotations:
+    """The data, when they are annotations; DataError for anything else, a DataFrame of labels say.
+
+    And for the share of one of several processes, unless ``shared``.
+    """
     if isinstance(data, Annotations):
+        if not shared:
+            data.require_whole(name)
         return data
     raise no_annotations(data, name)

@@ -54,6 +54,7 @@ class Proxy:
         if isinstance(given, Proxy):
             return given
         if isinstance(given, Fit):
+            given.data.require_whole("an estimate")
             return cls._of_fit(given)
         if isinstance(given, Annotations):
             if given.alphabet.kind.numeric:

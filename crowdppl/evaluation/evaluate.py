@@ -279,6 +279,8 @@ def evaluate(
     check_level(level)
     bootstrap = whole_number("bootstrap", bootstrap, 1, "1000 resamples are usual")
     seed = seed_number(seed)
+    if isinstance(posterior, Fit):
+        posterior.data.require_whole("a score")
     if isinstance(posterior, Fit) and isinstance(posterior.result.truth, NumberTruth):
         return evaluate_numbers(posterior, gold, bootstrap, level, seed)
     if isinstance(posterior, Aggregation) and posterior.of_numbers:

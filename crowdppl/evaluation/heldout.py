@@ -401,6 +401,7 @@ def _whole_fit(
     if isinstance(model, Fit):
         if data is not None or settings or options or inference != "auto":
             raise MethodError("a posterior brings its data, engine and options along; give it alone")
+        model.data.require_whole("a held-out score")
         return model
     if data is None:
         raise MethodError(f"heldout_score of {shown(model)} needs data")

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import embedding_bag
 
+from crowdppl.core.collective import all_reduced, in_step, process, reduced
 from crowdppl.data.blocks import Block
 from crowdppl.data.covariates import CovariateColumns
 from crowdppl.data.ragged import RaggedIndex, flip, transposed_sum
@@ -459,14 +460,17 @@ class ItemLabels:
             raise NoProductError("labels of an item depend on one another given its truth")
 
     def parameters(self, priors: Mapping[str, Tensor], shares: Tensor) -> Tensors:
-        """Priors plus the counts of labels at shares (N, K) of truths, in the shape of the priors."""
+        """Priors plus the counts of all labels at shares (N, K) of truths, in the shape of the priors."""
         kinds = torch.zeros_like(self.labels.constant)
         for offset, bags in self.bags:
             kinds += transposed_sum(shares[offset : offset + bags.n_rows], bags, kinds.dtype)[self.cells]
         for _, part in self._pieces if not self.bags else ():
             own = shares.index_select(0, self.item[part]).double()
             kinds.index_add_(0, self.kind[part], self._weighted(own, part))
-        out = {n: x.double().contiguous().clone() for n, x in priors.items()}
+        first = process() == 0
+        out = {
+            n: x.double().contiguous().clone() if first else torch.zeros_like(x).double() for n, x in priors.items()
+        }
         if self.truth_kind is None:
             truths = shares.double().sum(0, keepdim=True)
         else:
@@ -475,7 +479,7 @@ class ItemLabels:
             for name, entry in usage.entries.items():
                 has = entry >= 0
                 out[name].view(-1).index_add_(0, entry[has], uses[has])
-        return out
+        return dict(zip(out, all_reduced([*out.values()]), strict=True))
 
     def of_truth(self, rows: Mapping[str, RowCounts], change: Tensor, items: Tensor | None = None) -> Tensor:
         """log p(truth) of items (n, K), by default all, after changes of the counts of their truths."""
@@ -647,15 +651,18 @@ def collapsed(
     Raises:
         NoProductError: where labels of an item are no product of shares given its truth.
     """
-    labels, shares = ItemLabels.of(problem, values), shares.to(problem.blocks[0].dtype)
-    labels.check(values, shares)
-    most = max(1, min(SWEEPS, WORK // max(1, len(labels.item) * shares.shape[1])))
+    shares = shares.to(problem.blocks[0].dtype)
+    refuse(problem)
+    with in_step():
+        labels = ItemLabels.of(problem, values)
+        labels.check(values, shares)
+    most = max(1, min(SWEEPS, WORK // max(1, reduced(len(labels.item)) * shares.shape[1])))
     change, sweeps = float("inf"), 0
     while sweeps < most and change > SETTLED:
         rows = {n: RowCounts.of(x) for n, x in labels.parameters(priors, shares).items()}
         new = normalised(labels.without_own(rows, shares))
         step = STEP if sweeps else 1.0
         moved = shares + step * (new - shares)
-        change, shares, sweeps = float((new - shares).abs().max()), moved, sweeps + 1
+        change, shares, sweeps = reduced(float((new - shares).abs().max()), "max"), moved, sweeps + 1
     shares = shares.double() / shares.double().sum(1, keepdim=True)
     return Collapsed(shares, labels.parameters(priors, shares), sweeps, change)

@@ -11,6 +11,7 @@ from typing import Any
 
 from torch import Tensor
 
+from crowdppl.core.collective import reduced, together
 from crowdppl.core.devices import BYTES, enough_memory, pyro_state_kept, require_memory
 from crowdppl.core.validation import shown, warn
 from crowdppl.data.annotations import Annotations
@@ -25,6 +26,7 @@ from crowdppl.inference.neural.learner import with_early_stopping
 from crowdppl.inference.options import FitOptions, Options, options_from
 from crowdppl.inference.problem import Earlier, Problem, build_problem, model_runs
 from crowdppl.inference.result import Fit
+from crowdppl.inference.shares import refuse_unshared, require_agreement, require_share
 from crowdppl.networks.classifier import learns
 from crowdppl.networks.outputs import network_of, networks_of, trained_networks
 from crowdppl.networks.training import VOLUMES, training_of
@@ -36,6 +38,7 @@ SelectVolume = Callable[
 """Finds a network's volume by trials: the model before and after setup, data, engine, options, trials so far."""
 
 
+@together()
 def fit_one(
     model: Model,
     data: Annotations,
@@ -68,13 +71,16 @@ def fit_one(
         DataError: when the data lack what the model reads.
         NumericalError: when a number is not finite.
         MemoryShortageError: when the fit needs more memory than there is.
+        ProcessError: when processes that share the fit differ, or another one fails.
     """
     began = time.perf_counter()
+    require_share(data)
     check_fit(model, data, engine)
     free = engine == "auto" and not (isinstance(options, Mapping) and {*SAMPLING} & {*options})
     if not isinstance(options, Options):
         many = engine == "auto" or ENGINES[engine].many_chains
-        options = options_from(options, data.n_labels * data.n_classes if many else None)
+        options = options_from(options, reduced(data.n_labels) * data.n_classes if many else None)
+    require_agreement(model, data, engine, options)
     name = name or f"{type(model).__module__}.{type(model).__qualname__}"
     card, build = card_of(model), partial(build_problem, data=data, options=options, start=start, evidence=evidence)
     shapes = [*card.sites.values(), card.table] if card is not None and options.device == "cpu" else ()
@@ -88,6 +94,7 @@ def fit_one(
                 engine = _without_parameters(problem, engine)
             engine = choose_engine(problem, fits) if engine == "auto" else engine
             refuse_engine(ready, engine, options)
+            refuse_unshared(problem, data, ENGINES[engine])
         volumes: dict[str, float] = {}
         if trained_networks(ready):
             ready, volumes = _with_training(model, problem, data, ENGINES[engine], select_volume)

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from crowdppl.core.collective import reduced
 from crowdppl.data.blocks import Block
 from crowdppl.inference.sites import Site, expected
 
@@ -196,16 +197,17 @@ def signatures(blocks: Sequence[Block]) -> Signatures:
     cell = item * width + answer
     agree = mix(np.bincount(cell, minlength=n_items * width)[cell].astype(np.uint64))
     sides = [item, annotator, answer]
-    hashes = [
-        mix(np.bincount(codes, minlength=size).astype(np.uint64) + np.uint64(kind))
-        for kind, (codes, size) in enumerate(zip(sides, (n_items, first.n_annotators, width), strict=True))
-    ]
+    counts = [np.bincount(x, minlength=n) for x, n in zip(sides, (n_items, first.n_annotators, width), strict=True)]
+    counts[1:] = map(reduced, counts[1:])  # an item's labels are with one process, those of others with all
+    hashes = [mix(x.astype(np.uint64) + np.uint64(kind)) for kind, x in enumerate(counts)]
     if not first.n_classes:  # their order, which no unit changes, tells numbers apart
         hashes[2] = mix(hashes[2] + np.arange(width, dtype=np.uint64))
     for _ in range(ROUNDS):
         seen = [h[codes] for h, codes in zip(hashes, sides, strict=True)]
         edge = mix(mix(mix(seen[0] + agree) + seen[1]) + seen[2])
-        hashes = [mix(h + _sums(edge, codes, len(h))) for h, codes in zip(hashes, sides, strict=True)]
+        sums = [_sums(edge, codes, len(h)) for h, codes in zip(hashes, sides, strict=True)]
+        sums[1:] = [reduced(x.view(np.int64)).view(np.uint64) for x in sums[1:]]
+        hashes = [mix(h + x) for h, x in zip(hashes, sums, strict=True)]
     return Signatures(hashes[0], hashes[1], hashes[2] if first.n_classes else hashes[2][:0], first.n_classes)
 
 

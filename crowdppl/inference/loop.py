@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from crowdppl.core.collective import in_step
 from crowdppl.core.devices import pyro_state_kept
 from crowdppl.inference.checkpoint import Checkpoint
 from crowdppl.inference.options import Options
@@ -127,8 +128,9 @@ def iterate(
                 progress.converged = _settled(progress.objectives, tolerance)
                 if checkpoint is not None:
                     checkpoint.keep(state, steps)
-                if options.callback is not None:
-                    options.callback(t, value)
+                with in_step():
+                    if options.callback is not None:
+                        options.callback(t, value)
                 if options.progress:
                     bar.set_postfix(objective=f"{value:.6g}")
     except KeyboardInterrupt:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from crowdppl.core.collective import all_reduced, process, shared_errors
 from crowdppl.data.blocks import Block
 from crowdppl.inference.density import Density, DensityResult, Extra, TraceSites
 from crowdppl.inference.sites import Site, one_hot_terms
@@ -19,8 +20,8 @@ class Total:
     """What a pass over all blocks returns.
 
     Attributes:
-        objective: float64 (C,) or ().
-        gradient: float64, for each site asked for; local sites in the order of positions.
+        objective: float64 (C,) or (), of all processes; of this one where nothing but marginals was asked for.
+        gradient: float64, for each site asked for, of all processes; local sites in the order of positions.
         trace_sites: of the run on the first block, for priors of global sites.
         per_item: ([C,] N) log evidence by position, where asked for.
         marginals: (T, [C,] N) by position, for each discrete site asked for.
@@ -69,19 +70,39 @@ class FullPass:
             how: summing mode of the block that begins at a position.
             evidence: whether to keep the log evidence of each item.
             extra: terms to add to the objective of the first block (True) and of the others (False); by
-                default the log-prior of one-hot sites, once.
+                default the log-prior of one-hot sites, once. The first block of all is that of process 0.
         """
+        with shared_errors():
+            found = self._alone(values, gradient, marginals, tilt or {}, how, evidence, extra)
+        if not gradient and marginals:
+            return found
+        shared = [n for n in found.gradient if not self.sites[n].local]
+        objective, *slopes = all_reduced([found.objective, *(found.gradient[n] for n in shared)])
+        return replace(found, objective=objective, gradient=found.gradient | dict(zip(shared, slopes, strict=True)))
+
+    def _alone(
+        self,
+        values: Mapping[str, Tensor],
+        gradient: Collection[str],
+        marginals: Collection[str],
+        tilt: Mapping[str, Tensor],
+        how: Callable[[int], Summing] | None,
+        evidence: bool,
+        extra: Callable[[bool], Extra | None] | None,
+    ) -> Total:
+        """The pass over this process's own blocks."""
         onehot = [n for n, s in self.sites.items() if s.kind == "onehot"]
         first: DensityResult | None = None
         objective: Tensor | None = None
         sums = dict[str, Tensor]()
         per_item, slopes, shares = list[Tensor](), dict[str, list[Tensor]](), dict[str, list[Tensor]]()
         for block in (b for b in self.blocks if b.n_items):
-            terms = None if extra is None else extra(first is None)
-            if extra is None and onehot and first is None:
+            opening = first is None and process() == 0
+            terms = None if extra is None else extra(opening)
+            if extra is None and onehot and opening:
                 terms = one_hot_terms(onehot, self.density.chains)
             span = slice(block.offset, block.offset + block.n_items)
-            tilts = {n: x[..., span] for n, x in (tilt or {}).items()}
+            tilts = {n: x[..., span] for n, x in tilt.items()}
             alike = None if how or evidence or (marginals and gradient) else self.distinct(block)
             few = None if alike is None else _tilted_alike(*alike, tilts)
             copies = few[0].copies if few and marginals else None  # by which marginals would be multiplied

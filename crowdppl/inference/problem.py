@@ -15,6 +15,7 @@ import pyro
 import torch
 from torch import Tensor
 
+from crowdppl.core.collective import n_processes, process, reduced
 from crowdppl.core.devices import default_dtype, few_threads
 from crowdppl.core.validation import kind_of, shown
 from crowdppl.data.annotations import Annotations
@@ -141,16 +142,17 @@ class Problem:
             MethodError: when the model does not run, or has sites that no engine can treat.
         """
         found = _structure_on(model, blocks, data)
+        found = found._replace(states=reduced(found.states, "max"), table=reduced(found.table, "max"))
         return Problem(model, blocks, options, whole, plates=plates_of(model), **found._asdict())
 
     def in_narrow_blocks(self) -> Problem:
         """The problem in blocks of few log-factors, of which several copies are there at a time."""
         most = max(BLOCK_NUMBERS, TABLES * self.table)
         counts = [-(-b.n_items * self.states // most) for b in self.blocks]
-        if max(counts) < 2 or networks_of(self.model) or self.sums_others:
+        if reduced(max(counts), "max") < 2 or networks_of(self.model) or self.sums_others:
             return self
         blocks = [part for b, n in zip(self.blocks, counts, strict=True) for part in b.parts(n)]
-        if self.n_items * self.states >= LARGE_NUMBERS and self.options.dtype is None:
+        if self.n_all_items * self.states >= LARGE_NUMBERS and self.options.dtype is None:
             blocks = [replace(b, dtype=torch.float32) for b in blocks]
         return replace(self, blocks=blocks)
 
@@ -161,25 +163,43 @@ class Problem:
 
     @property
     def n_items(self) -> int:
+        """Items of this process."""
         return sum(b.n_items for b in self.blocks)
+
+    @cached_property
+    def n_all_items(self) -> int:
+        """Items of all processes."""
+        return reduced(self.n_items)
+
+    @cached_property
+    def _n_before(self) -> int:
+        """Items of the processes before this one."""
+        every = np.zeros(n_processes(), np.int64)
+        every[process()] = self.n_items
+        return int(reduced(every)[: process()].sum())
+
+    def place(self, block: Block) -> int:
+        """The position of a block's first item among those of all processes: the key of its random numbers."""
+        return self._n_before + block.offset
 
     @property
     def numbers(self) -> int:
         """Numbers in one value of all sites."""
         return sum(math.prod(site.shape(self.n_items)) for site in self.sites.values())
 
-    @property
+    @cached_property
     def n_labels(self) -> int:
-        return sum(b.n_labels for b in self.blocks)
+        """Labels of all processes."""
+        return reduced(sum(b.n_labels for b in self.blocks))
 
     @cached_property
     def width(self) -> int:
         """Numbers in the largest array of a pass over one value of the parameters."""
-        block = next(b for b in self.blocks if b.n_items)
+        block, others = next(b for b in self.blocks if b.n_items), self.sums_others
         cells, named = block.n_annotators * block.n_answers, block.named_classes
-        if named is not None and self.sums_others:
-            return max(self.n_items * (len(named) + 1), cells)
-        return max(self.n_items, cells) * self.states
+        if named is not None and others:
+            return reduced(max(self.n_items * (len(named) + 1), cells), "max")
+        return reduced(max(self.n_items, cells) * self.states, "max")
 
     @cached_property
     def shifts(self) -> dict[str, Tensor]:
@@ -194,7 +214,7 @@ class Problem:
     @cached_property
     def knows_numbers(self) -> bool:
         """Whether some truth that is a number is known."""
-        return any(b.gold is not None and bool(b.gold.isfinite().any()) for b in self.blocks)
+        return reduced(any(b.gold is not None and bool(b.gold.isfinite().any()) for b in self.blocks))
 
     def _moves(self, how: str) -> dict[str, Tensor]:
         found = {n: x for n, s in self.sites.items() if (x := getattr(s, how)) is not None}
@@ -203,6 +223,10 @@ class Problem:
     @cached_property
     def sums_others(self) -> bool:
         """Whether truths that no label of an item names are summed out together, in every block."""
+        return reduced(int(self._sums_others)) == n_processes()
+
+    @property
+    def _sums_others(self) -> bool:
         blocks = [b for b in self.blocks if b.n_items]
         if self.truth is None or any(b.named_classes is None for b in blocks):
             return False
@@ -214,11 +238,16 @@ class Problem:
     def steady(self) -> bool:
         """Whether passes are short and may be replayed: the same values give the same numbers, more than once.
 
-        Networks learn between passes, and a minibatch comes once. A model that keeps something is not replayed,
-        unless it says that it is ``repeatable``; one that says it is not never is.
+        Networks learn between passes, a minibatch comes once, and sums over processes are no operations. A model
+        that keeps something is not replayed, unless it says that it is ``repeatable``; one that says it is not
+        never is.
         """
         first = self.blocks[0]
-        short = first.scale == 1.0 and self.n_labels <= (SMALL if first.device.type == "cpu" else MEDIUM)
+        short = (
+            first.scale == 1.0
+            and n_processes() == 1
+            and self.n_labels <= (SMALL if first.device.type == "cpu" else MEDIUM)
+        )
         return short and getattr(self.model, "repeatable", self.stateless) and not networks_of(self.model)
 
     def replay(
@@ -346,7 +375,9 @@ class Problem:
             return soft_truth(votes(self.blocks))
         if number == 1:
             return spectral_truth(self.blocks)
-        return soft_truth(votes(self.blocks), self.options.generator(3, number))
+        places = [(block, self.place(block)) for block in self.blocks]
+        streams = ((b, self.options.generator(3, number, *([at] if at else []))) for b, at in places)
+        return torch.cat([soft_truth(votes([block]), stream) for block, stream in streams])
 
     def start_potentials(self, number: int) -> dict[str, Tensor]:
         """Log-potentials of the truth at start number n, for a pass; none where confusions of the start tell it.
@@ -409,7 +440,7 @@ def build_problem(
     """
     require_space(model, data)
     given, data = data, with_missing(model, data)
-    dtype = options.dtype or (torch.float64 if data.n_labels < LARGE else torch.float32)
+    dtype = options.dtype or (torch.float64 if reduced(data.n_labels) < LARGE else torch.float32)
     blocks = with_network_outputs(model, data, data.on(options.device, dtype))
     blocks = [replace(b, sparse=True) for b in blocks]
     known = None if evidence is None else evidence.to(options.device, dtype)

@@ -556,6 +556,7 @@ class Fit:
 def require_fit(found: Any) -> Fit:
     """What was given, when it is a fit or a posterior; DataError for anything else, such as annotations."""
     if isinstance(found, Fit):
+        found.data.require_whole("what is asked of this posterior")
         return found
     raise DataError(
         f"posterior is {kind_of(found)}; give what a fit returned: crowdppl.fit(method, data), "

@@ -14,10 +14,11 @@ from pyro.poutine.messenger import Messenger
 from torch import Tensor
 from torch.distributions import biject_to
 
+from crowdppl.core.collective import reduced
 from crowdppl.data.blocks import Block
 from crowdppl.data.ragged import ragged_sum
 from crowdppl.inference.density import is_plate, traced
-from crowdppl.moments.joints import Opinions
+from crowdppl.moments.joints import Opinions, most_active
 from crowdppl.moments.multispa import confusion_from_joints
 from crowdppl.primitives.distributions import OneHot
 from crowdppl.primitives.model import Model, plates_of
@@ -125,8 +126,8 @@ def spectral_truth(blocks: Sequence[Block]) -> Tensor:
     first = blocks[0]
     k = first.n_classes
     opinions = Opinions.of(blocks)
-    chosen = opinions.most_active(MOST_ANNOTATORS)
-    found = confusion_from_joints(opinions.of_annotators(chosen).joints)
+    chosen = most_active(reduced(opinions.counts), MOST_ANNOTATORS)
+    found = confusion_from_joints(reduced(opinions.of_annotators(chosen).joints))
     known = np.isfinite(found).all((1, 2))
     if not known.any():
         return soft_truth(votes(blocks))

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.distributions.transforms import Transform
 
+from crowdppl.core.collective import process, reduced, shared_errors
 from crowdppl.errors import MethodError, NumericalError
 from crowdppl.inference.density import Extra, TraceSites
 from crowdppl.inference.gaussians import FIRST_SCALE
@@ -143,18 +144,19 @@ class Target:
 
     def hessian(self, u: Tensor) -> Tensor:
         """The second derivatives of the log density at a vector, (n, n), in float64."""
-        full_pass = self.problem.full_pass()
+        full_pass, own = self.problem.full_pass(), process() == 0  # where what belongs to no item counts
 
         def value(u: Tensor) -> Tensor:
             held, changes = self._statistics(u)
-            parts = [torch.zeros((), dtype=torch.float64, device=u.device)]
+            parts, changes = [torch.zeros((), dtype=torch.float64, device=u.device)], changes if own else []
             for number, block in enumerate(block for block in self.problem.blocks if block.n_items):
-                exact, own = replace(block, dtype=torch.float64), full_pass.in_block(held, block)
-                parts.append(full_pass.density.objective(exact, own, self._prior(number == 0)))
+                exact, here = replace(block, dtype=torch.float64), full_pass.in_block(held, block)
+                parts.append(full_pass.density.objective(exact, here, self._prior(own and number == 0)))
             return sum(changes, sum(parts[1:], parts[0]))
 
-        found: Tensor = torch.autograd.functional.hessian(value, u)
-        return found
+        with shared_errors():
+            found: Tensor = torch.autograd.functional.hessian(value, u)
+        return reduced(found)
 
     def draws_around(self, u: Tensor, n: int, stream: torch.Generator) -> Tensor | None:
         """Draws (n, numbers) around a vector from the Gaussian of its curvature; None unless this is downwards."""

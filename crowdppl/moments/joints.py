@@ -23,6 +23,11 @@ MOST_CELLS = 6_000
 """Annotators x classes of which all pairs are counted: 288 MB of joints."""
 
 
+def most_active(counts: Floats, most: int) -> Ints:
+    """Codes of the annotators with most items (A,), sorted."""
+    return np.sort(np.argsort(-counts, kind="stable")[:most])
+
+
 @dataclass(frozen=True)
 class Opinions:
     """What each annotator says of each item: one vote, of which repeats share equal parts; abstentions are none.
@@ -104,7 +109,7 @@ class Opinions:
 
     def most_active(self, most: int) -> Ints:
         """Codes of the annotators with most items, sorted."""
-        return np.sort(np.argsort(-self.counts, kind="stable")[:most])
+        return most_active(self.counts, most)
 
     def by_annotator(self, x: Floats) -> Floats:
         """Sums over the opinions of each annotator, (R, ...) to (A, ...)."""

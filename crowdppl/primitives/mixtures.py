@@ -198,7 +198,7 @@ def chosen_annotators(name: str, chosen: Iterable[Any], data: Any) -> tuple[bool
     chosen = [native(x) for x in chosen]
     if len(chosen) == require_data(data).n_annotators and all(isinstance(x, bool) for x in chosen):
         return tuple(chosen)
-    annotators = list(require_annotations(data).annotators)
+    annotators = list(require_annotations(data, shared=True).annotators)
     unknown = [a for a in chosen if a not in annotators]
     if unknown:
         raise MethodError(f"{name}= names annotators that are not in the data: {unknown[:5]}; leave them out")

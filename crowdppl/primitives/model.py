@@ -73,6 +73,8 @@ class Card:
             method with them.
         discounted: whether annotators are taken to err together, so that an item's labels count for less where
             truths are told, by the setting ``discount`` (0 is not at all).
+        sharded: whether ``setup`` and ``init``, if there are any, find the same on any part of the items, so that
+            processes can share a fit.
 
     Raises:
         MethodError: when title or reference are empty, a site that is named has no shape, the DOI is not bare, or
@@ -105,6 +107,7 @@ class Card:
     prevalence: str = ""
     examples: Mapping[str, Examples] = field(default_factory=dict)
     discounted: bool = False
+    sharded: bool = False
 
     def __post_init__(self) -> None:
         if not self.title.strip() or not self.reference.strip():

@@ -9,7 +9,10 @@ import pyro.distributions as dist
 import torch
 from torch import Tensor
 
+from crowdppl.core.collective import n_processes, reduced
 from crowdppl.core.validation import number_within, require_data
+from crowdppl.data.blocks import Block
+from crowdppl.errors import MethodError
 from crowdppl.primitives.plates import Data, block_of
 
 STRENGTH = 4.0
@@ -118,6 +121,7 @@ def default_prevalence(data: Data) -> float:
 
     Raises:
         DataError: ``data`` is neither annotations nor a block of them.
+        MethodError: it is a block, in a fit that processes share.
 
     Examples:
         >>> data = crowdppl.anaesthetists()
@@ -125,8 +129,13 @@ def default_prevalence(data: Data) -> float:
         (45, 4, 1.27)
     """
     given: Any = require_data(data)  # sizes are known of annotations too, without one block of everything
+    if n_processes() > 1 and isinstance(given, Block):
+        raise MethodError(
+            "default_prevalence(data) in model(data) would count the items of one process; call it in setup(data), "
+            "and give prevalence the number"
+        )
     most = {2: 4.0, 3: 10.0}.get(given.n_classes, 100.0)
-    a_class = given.scale * given.n_items / given.n_classes
+    a_class = given.scale * reduced(given.n_items) / given.n_classes
     return max(1.0, most * min(1.0, float(a_class) / most) ** 2)
 
 

@@ -1,5 +1,6 @@
 """Messages of ids, columns, tables and what is known besides labels."""
 
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -132,6 +133,11 @@ ROWS = [
         lambda: read(pairs()).with_gold(pd.Series({"p": 1, "q": 2, "r": 3}, name="rank")),
     ),
     Row("annotations.__getattr__", lambda: read().lable, lambda: read().n_labels),
+    Row(
+        "annotations.require_whole",
+        lambda: crowdppl.agreement_table(replace(read(), share=(0, 2))),
+        lambda: crowdppl.agreement_table(read()),
+    ),
     Row("annotations.require_annotations", lambda: crowdppl.fit("one_coin", table(), **FIT), lambda: fitted()),
     # blocks, coded, ragged
     Row("blocks._answers", lambda: A.design([1, 2], ["a", "b"], classes=["x", "y"]).answer, why=NOBODY),

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from crowdppl.core.collective import all_reduced
 from crowdppl.inference.assembly import result_of_draws
 from crowdppl.inference.loop import Progress, diagnostics_of
 from crowdppl.inference.passes import FullPass
@@ -139,8 +140,8 @@ def class_similarity(shares: Tensor, counts: Tensor) -> np.ndarray:
     out = []
     for chain in range(shares.shape[1]):
         own = shares[:, chain].to(votes) * has_votes.t()
-        sizes = own.sum(1)[:, None] * votes.sum(0)
-        out.append(own @ votes / sizes.clamp(min=1e-12).sqrt())
+        both, of_chain, of_votes = all_reduced([own @ votes, own.sum(1), votes.sum(0)])
+        out.append(both / (of_chain[:, None] * of_votes).clamp(min=1e-12).sqrt())
     return torch.stack(out).cpu().numpy()
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from crowdppl.core.collective import reduced
 from crowdppl.errors import MethodError
 from crowdppl.inference.density import TraceSites
 from crowdppl.inference.engine import SAMPLING, Engine
@@ -189,7 +190,7 @@ def _given_all_else(problem: Problem, state: GibbsState) -> tuple[Tensors, Tenso
     """Prior parameters of conjugate sites, and counts, the enumerated sites drawn."""
     given: dict[str, Any] = {f"site.{n}": x for n, x in values(problem, state).items()} | _last(state)
     for block in problem.blocks:
-        given[f"stream.{block.offset}"] = problem.options.generator(10, int(state.sweeps), block.offset)
+        given[f"stream.{block.offset}"] = problem.options.generator(10, int(state.sweeps), problem.place(block))
     total, _ = _drawing_pass(problem, given, list(state.statistics))
     return _priors(problem, total.trace_sites, state.statistics), dict(total.gradient)
 
@@ -306,7 +307,7 @@ def _replay(
     inputs |= _last(state) if number is not None else {}
     if number is not None:
         stream = partial(problem.options.generator, 7, number, int(state.sweeps))
-        inputs |= {f"stream.{block.offset}": stream(block.offset) for block in problem.blocks}
+        inputs |= {f"stream.{block.offset}": stream(problem.place(block)) for block in problem.blocks}
     return problem.replay((function, *fixed.values()), partial(function, problem, **fixed), inputs)
 
 
@@ -372,13 +373,13 @@ def relabel(problem: Problem, state: GibbsState) -> GibbsState:
     For warm-up only. Where nothing but the labels identifies the classes, a permuted chain would stay permuted, and
     means over chains would mean nothing.
     """
-    known = any(  # else than by labels
+    of_blocks = (  # else than by labels
         block.evidence is not None
         or block.history is not None
         or (block.gold is not None and bool((block.gold >= 0).any()))
         for block in problem.blocks
     )
-    full_pass = problem.full_pass(problem.options.chains)
+    known, full_pass = reduced(any(of_blocks)), problem.full_pass(problem.options.chains)
     shares = None if known else truth_shares(problem, full_pass, values(problem, state))
     if problem.truth is None or shares is None or not state.statistics:
         return state
@@ -453,4 +454,4 @@ def capability(problem: Problem) -> str:
     return "exact"
 
 
-ENGINE = Engine("gibbs", run, capability, SAMPLING, sample=sample, many_chains=True)
+ENGINE = Engine("gibbs", run, capability, SAMPLING, sample=sample, many_chains=True, sharded=True)

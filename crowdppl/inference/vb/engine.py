@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from crowdppl.core.collective import together
 from crowdppl.core.devices import moved_to, pyro_state_kept
 from crowdppl.inference.assembly import tables_of_draws, tables_of_values
 from crowdppl.inference.cavities import NoProductError, collapsed
@@ -173,6 +174,7 @@ def _number_spread(
 def _later(problem: Callable[[], Problem], compute: Callable[[Problem], T], again: bool = False) -> OnDemand[T]:
     """What is computed on demand, in the surroundings of the fit; ``again`` as of ``OnDemand``."""
 
+    @together()
     def run() -> T:
         found = problem()
         device = found.options.device
@@ -260,7 +262,7 @@ def _state_sites(problem: Problem, order: np.ndarray, run: AscentRun) -> dict[st
 def _engine(ascent: CoordinateAscent, *options: str) -> Engine:
     of: Any = (partial(function, ascent) for function in (_run, _capability, epochs))
     run, capability, training = of
-    return Engine(ascent.name, run, capability, (*ASCENT, *LEARNING, *options), training)
+    return Engine(ascent.name, run, capability, (*ASCENT, *LEARNING, *options), training, sharded=True)
 
 
 ENGINES = (_engine(EM), _engine(VB, "batch_size", "guide"))

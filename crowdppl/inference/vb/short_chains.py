@@ -15,6 +15,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from crowdppl.core.collective import reduced
 from crowdppl.inference.mcmc import gibbs
 from crowdppl.inference.mcmc.hmc import HmcState
 from crowdppl.inference.problem import Problem
@@ -99,7 +100,8 @@ def why_no_chains(problem: Problem, state: State) -> str | None:
         return "gibbs has no exact updates"
     # With all truths known, rows are what mean field has, unless their prior is learned.
     shares_alone = not state.loc and all(problem.sites[n].conjugate.counts for n in state.parameters)
-    if shares_alone and all(b.gold is not None and bool((b.gold >= 0).all()) for b in problem.blocks):
+    known = all(b.gold is not None and bool((b.gold >= 0).all()) for b in problem.blocks)
+    if shares_alone and not reduced(not known):
         return "all truths are known"
     return None
 

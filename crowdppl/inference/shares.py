@@ -1,0 +1,106 @@
+"""What processes that share a fit must agree on, and which fits they cannot share yet."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from typing import Any
+
+import pandas as pd
+
+from crowdppl.core.collective import agreed, group_size, n_processes
+from crowdppl.core.validation import shown
+from crowdppl.data.annotations import Annotations
+from crowdppl.errors import DataError, MethodError
+from crowdppl.inference.engine import Engine
+from crowdppl.inference.options import Options
+from crowdppl.inference.problem import Problem
+from crowdppl.networks.outputs import networks_of
+from crowdppl.primitives.model import Model, card_of, settings_of
+
+
+def require_share(data: Annotations) -> None:
+    """Refuses data that are whole in a process group, or a share out of one, by a DataError."""
+    size, given = group_size(), 1 if data.share is None else data.share[1]
+    if size == given:
+        return
+    if data.share is None:
+        raise DataError(
+            f"torch.distributed has a group of {size} processes, each of which would count all labels: open parts "
+            "of the data in each (crowdppl.Annotations.open), or leave the group "
+            "(torch.distributed.destroy_process_group)"
+        )
+    raise DataError(
+        f"these annotations are the share of process {data.share[0]} of {given}, and torch.distributed has a group "
+        f"of {size}: call torch.distributed.init_process_group first, or start by torchrun, and open them then"
+    )
+
+
+def require_agreement(model: Model, data: Annotations, engine: str, options: Options) -> None:
+    """Refuses processes with other annotators, classes, settings or options by a ProcessError."""
+    if n_processes() == 1:
+        return
+    remedy = "give all the same, as one script on all does"
+    agreed("the annotators", _digest(data.annotators, data.abstainers, data.annotator_covariates), remedy)
+    what = (data.alphabet.book.ids, data.n_classes, data.kind, data.alphabet.informative, data.repeat_correlation)
+    agreed("the classes", _digest(*what), remedy)
+    history = data.blocks[0].history
+    agreed("the history", _digest(None if history is None else history.numpy()), remedy)
+    settings = sorted(settings_of(model).items())
+    agreed("the method", _digest(type(model).__qualname__, *settings, engine, *options.kept().items()), remedy)
+
+
+def _digest(*parts: Any) -> int:
+    """A number that differs where parts do, below 2**52."""
+    texts = ("\n".join(_lines(part)) for part in parts)
+    return int.from_bytes(hashlib.sha256("\0".join(texts).encode()).digest()[:6], "big")
+
+
+def _lines(part: Any) -> Iterator[str]:
+    """What tells a part from others."""
+    if isinstance(part, pd.DataFrame):
+        yield str(pd.util.hash_pandas_object(part.reset_index(drop=True)).to_numpy().tobytes())
+        yield from map(str, part.columns)
+    elif isinstance(part, pd.Index):
+        yield from map(repr, part.tolist())
+    else:
+        yield repr(part.tolist() if hasattr(part, "tolist") else part)
+
+
+def refuse_unshared(problem: Problem, data: Annotations, engine: Engine) -> None:
+    """Refuses by name what processes cannot share: it would be computed of one process's items alone.
+
+    Raises:
+        MethodError: for the model, the engine or the option.
+        DataError: for a process without items, and data that are linked.
+    """
+    if n_processes() == 1:
+        return
+    kinds = [(site.name, site.kind, site.batch_shape, site.event_shape) for site in problem.sites.values()]
+    agreed("the sites of the model", _digest(*kinds), "fit it in one process")
+    model, card = problem.model, card_of(problem.model)
+    name = type(model).__name__ if card is None else card.title
+    own = [what for what in ("setup", "init") if hasattr(model, what)]
+    local = [site.name for site in problem.sites.values() if site.local]
+    why = None
+    if networks_of(model):
+        why = "it has a network"
+    elif problem.linked or data.edges is not None:
+        why = "it links items"
+    elif local:
+        why = f"{', '.join(local)} has an entry an item"
+    elif problem.reads.items or problem.reads.labels:
+        read = ", ".join(map(repr, [*problem.reads.items, *problem.reads.labels]))
+        why = f"it reads covariates ({read})"
+    elif problem.reads.own_truths:
+        why = "each label has a truth of its own"
+    elif own and not (card and card.sharded):
+        why = f"its {' and '.join(own)} may read labels, of which a process has its share"
+    if why is not None:
+        raise MethodError(f"processes cannot share a fit of {name}: {why}; fit it in one process")
+    if not engine.sharded:
+        raise MethodError(f"processes cannot share a fit by {engine.name}; use inference='vb'")
+    if problem.options.batch_size is not None and engine.name != "svi":
+        raise MethodError(
+            f"processes cannot share batch_size={shown(problem.options.batch_size)} of {engine.name}; leave it out"
+        )

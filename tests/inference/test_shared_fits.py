@@ -1,0 +1,210 @@
+"""Fits that processes share: the same numbers as of one process, and one error for all."""
+
+import signal
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from torch import distributed as dist
+
+import crowdppl
+from crowdppl.core.collective import all_reduced, reduced, together
+from crowdppl.data.annotations import Annotations
+from crowdppl.errors import CrowdpplError
+from tests.inference.shared import by_processes, share_of
+
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
+Fits = list[tuple[str, str, dict[str, Any]]]
+CHAINS = {"chains": 3, "draws": 8, "warmup": 8}
+FITS: Fits = [
+    ("dawid_skene", "em", {"restarts": 3}),
+    ("bayesian_dawid_skene", "vb", {}),
+    ("bayesian_dawid_skene", "gibbs", CHAINS),
+    ("class_coin", "laplace", {"draws": 20}),
+]
+MORE: Fits = [
+    ("hierarchical_dawid_skene", "vb", {}),
+    ("mixed_membership", "vb", {"max_iterations": 8}),
+    ("one_coin", "em", {}),
+    ("class_coin", "vb", {}),
+    ("mace", "vb", {}),
+    ("multinomial", "em", {}),
+    ("ebcc", "vb", {"max_iterations": 8}),
+    ("hierarchical_dawid_skene", "gibbs", CHAINS),
+    ("mace", "gibbs", CHAINS),
+    ("bayesian_dawid_skene", "laplace", {"draws": 20}),
+    ("one_coin", "nuts", {"chains": 1, "draws": 3, "warmup": 3}),
+]
+
+
+def frame(items: int = 150, annotators: int = 8, classes: int = 3) -> pd.DataFrame:
+    """Three labels of each item."""
+    rng = np.random.default_rng(0)
+    truth, item = rng.integers(classes, size=items), np.repeat(np.arange(items), 3)
+    who = np.concatenate([rng.choice(annotators, 3, replace=False) for _ in range(items)])
+    right = rng.random(len(item)) < rng.uniform(0.5, 0.95, annotators)[who]
+    label = np.where(right, truth[item], rng.integers(classes, size=len(item)))
+    return pd.DataFrame({"item": item, "annotator": who, "label": label})
+
+
+def numbers_of(posterior: crowdppl.Posterior) -> dict[str, Any]:
+    """What a fit tells of items, and of all else."""
+    told = posterior.diagnostics()
+    sites = {name: site.mean for name, site in posterior.result.sites.items()}
+    items = dict(zip(posterior.data.items, posterior.result.probabilities, strict=True))
+    return {"items": items, "sites": sites, **{n: told[n] for n in ("iterations", "objective")}}
+
+
+def fitted(process: int, processes: int, fits: Fits) -> list[dict[str, Any]]:
+    data = share_of(frame(), process, processes)
+    return [numbers_of(crowdppl.fit(m, data, inference=engine, seed=0, **how)) for m, engine, how in fits]
+
+
+def assert_same(fits: Fits, one: list[dict[str, Any]], several: list[list[dict[str, Any]]]) -> None:
+    for (_, engine, _), alone, *each in zip(fits, one, *several, strict=True):
+        how: Any = {"rtol": 0.0 if engine == "gibbs" else 1e-9, "atol": 0.0}
+        assert [x["iterations"] for x in each] == [alone["iterations"]] * len(each)
+        np.testing.assert_allclose([x["objective"] for x in each], alone["objective"], rtol=1e-9)
+        for name, x in alone["sites"].items():
+            assert all((found["sites"][name] == each[0]["sites"][name]).all() for found in each)
+            np.testing.assert_allclose(each[0]["sites"][name], x, **how)
+        items = {n: p for found in each for n, p in found["items"].items()}
+        assert items.keys() == alone["items"].keys()
+        np.testing.assert_allclose(
+            [items[n] for n in alone["items"]], [*alone["items"].values()], rtol=0, atol=1e-9
+        )
+
+
+def _at(process: int, error: BaseException) -> Callable[[int, float], None]:
+    """A callback that fails in a process, at its third iteration."""
+
+    def callback(t: int, _: float) -> None:
+        if t == 2 and dist.get_rank() == process:
+            raise error
+
+    return callback
+
+
+def _ctrl_c(t: int, _: float) -> None:
+    if t == 1 and dist.get_rank() == 1:
+        signal.raise_signal(signal.SIGINT)
+
+
+def _told(call: Callable[[], Any]) -> str:
+    """The error of a call."""
+    try:
+        call()
+    except (CrowdpplError, ValueError) as error:
+        return f"{type(error).__name__}: {error}"
+    return ""
+
+
+def wrong(process: int, processes: int) -> dict[str, str]:
+    """The errors of calls that cannot succeed, by name."""
+    data, rows = share_of(frame(), process, processes), frame()
+    whole, other = Annotations.from_frame(rows), share_of(rows.replace({"annotator": {7: 9}}), process, processes)
+
+    def fit(method: str = "one_coin", given: Annotations = data, inference: str = "vb", **how: Any) -> Any:
+        return crowdppl.fit(method, given, inference=inference, **how)
+
+    posterior, strange = fit(), {"one": ValueError("a bad day"), "our own": CrowdpplError("a bad day")}
+    calls: dict[str, Callable[[], Any]] = {
+        "whole": lambda: fit(given=whole),
+        "annotators": lambda: fit(given=(data, other)[process]),
+        "settings": lambda: fit(settings={"right": 1.0 + process}),
+        "options": lambda: fit(tolerance=1e-3 * (1 + process)),
+        "only one": lambda: fit(given=data if process else None),  # type: ignore[arg-type]
+        "auto": lambda: fit("auto"),
+        "glad": lambda: fit("glad"),
+        "community": lambda: fit("community"),
+        "pathfinder": lambda: fit(inference="pathfinder"),
+        "batch_size": lambda: fit(batch_size=10),
+        "score": lambda: crowdppl.evaluate(posterior, dict.fromkeys(data.items, 0)),
+        "doubts": lambda: posterior.doubts(),
+        "save": lambda: posterior.save("nowhere"),
+        "agreement": lambda: crowdppl.agreement_table(data),
+        **{f"callback, {name}": lambda error=error: fit(callback=_at(1, error)) for name, error in strange.items()},
+    }
+    return {name: _told(call) for name, call in calls.items()}
+
+
+def interrupted(process: int, processes: int) -> list[tuple[bool, int, float]]:
+    """How fits ended in which one process met Ctrl-C, by a callback or by a signal."""
+    data, found = share_of(frame(), process, processes), []
+    for callback in (_at(1, KeyboardInterrupt()), _ctrl_c):
+        told = crowdppl.fit("bayesian_dawid_skene", data, inference="vb", callback=callback).diagnostics()
+        found.append((told["interrupted"], told["iterations"], told["objective"]))
+    return found
+
+
+def everything(process: int, processes: int) -> Any:
+    with together():
+        sums = all_reduced([np.full(2, process), 0.5, reduced(process == 1, "max")])
+    return sums, fitted(process, processes, FITS), wrong(process, processes), interrupted(process, processes)
+
+
+@pytest.fixture(scope="module")
+def found() -> Iterator[Any]:
+    """What each of two processes found."""
+    yield [*zip(*by_processes(2, everything), strict=True)]
+
+
+def test_sums_are_of_all_processes_in_the_type_given(found: Any) -> None:
+    for whole, number, either in found[0]:
+        assert whole.tolist() == [1, 1] and whole.dtype == np.int64
+        assert number == 1.0 and either is True
+    assert reduced(3) == 3 and all_reduced([1.5, True]) == [1.5, True]
+
+
+def test_two_processes_find_what_one_finds(found: Any) -> None:
+    assert_same(FITS, fitted(0, 1, FITS), found[1])
+
+
+@pytest.mark.slow
+def test_three_processes_find_what_one_finds() -> None:
+    assert_same(FITS + MORE, fitted(0, 1, FITS + MORE), by_processes(3, fitted, FITS + MORE))
+
+
+def test_what_processes_cannot_share_is_refused_by_name_in_all(found: Any) -> None:
+    one, other = found[2]
+    said = {
+        "whole": "DataError: torch.distributed has a group of 2 processes",
+        "annotators": "ProcessError: processes differ in the annotators",
+        "settings": "ProcessError: processes differ in the method",
+        "options": "ProcessError: processes differ in the method",
+        "auto": "DataError: 'auto' would be of the items of process 0 of 2 alone",
+        "glad": "MethodError: processes cannot share a fit of GLAD: difficulty has an entry an item",
+        "community": "MethodError: processes cannot share a fit of Community: its init may read labels",
+        "pathfinder": "MethodError: processes cannot share a fit by pathfinder",
+        "batch_size": "MethodError: processes cannot share batch_size=10 of vb",
+        "score": "DataError: a score would be of the items of process 0",
+        "doubts": "DataError: posterior.doubts would be of the items of process 0",
+        "save": "DataError: posterior.save would be of the items of process 0",
+        "agreement": "DataError: data would be of the items of process 0",
+    }
+    for name, text in said.items():
+        assert one[name].startswith(text), (name, one[name])
+        assert other[name].replace("process 1 of", "process 0 of") == one[name]
+
+
+def test_an_error_in_one_process_is_raised_in_all(found: Any) -> None:
+    one, other = found[2]
+    assert other["callback, one"] == "ValueError: a bad day"
+    assert one["callback, one"] == "ProcessError: process 1 of 2 failed: ValueError('a bad day')"
+    assert other["callback, our own"] == "CrowdpplError: a bad day"
+    assert one["callback, our own"] == "CrowdpplError: process 1 of 2 failed: a bad day"
+    assert one["only one"].startswith("DataError: data is a NoneType")
+    assert other["only one"].startswith("DataError: process 0 of 2 failed: data is a NoneType")
+
+
+def test_ctrl_c_in_one_process_stops_all_at_the_same_iteration(found: Any) -> None:
+    one, other = found[3]
+    assert one == other
+    assert [x[:2] for x in one] == [(True, 3), (True, 2)]
+
+
+def test_a_share_is_refused_where_there_is_no_group() -> None:
+    with pytest.raises(CrowdpplError, match="share of process 0 of 2, and torch.distributed has a group of 1"):
+        crowdppl.fit("one_coin", share_of(frame(), 0, 2), inference="em")
