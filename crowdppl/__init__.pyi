@@ -27,6 +27,7 @@ from .data.files import read_annotations as read_annotations
 from .data.files import read_annotator_covariates as read_annotator_covariates
 from .data.files import read_gold as read_gold
 from .data.files import read_item_covariates as read_item_covariates
+from .data.parts_convert import convert as convert
 from .data.written import write_conll as write_conll
 from .data.written import write_spans as write_spans
 from .datasets import anaesthetists as anaesthetists

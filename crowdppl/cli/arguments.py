@@ -23,6 +23,19 @@ ON_TERMINAL = sys.stderr.isatty()
 Answers = Annotated[
     Path, Argument(help="File with one label a row; --format names the formats.", metavar="ANSWERS")
 ]
+ToConvert = Annotated[
+    str,
+    Argument(
+        help="File with one label a row, a pattern in quotes such as 'labels/*.csv', or with --format sql a query.",
+        metavar="SOURCE",
+    ),
+]
+Parts = Annotated[Path, Argument(help="Folder to write, which must not be there.", metavar="PARTS")]
+NParts = Annotated[
+    int | None,
+    Option(help="Number of parts, and of processes at most. By default 8, or one for 1.5 million labels.", min=1),
+]
+MemoryLimit = Annotated[str, Option(help="Memory of DuckDB, such as 500MB; beyond, it takes the disk.")]
 Out = Annotated[Path, Option(help="Folder to write to; made if need be.", metavar="FOLDER")]
 OutOfAnswers = Annotated[
     Path | None,
@@ -253,7 +266,8 @@ READING: Mapping[str, tuple[Any, Any]] = {
 }
 """The options of commands that read a file: type and default of each."""
 OF_FITS = ("inference", "calibrate", "trusted", "models", "seed", "device")
-SPELLED = {name: name.replace("_", "-") for name in (*READING, *OF_FITS)} | {
+OF_PARTS = ("n_parts", "memory_limit")
+SPELLED = {name: name.replace("_", "-") for name in (*READING, *OF_FITS, *OF_PARTS)} | {
     "abstentions": "abstain",
     "label_covariates": "label-covariate",
 }
@@ -292,6 +306,11 @@ OF_LABELS = (
     "stray",
 )
 """Those that are about the labels alone."""
+OF_CONVERT = (
+    *("format", "delimiter", "encoding", "item", "annotator", "no_annotator", "label", "classes", "abstain"),
+    *("informative_abstentions", "kind", "unit", "decimal", "repeats", "time", "gold_column", "label_covariate"),
+)
+"""Those that are settled when labels are converted."""
 
 
 def reading(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:

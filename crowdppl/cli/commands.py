@@ -144,6 +144,27 @@ def fit_answers(
     print(_without_warnings(summarise(posterior, unsaid)), f"\n{files_written} are in {out}", sep="\n")
 
 
+@app.command("convert")
+@arguments.reading(*arguments.OF_CONVERT)
+def convert_labels(
+    source: arguments.ToConvert,
+    parts: arguments.Parts,
+    n_parts: arguments.NParts = None,
+    memory_limit: arguments.MemoryLimit = "1GiB",
+    **given: Any,
+) -> None:
+    """Convert labels of any size to a folder of parts, which other commands take in place of a file.
+
+    Needs DuckDB (the extra "scale"). Memory does not grow with the number of labels.
+    """
+    from crowdppl.data.parts_convert import convert
+
+    taken = {*COLUMNS, *arguments.OF_CONVERT, "abstentions", "label_covariates"}
+    said = {name: value for name, value in _labels_said(given).items() if name in taken}
+    found = convert(source, parts, **said, n_parts=n_parts, memory_limit=memory_limit)
+    print(", ".join(f"{n:,} {name}" for name, n in found.items()), f"are in {parts}")
+
+
 @app.command("compare")
 @arguments.reading()
 def compare_methods(
@@ -431,9 +452,8 @@ def _say_order(data: Annotations, given: Mapping[str, Any]) -> None:
         print(printable(f"note: {text}"))
 
 
-def read_answers(answers: Path, given: Mapping[str, Any]) -> Annotations:
-    """The annotations of a file, by the options ``arguments.READING``."""
-    from crowdppl.data import files  # imports torch
+def _labels_said(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments of ``read_annotations`` about labels, by the options ``arguments.READING``."""
     from crowdppl.data.annotations import parts_of_items
 
     given = {name: default for name, (_, default) in arguments.READING.items()} | dict(given)
@@ -446,6 +466,15 @@ def read_answers(answers: Path, given: Mapping[str, Any]) -> Annotations:
     found |= {"classes": arguments.names(given["classes"], "--classes"), "abstentions": given["abstain"] or ()}
     found |= {name: arguments.names(given[name], f"--{name}") for name in ("annotators", "items")}
     found["label_covariates"] = given["label_covariate"] or ()
+    return dict(found)
+
+
+def read_answers(answers: Path, given: Mapping[str, Any]) -> Annotations:
+    """The annotations of a file, by the options ``arguments.READING``."""
+    from crowdppl.data import files  # imports torch
+
+    given = {name: default for name, (_, default) in arguments.READING.items()} | dict(given)
+    found = _labels_said(given)
     readers: dict[str, tuple[Callable[..., Any], dict[str, str]]] = {
         "gold": (files.read_gold, {"item": "gold_item", "label": "gold_label", "encoding": "gold_encoding"}),
         "features": (files.read_item_covariates, {"item": "features_item", "encoding": "features_encoding"}),

@@ -46,6 +46,21 @@ def new_files(path: str | Path) -> Iterator[Path]:
         raise
 
 
+@contextmanager
+def new_folder(path: str | Path) -> Iterator[Path]:
+    """A folder to write files to, which takes its place when all is well; ResultError where something is there."""
+    folder = require_path(path, ResultError)
+    if folder.exists() or folder.is_symlink():
+        raise ResultError(f"{folder} exists; give the path of a new folder, or remove it")
+    with _aside(made_folder(folder.parent)) as made:
+        new = made / folder.name
+        new.mkdir()
+        yield new
+        for part in new.iterdir():
+            _synchronise(part)
+        new.rename(folder)
+
+
 def _commit(made: Path, folder: Path) -> None:
     """Moves the files of a folder to another one, all or none."""
     for part in made.iterdir():

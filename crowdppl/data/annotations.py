@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, cast
 
 import numpy as np
@@ -12,8 +13,9 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from crowdppl.core.collective import n_processes, process, together
 from crowdppl.core.devices import few_threads
-from crowdppl.core.validation import no_annotations, one_of, switch, warn
+from crowdppl.core.validation import kind_of, no_annotations, one_of, switch, warn
 from crowdppl.data.blocks import (
     Block,
     join_blocks,
@@ -49,6 +51,7 @@ from crowdppl.data.kinds.space import REAL_LINE, number_space
 from crowdppl.data.levels import above, ancestor, coarser
 from crowdppl.data.masks import labels_of_masks
 from crowdppl.data.notation import with_decimal_commas
+from crowdppl.data.parts import Stored, of_own_parts, read_parts
 from crowdppl.data.repeats import treated_repeats
 from crowdppl.data.shapes import Said, rows_of_table
 from crowdppl.data.tables import Rows, Table, coded_table, require_table, rows_of_dicts
@@ -425,6 +428,95 @@ class Annotations:
         """Who is to label what, without labels: for simulation; needs ``classes`` or ``like``."""
         parts = bool(parts_of_items(options))
         return cls.of_rows(Rows.of_arrays(item, annotator, None, _given_columns(options), parts), options)
+
+    @classmethod
+    def open(
+        cls,
+        path: str | Path,
+        *,
+        gold: Any = None,
+        features: pd.DataFrame | None = None,
+        item_covariates: pd.DataFrame | None = None,
+        annotator_covariates: pd.DataFrame | None = None,
+        history: Any = None,
+        check: bool = False,
+    ) -> Annotations:
+        """Reads a folder of parts, as ``crowdppl.convert`` writes it and ``docs/scale.md`` describes it.
+
+        In a process group of ``torch.distributed``, each process reads parts of its own, a run of consecutive ones,
+        and ``share`` says which process of how many it is; annotators and classes are those of all parts. Items
+        stand in the order of the parts.
+
+        Args:
+            path: the folder.
+            gold, features, item_covariates, annotator_covariates, history: as of
+                ``crowdppl.data.annotations.AnnotationOptions``, tables by id; of several processes, each takes the
+                items that are its own.
+            check: whether to read all bytes once more, for their digests, and to look whether each item is in the
+                part that its hash says; sizes, counts and codes are always looked at.
+
+        Raises:
+            DataError: for what is missing, damaged, of another version or no part, and more processes than parts.
+
+        Examples:
+            >>> dicts = crowdppl.Annotations.from_dicts({"ann": {"x": 1, "y": 2}, "bob": {"x": 1, "y": 2}})
+            >>> dicts.frame().to_csv("labels.csv", index=False)
+            >>> _ = crowdppl.convert("labels.csv", "opened", n_parts=2)
+            >>> crowdppl.Annotations.open("opened", check=True)
+            Annotations(2 items, 2 annotators, 2 classes, 4 labels)
+        """
+        known = {"gold": gold, "features": features, "item_covariates": item_covariates}
+        with together():  # what is wrong in one part is an error in all processes
+            share = (process(), n_processes()) if n_processes() > 1 else None
+            stored = read_parts(path, *(share or (0, 1)), check=switch("check", check, error=DataError))
+            made = cls._of_parts(stored, share, known, annotator_covariates, history)
+        for warning in made.warnings if share is None or share[0] == 0 else ():
+            warn(warning)
+        return made
+
+    @classmethod
+    def _of_parts(
+        cls,
+        stored: Stored,
+        share: tuple[int, int] | None,
+        known: Mapping[str, Any],
+        annotator_covariates: Any,
+        history: Any,
+    ) -> Annotations:
+        """What parts hold, with what is ``known`` by item id."""
+        items, alphabet, n_parts = stored.items, stored.alphabet, len(stored.manifest.parts)
+        mine = dict[str, Any]()
+        for name, given in known.items():
+            tables = pd.DataFrame if name != "gold" else pd.Series | Mapping
+            if given is not None and not isinstance(given, tables):
+                raise DataError(f"{name} is {kind_of(given)}; give a table by item id")
+            given = by_item(given) if name == "gold" and given is not None else given
+            mine[name] = of_own_parts(given, n_parts, share)
+        truths = given_truths(
+            mine["gold"], None if stored.known is None else pd.Series(dtype=object), False, alphabet
+        )
+        if history is not None:
+            history = torch.from_numpy(history_table(history, stored.annotators, alphabet.n_classes))
+        return cls(
+            items,
+            stored.annotators,
+            alphabet,
+            stored.blocks,
+            stored.order,
+            stored.known if stored.known is not None else known_truths(truths, items, alphabet),
+            feature_table(mine["features"], None, items),
+            covariate_table(mine["item_covariates"], items),
+            covariate_table(annotator_covariates, stored.annotators),
+            columns=stored.columns,
+            label_names=(
+                *stored.manifest.label_covariates,
+                *([] if stored.manifest.time is None else [stored.manifest.time]),
+            ),
+            roles=stored.manifest.roles,
+            warnings=stored.warnings,
+            time=stored.manifest.time,
+            share=share,
+        ).filled(history=history, abstainers=None if stored.may is None else torch.from_numpy(stored.may))
 
     @classmethod
     def of_rows(cls, rows: Rows, options: AnnotationOptions) -> Annotations:

@@ -264,17 +264,25 @@ def find_warnings(
     """
     n_classes, active = blocks[0].n_classes, counts.sum(1) > 0
     if compared is None:
-        sets, why = connected_sets(blocks, active), "share no item"
-        apart = _disconnected(sets[active], annotators.ids[active], "annotators", why)
-    else:
-        sets, ids = compared.sets()
-        apart = _disconnected(sets, ids, "objects", "no label compares")
-    found = [
-        _thin(counts.sum(1), annotators, n_classes),
-        apart,
-        _one_class(counts[:, :n_classes], annotators),
-    ]
-    return [warning for warning in found if warning is not None]
+        return warnings_of_counts(counts, annotators, n_classes, connected_sets(blocks, active))
+    sets, ids = compared.sets()
+    apart = _disconnected(sets, ids, "objects", "no label compares")
+    return warnings_of_counts(counts, annotators, n_classes, None, apart)
+
+
+def warnings_of_counts(
+    counts: np.ndarray,
+    annotators: Codebook,
+    n_classes: int,
+    sets: np.ndarray | None,
+    apart: CrowdpplWarning | None = None,
+) -> list[CrowdpplWarning]:
+    """Warnings of counts (A, L), and of the sets of annotators that share items, as of ``connected_sets``."""
+    active = counts.sum(1) > 0
+    if sets is not None:
+        apart = _disconnected(sets[active], annotators.ids[active], "annotators", "share no item")
+    thin, same = _thin(counts.sum(1), annotators, n_classes), _one_class(counts[:, :n_classes], annotators)
+    return [warning for warning in (thin, apart, same) if warning is not None]
 
 
 def unused_warning(counts: np.ndarray, answer: np.ndarray, alphabet: LabelSet) -> list[SparseDataWarning]:
@@ -347,13 +355,16 @@ def _disconnected(sets: np.ndarray, ids: pd.Index[Any], what: str, why: str) -> 
     )
 
 
-def connected_sets(blocks: Sequence[Block], active: np.ndarray) -> np.ndarray:
-    """The set of each annotator, (A,): those of one set, ``active`` with labels, are joined by shared items."""
+def connected_sets(blocks: Sequence[Block], active: np.ndarray, sets: np.ndarray | None = None) -> np.ndarray:
+    """The set of each annotator, (A,): those of one set, ``active`` with labels, are joined by shared items.
+
+    They may be in ``sets`` already, by other items.
+    """
     from scipy.sparse import coo_array  # slow to import
     from scipy.sparse.csgraph import connected_components
 
     n = len(active)
-    sets: np.ndarray = np.arange(n)
+    sets = np.arange(n) if sets is None else sets
     part = max(1_000, 20 * n)  # mostly joins everyone already
     for block in blocks:
         for most in (part, None):

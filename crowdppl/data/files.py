@@ -8,7 +8,7 @@ import gzip
 import json
 import re
 import zlib
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -24,6 +24,7 @@ from crowdppl.data.gold import without_blanks
 from crowdppl.data.ids import READ_FROM, Origin, by_item, encode, native, place_in_rows, refuse_missing_text
 from crowdppl.data.kinds.sequences import SEQUENCE
 from crowdppl.data.label_studio import FLAT, TASK, rows_of_tasks, tasks_of_rows
+from crowdppl.data.parts import is_folder_of_parts
 from crowdppl.data.shapes import Said, rows_of_table
 from crowdppl.data.tables import (
     NAMING,
@@ -67,12 +68,8 @@ class Format(NamedTuple):
 def read_table(path: Any, roles: Roles | None, format: Any, delimiter: Any, encoding: Any) -> Table:
     """Reads a file as ``read_annotations`` does; ``roles`` are columns read as text, None for all."""
     path = require_path(path)
-    for name, value in (("format", format), ("delimiter", delimiter), ("encoding", encoding)):
-        if value is not None and not isinstance(value, str):
-            raise DataError(f"{name} is {kind_of(value)}; give it as text, or leave it out")
-    ending = Path(path.name.removesuffix(".gz")).suffix.lower()
-    by_ending = (name for name, known in FORMATS.items() if ending in known.endings)
-    found = FORMATS.get(format or next(by_ending, "csv" if delimiter else ""))
+    require_texts(format=format, delimiter=delimiter, encoding=encoding)
+    found = FORMATS.get(format or format_of(path) or ("csv" if delimiter else ""))
     if found is None:
         *titles, last = (known.title for known in FORMATS.values())
         raise DataError(
@@ -97,7 +94,20 @@ def read_table(path: Any, roles: Roles | None, format: Any, delimiter: Any, enco
         raise DataError(f"{path.name} cannot be read: {error}; it may be truncated") from error
 
 
-def _open(path: Path, encoding: str) -> TextIO:
+def require_texts(**given: Any) -> None:
+    """Refuses arguments that are neither text nor None."""
+    for name, value in given.items():
+        if value is not None and not isinstance(value, str):
+            raise DataError(f"{name} is {kind_of(value)}; give it as text, or leave it out")
+
+
+def format_of(path: Path) -> str:
+    """The format that the end of a file's name tells; "" for none."""
+    ending = Path(path.name.removesuffix(".gz")).suffix.lower()
+    return next((name for name, known in FORMATS.items() if ending in known.endings), "")
+
+
+def open_text(path: Path, encoding: str) -> TextIO:
     """A file of text, unpacked where its name ends in .gz, without a byte-order mark; line ends as they are."""
     packed = path.suffix == ".gz"
     file: Any = (gzip.open if packed else open)(path, "rt", encoding=encoding, newline="")
@@ -109,7 +119,7 @@ def _open(path: Path, encoding: str) -> TextIO:
 
 def _records(path: Path, delimiter: str, encoding: str, strict: bool = False) -> Iterator[tuple[int, list[str]]]:
     """Each record that is not empty, the header first, with the line on which it begins."""
-    with _open(path, encoding) as file:
+    with open_text(path, encoding) as file:
         reader, line = csv.reader(file, delimiter=delimiter, strict=strict), 1
         for record in reader:
             if record:
@@ -117,24 +127,43 @@ def _records(path: Path, delimiter: str, encoding: str, strict: bool = False) ->
             line = reader.line_num + 1
 
 
+def delimiter_and_line(source: Source, usual: str) -> tuple[str, str]:
+    """What separates fields, and the first line that is not empty."""
+    with open_text(source.path, source.encoding) as file:
+        first = next((line for line in file if line.strip()), "")
+    return source.delimiter or (usual if usual in first else max(",;\t|", key=first.count)), first
+
+
+def header_of(path: Path, delimiter: str, encoding: str, first: str) -> list[str]:
+    """The names of columns; DataError where fewer than two stand in the ``first`` line, or one stands twice."""
+    _, header = next(_records(path, delimiter, encoding), (0, []))
+    if len(header) < 2:
+        raise DataError(
+            f"{path.name} begins with {shown(first.strip())}, where a line of two column names or more must "
+            "stand; say delimiter= where something else separates them"
+        )
+    refuse_twins(header, path.name)
+    return header
+
+
+def line_of(path: Path, delimiter: str, encoding: str, row: int) -> str:
+    """Where a row of delimited text begins."""
+    try:
+        line = next(islice(_records(path, delimiter, encoding), row + 1, None))[0]
+    except csv.Error:  # a field too long for Python's reader
+        return f"{place_in_rows(row)} of {path.name}"
+    return f"line {line} of {path.name}"
+
+
 def _delimited(source: Source, usual: str) -> Table:
     """Reads delimited text by pyarrow, which refuses rows of differing length, unlike pandas."""
     import pyarrow
     from pyarrow import csv as arrow_csv
 
-    path, encoding, roles, delimiter = source.path, source.encoding, source.roles, source.delimiter
-    with _open(path, encoding) as file:
-        first = next((line for line in file if line.strip()), "")
-    if delimiter is None:
-        delimiter = usual if usual in first else max(",;\t|", key=first.count)
+    path, encoding, roles = source.path, source.encoding, source.roles
+    delimiter, first = delimiter_and_line(source, usual)
     try:
-        _, header = next(_records(path, delimiter, encoding), (0, []))
-        if len(header) < 2:
-            raise DataError(
-                f"{path.name} begins with {shown(first.strip())}, where a line of two column names or more must "
-                "stand; say delimiter= where something else separates them"
-            )
-        refuse_twins(header, path.name)
+        header = header_of(path, delimiter, encoding, first)
         all_text = roles is None or ({*FLAT} <= {*header} and SEQUENCE in roles)  # spans of Label Studio
         texts = header if all_text else _texts(header, roles or {}, path.name)
         table = arrow_csv.read_csv(
@@ -146,19 +175,11 @@ def _delimited(source: Source, usual: str) -> Table:
             convert_options=arrow_csv.ConvertOptions(column_types=dict.fromkeys(texts, pyarrow.string())),
         )
     except (pyarrow.ArrowInvalid, csv.Error) as error:
-        raise DataError(_fault(path, delimiter, encoding) or f"{path.name} cannot be read: {error}") from error
+        raise DataError(fault_of(path, delimiter, encoding) or f"{path.name} cannot be read: {error}") from error
     # A quote that is never closed takes all further rows into one field, which arrow accepts.
-    if table.num_rows and "\n" in str(table.columns[-1][-1]) and (fault := _fault(path, delimiter, encoding)):
+    if table.num_rows and "\n" in str(table.columns[-1][-1]) and (fault := fault_of(path, delimiter, encoding)):
         raise DataError(fault)
-
-    def place(row: int) -> str:
-        try:
-            line = next(islice(_records(path, delimiter, encoding), row + 1, None))[0]
-        except csv.Error:  # a field too long for Python's reader
-            return f"{place_in_rows(row)} of {path.name}"
-        return f"line {line} of {path.name}"
-
-    return Table(table.rename_columns(header), path.name, place, True)
+    return Table(table.rename_columns(header), path.name, partial(line_of, path, delimiter, encoding), True)
 
 
 def _texts(header: list[str], roles: Roles, origin: str) -> list[str]:
@@ -170,7 +191,7 @@ def _texts(header: list[str], roles: Roles, origin: str) -> list[str]:
     return [*dict.fromkeys(map(str, (*known, *(name for role in NAMING for name in looks_like(header, role)))))]
 
 
-def _fault(path: Path, delimiter: str, encoding: str) -> str:
+def fault_of(path: Path, delimiter: str, encoding: str) -> str:
     """The first line of delimited text that cannot be read, and why; "" where there is none."""
     line, width = 0, 0
     try:
@@ -196,11 +217,15 @@ SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 def _json(source: Source) -> Table:
     """Reads an object a line, or an array of objects, by Python's reader: pandas takes the last of two twins."""
+    path = source.path
+    with open_text(path, source.encoding) as file:
+        return table_of_json(file.read(), path)
+
+
+def table_of_json(text: str, path: Path) -> Table:
+    """A table of JSON, which a file holds or begins with."""
     rows: list[dict[str, Any]] = []
     numbers: list[int] = []
-    path = source.path
-    with _open(path, source.encoding) as file:
-        text = file.read()
     is_array = text.lstrip().startswith("[")
     unit = "entry" if is_array else "line"
     for number, part in enumerate(_parsed(text, path.name) if is_array else text.split("\n"), 1):
@@ -241,7 +266,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _conll(source: Source) -> Table:
     path = source.path
-    with _open(path, source.encoding) as file:
+    with open_text(path, source.encoding) as file:
         frame, numbers = read_conll(file, path.name)
     return Table(frame, path.name, lambda row: f"line {numbers[row]} of {path.name}", True, tokens=True)
 
@@ -267,6 +292,12 @@ FORMATS = {
     "parquet": Format("Parquet", (".parquet", ".pq"), _parquet),
 }
 """By what ``format=`` says."""
+
+
+OF_IDS = ("gold", "features", "item_covariates", "annotator_covariates", "history")
+"""Options that parts take, too."""
+USUAL = ("keep", "shared", "repair")
+"""Options of labels as they are where nobody says another."""
 
 
 def read_annotations(
@@ -303,6 +334,8 @@ def read_annotations(
     are gold, and "created_at", "updated_at" and "lead_time" are further columns. Spans are read from its CSV and
     JSON-MIN, too.
 
+    A folder that ``crowdppl.convert`` wrote is opened, as by ``Annotations.open``.
+
     Args:
         path: the file; a CSV or TSV begins with a line of column names.
         item, annotator, label: columns, where they are not recognised by name; of items with two parts, a pair
@@ -337,6 +370,11 @@ def read_annotations(
         2  008       ann    no
         3  008       bob   yes
     """
+    if is_folder_of_parts(path):
+        columns_of = {"item": item, "annotator": annotator, "label": label, "gold_column": gold_column}
+        read_as = {"format": format, "delimiter": delimiter, "encoding": encoding, "wide": wide, "columns": columns}
+        more = {"question": question, "predictions": predictions}
+        return _opened(path, {**columns_of, **read_as, **more, **options})
     several = switch("wide", wide) or columns_said(columns) is not None
     parts = () if several else parts_of_items(options)
     roles = label_roles(item, annotator, label, gold_column, parts)
@@ -359,6 +397,25 @@ def read_annotations(
     rows, told = rows_of_table(table, said, said_kind(options), options)
     del table  # whose text is not kept
     return Annotations.of_rows(rows, cast(AnnotationOptions, told))
+
+
+def _is_empty(value: Any) -> bool:
+    """Whether a list or the like has nothing in it."""
+    return isinstance(value, list | tuple | Mapping) and not value
+
+
+def _opened(path: str | Path, given: Mapping[str, Any]) -> Annotations:
+    """A folder of parts, of which no more may be said than that of items and annotators."""
+    for name in [name for name in given if name not in OF_IDS]:
+        value = given[name]
+        usual = isinstance(value, str) and value in USUAL
+        if not (usual or value is None or value is ... or value is False or _is_empty(value)):
+            raise DataError(
+                f"{path} holds parts, whose labels were settled when they were converted; leave out {name}=, or "
+                "convert the labels again"
+            )
+    known: Any = {name: given.get(name) for name in OF_IDS}
+    return Annotations.open(path, **known)
 
 
 def _tasks(table: Table, named: Any, kind: str | None) -> pd.DataFrame | None:

@@ -253,6 +253,10 @@ class Encoding:
     def __len__(self) -> int:
         return len(self.codes)
 
+    def times(self) -> np.ndarray:
+        """How many rows have each value, (values,)."""
+        return np.bincount(self.codes, minlength=len(self.values))
+
     def first_row(self, value: int) -> int:
         """The first row with the value at this position."""
         return int(np.argmax(self.codes == value))

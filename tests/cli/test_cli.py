@@ -156,6 +156,22 @@ def test_fit_writes_what_it_says(answers: Path, tmp_path: Path, capsys: pytest.C
     assert isinstance(record["warnings"], list)
 
 
+def test_parts_are_fitted_as_the_file_they_come_from(
+    answers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    parts, gold = tmp_path / "parts", write(tmp_path / "gold.csv", [["item", "label"], [ODD_ITEMS[0], "no"]])
+    assert run("convert", answers, parts, "--n-parts", 3, "--label", "answer") == 0
+    sizes = f"{len(ODD_ITEMS)} items, {len(ODD_ANNOTATORS)} annotators"
+    assert f"{sizes}, {len(ODD_ITEMS) * len(ODD_ANNOTATORS)} labels, 3 parts are in" in capsys.readouterr().out
+    how = ("--model", "one_coin", "--inference", "em", "--gold", gold, "--out")
+    for source, out in ((answers, "one"), (parts, "other")):
+        assert run("fit", source, *how, tmp_path / out) == 0
+    one, other = (load(tmp_path / out).probabilities() for out in ("one", "other"))
+    np.testing.assert_allclose(other.loc[one.index], one, atol=1e-12)
+    assert "leave out --kind" in refused(capsys, "fit", parts, "--kind", "ordinal", "--out", tmp_path / "third")
+    assert "exists" in refused(capsys, "convert", answers, parts)
+
+
 def test_doubts_are_printed_once_and_recorded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     careful = [[f"i{n}", f"a{m}", "yes" if n % 2 else "no"] for n in range(60) for m in range(4)]
     at_random = [[f"i{n}", "a4", "yes" if n // 2 % 2 else "no"] for n in range(60)]

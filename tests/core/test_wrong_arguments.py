@@ -100,6 +100,7 @@ def doors() -> dict[str, dict[str, Any]]:
         "annotator_map": {"posterior": fitted},
         "classifier_score": {"model": "one_coin", **folds},
         "compare": {"models": ["one_coin"], **folds},
+        "convert": {"source": "nowhere.csv", "parts": "parts"},
         "covariance_spammers": {"data": data},
         "draw_items": {"quantity": "share", "proxy": fitted, "n": 5, "of": 1},
         "digits": {"annotators": {"hammer": 1}, "labels_per_item": 1},

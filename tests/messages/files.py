@@ -17,7 +17,7 @@ def tagged(words: pd.DataFrame = WORDS, labels: tuple[str, ...] = ("B-X", "I-X",
 
 
 ROWS = [
-    Row("files.read_table", lambda: of_file(delimiter=3), lambda: of_file(delimiter=",")),
+    Row("files.require_texts", lambda: of_file(delimiter=3), lambda: of_file(delimiter=",")),
     Row(
         "files.read_table", lambda: of_file(name="answers.xlsx"), lambda: of_file(name="answers.xlsx", format="csv")
     ),
@@ -33,7 +33,7 @@ ROWS = [
         lambda: of_file(gzip.compress(CSV.encode())[:-9], "answers.csv.gz"),
         lambda: of_file(gzip.compress(CSV.encode()), "answers.csv.gz"),
     ),
-    Row("files._delimited", lambda: of_file("item\n1\n"), lambda: of_file()),
+    Row("files.header_of", lambda: of_file("item\n1\n"), lambda: of_file()),
     Row("files._delimited", lambda: of_file(CSV + "3,a\n"), lambda: of_file(CSV + "3,a,x\n")),
     Row(
         "files._delimited",

@@ -15,11 +15,11 @@ from typer import Exit
 import crowdppl
 from crowdppl.core import validation
 from crowdppl.errors import CrowdpplError, CrowdpplWarning
-from tests.messages import files, kinds, others, studio, tables, votes
+from tests.messages import files, kinds, others, parts, studio, tables, votes
 from tests.messages.inputs import Row
 
 ROOT = Path(crowdppl.__file__).parent
-ROWS: list[Row] = [*tables.ROWS, *kinds.ROWS, *files.ROWS, *studio.ROWS, *votes.ROWS, *others.ROWS]
+ROWS: list[Row] = [*tables.ROWS, *kinds.ROWS, *files.ROWS, *studio.ROWS, *votes.ROWS, *parts.ROWS, *others.ROWS]
 OF_NUMPY = re.compile(r"np\.\w+\(|numpy\.|dtype\(|array\(|[<>|][UifO]\d")
 """How numpy writes its values."""
 

@@ -180,10 +180,11 @@ def _warn_of_declined(labels: Encoding, away: list[Any], place: Place, ordered: 
     if not ordered and np.array_equal(np.sort(numbers[kept])[:2], [-1, 0]):  # labelling functions' way
         found += np.flatnonzero(kept & (numbers == -1)).tolist()
     if found:
-        names, rows = [native(labels.values[n]) for n in found], np.isin(labels.codes, found)
+        names, times = [native(labels.values[n]) for n in found], labels.times()
+        first = int(np.argmax(np.isin(labels.codes, found)))
         warn(
-            f"{rows.sum()} of {len(rows)} labels are {listed([repr(name) for name in names])}, the first at "
-            f"{place(int(np.argmax(rows)))}, and count as classes; if they say that there is no answer, name them, "
+            f"{times[found].sum()} of {times.sum()} labels are {listed([repr(name) for name in names])}, the first "
+            f"at {place(first)}, and count as classes; if they say that there is no answer, name them, "
             f"abstentions={names}, else list all classes in classes=",
             CrowdpplWarning,
         )

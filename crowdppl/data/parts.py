@@ -1,0 +1,316 @@
+"""Annotations as a folder of parts: items by a hash of their id in Parquet files; what the codes mean, once."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from crowdppl import errors
+from crowdppl.core.validation import require_path
+from crowdppl.data.blocks import Block
+from crowdppl.data.coded import Coded, check_tables
+from crowdppl.data.ids import Codebook, as_index, native
+from crowdppl.data.kinds import kind_named
+from crowdppl.data.kinds.kind import LabelSet
+from crowdppl.data.kinds.numbers import NUMBER, ONE_ANSWER
+from crowdppl.errors import CrowdpplWarning, DataError
+
+LAYOUT, VERSION = "crowdppl parts", 1
+HASH = "md5: first 8 hex digits of the id's UTF-8 text, as a number, modulo the number of parts"
+MANIFEST, ANNOTATORS = "dataset.json", "annotators.parquet"
+ITEM, ANNOTATOR, LABEL, GOLD = "item", "annotator", "label", "gold"
+"""Columns of a part."""
+
+
+@dataclass(frozen=True)
+class PartFile:
+    """A file of a folder: its name, its size in bytes and its digest; of a part, its items and labels, too."""
+
+    file: str
+    bytes: int
+    sha256: str
+    items: int = 0
+    labels: int = 0
+
+    @classmethod
+    def of(cls, path: Path, items: int = 0, labels: int = 0) -> PartFile:
+        """What is to be said of a file that is there."""
+        return cls(path.name, path.stat().st_size, digest_of(path), items, labels)
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What dataset.json says.
+
+    Attributes:
+        kind, unit, classes, abstentions, informative_abstentions, label_covariates, time: as of annotations; there
+            are no classes where labels are numbers.
+        gold: whether items have a column of known truths.
+        annotators: the file of annotators.
+        parts: files of items, in order.
+        roles: the columns that were read, by what they held.
+        warnings: class and text of what was said of the labels.
+    """
+
+    kind: str
+    unit: str | None
+    classes: list[Any]
+    abstentions: list[Any]
+    informative_abstentions: bool
+    label_covariates: list[str]
+    time: str | None
+    gold: bool
+    annotators: PartFile
+    parts: list[PartFile]
+    roles: dict[str, str] = field(default_factory=dict)
+    warnings: list[tuple[str, str]] = field(default_factory=list)
+
+    def write(self, folder: Path, made_by: str) -> None:
+        """Writes dataset.json."""
+        about = {"layout": LAYOUT, "version": VERSION, "hash": HASH, "made_by": made_by}
+        counts = {
+            "items": sum(part.items for part in self.parts),
+            "labels": sum(part.labels for part in self.parts),
+        }
+        text = json.dumps({**about, "counts": counts, **asdict(self)}, indent=1, ensure_ascii=False)
+        (folder / MANIFEST).write_text(text + "\n", encoding="utf-8")
+
+    @classmethod
+    def read(cls, folder: Path) -> Manifest:
+        """Reads dataset.json; DataError for what is none, or of another version of layout or hash."""
+        path = folder / MANIFEST
+        if not path.is_file():
+            raise DataError(f"{folder} holds no {MANIFEST}; give a folder that crowdppl.convert wrote")
+        again = "convert the labels again"
+        try:
+            found = json.loads(path.read_text(encoding="utf-8"))
+            said = {name: found.pop(name) for name in ("layout", "version", "hash")}
+            known = {name: found[name] for name in cls.__dataclass_fields__}
+            known["annotators"] = PartFile(**known["annotators"])
+            known["parts"] = [PartFile(**part) for part in known["parts"]]
+            names = [known["annotators"].file, *(part.file for part in known["parts"])]
+            if not known["parts"] or any(Path(name).name != name for name in names):
+                raise ValueError("its parts are no files of the folder")
+            made = cls(**known)
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+            raise DataError(f"{path} is no description of parts ({error!r}); {again}") from error
+        if said != {"layout": LAYOUT, "version": VERSION, "hash": HASH}:
+            raise DataError(
+                f"{path} describes {said['layout']!r} of version {said['version']!r} by {said['hash']!r}, and this "
+                f"version of crowdppl reads version {VERSION} by {HASH!r}; {again}"
+            )
+        return made
+
+    @property
+    def alphabet(self) -> LabelSet:
+        """What can be answered."""
+        kind = kind_named(self.kind).in_unit(self.unit)
+        if kind.numeric:
+            return LabelSet(ONE_ANSWER, 0, kind)
+        book = Codebook("answer", as_index([*self.classes, *self.abstentions]))
+        return LabelSet(book, len(self.classes), kind, self.informative_abstentions)
+
+
+class Stored(NamedTuple):
+    """What parts hold, as annotations have it; ``may`` says who abstained, None where nobody can."""
+
+    manifest: Manifest
+    items: Codebook
+    annotators: Codebook
+    alphabet: LabelSet
+    blocks: list[Block]
+    order: np.ndarray
+    known: np.ndarray | None
+    columns: pd.DataFrame | None
+    may: np.ndarray | None
+    warnings: tuple[CrowdpplWarning, ...]
+
+
+def digest_of(path: Path) -> str:
+    """The SHA-256 of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def part_of(ids: Iterable[Any], n_parts: int) -> np.ndarray:
+    """The number of the part of each item, by ``HASH``: int64 (n,)."""
+    digits = (hashlib.md5(str(native(x)).encode(), usedforsecurity=False).hexdigest()[:8] for x in ids)
+    return np.array([int(x, 16) % n_parts for x in digits], np.int64)
+
+
+def own_parts(n_parts: int, process: int, processes: int) -> range:
+    """The parts of a process: runs of consecutive ones, so that items are in one order however many there are."""
+    return range(process * n_parts // processes, (process + 1) * n_parts // processes)
+
+
+def is_folder_of_parts(path: Any) -> bool:
+    """Whether a path is that of a folder of parts."""
+    return isinstance(path, str | Path) and Path(path).is_dir() and (Path(path) / MANIFEST).is_file()
+
+
+def read_parts(path: Any, process: int = 0, processes: int = 1, check: bool = False) -> Stored:
+    """Reads the parts of one of some processes (``own_parts``); annotators and classes are those of all parts.
+
+    Each part is one block or several, whoever reads it: items stand in an order that depends on the part alone.
+    Sizes of files and ranges of codes are checked, by ``check`` also digests, and whether items are where they
+    belong. DataError for what is missing, of another version, or damaged.
+    """
+    folder = require_path(path)
+    manifest = Manifest.read(folder)
+    if processes > len(manifest.parts):
+        raise DataError(
+            f"{folder} has {len(manifest.parts)} parts for {processes} processes; start at most "
+            f"{len(manifest.parts)}, or convert the labels with n_parts={processes}"
+        )
+    alphabet, (annotators, may) = manifest.alphabet, _annotators(folder, manifest, check)
+    check_tables(len(annotators), len(alphabet.book))
+    none_may = alphabet.n_classes in (0, len(alphabet.book))
+    found, first = list[_Read](), 0
+    for number in own_parts(len(manifest.parts), process, processes):
+        read = _read_part(folder, number, manifest, annotators, alphabet, check)
+        found.append(read.moved(first))
+        first += len(read.ids)
+    blocks = [block for read in found for block in read.blocks if block.n_items] or found[0].blocks
+    items = Codebook("item", found[0].ids.append([read.ids for read in found[1:]]))
+    columns = [read.columns for read in found if read.columns is not None]
+    known = [read.known for read in found if read.known is not None]
+    return Stored(
+        manifest,
+        items,
+        annotators,
+        alphabet,
+        blocks,
+        np.concatenate([read.order for read in found]),
+        np.concatenate(known) if known else None,
+        pd.concat(columns, ignore_index=True) if columns else None,
+        None if none_may else may,
+        tuple(_warning(name, text) for name, text in manifest.warnings),
+    )
+
+
+class _Read(NamedTuple):
+    """A part: its items, their order, blocks, known truths, and further columns of the labels."""
+
+    ids: pd.Index[Any]
+    order: np.ndarray
+    blocks: list[Block]
+    known: np.ndarray | None
+    columns: pd.DataFrame | None
+
+    def moved(self, first: int) -> _Read:
+        """The part where so many items stand before it."""
+        blocks = [replace(block, offset=block.offset + first) for block in self.blocks]
+        return self._replace(order=self.order + np.int32(first), blocks=blocks)
+
+
+def _warning(name: str, text: str) -> CrowdpplWarning:
+    """A warning by the name of its class."""
+    kind: Any = getattr(errors, name, None)
+    usual = isinstance(kind, type) and issubclass(kind, CrowdpplWarning)
+    made: CrowdpplWarning = kind(text) if usual else CrowdpplWarning(text)
+    return made
+
+
+def _table(folder: Path, part: PartFile, columns: Collection[str], check: bool) -> Any:
+    """A file of Parquet with some of its columns; DataError where it is missing or another one."""
+    import pyarrow
+    from pyarrow import parquet
+
+    path, again = folder / part.file, "copy the folder again, or convert the labels again"
+    if not path.is_file():
+        raise DataError(f"{path} is not there; {again}")
+    if path.stat().st_size != part.bytes:
+        raise DataError(
+            f"{path} has {path.stat().st_size} bytes, and {MANIFEST} says {part.bytes}: it is truncated or another "
+            f"file; {again}"
+        )
+    if check and digest_of(path) != part.sha256:
+        raise DataError(f"{path} has another digest than {MANIFEST} says: it is damaged or another file; {again}")
+    try:
+        return parquet.read_table(path, columns=[*columns])
+    except (pyarrow.ArrowException, OSError, KeyError) as error:
+        raise DataError(f"{path} cannot be read: {error}; {again}") from error
+
+
+def _annotators(folder: Path, manifest: Manifest, check: bool) -> tuple[Codebook, np.ndarray]:
+    """The annotators by code, and who abstained."""
+    table = _table(folder, manifest.annotators, (ANNOTATOR, "abstained"), check)
+    return Codebook(ANNOTATOR, pd.Index(table[ANNOTATOR].to_pandas())), table["abstained"].to_numpy()
+
+
+def _read_part(
+    folder: Path, number: int, manifest: Manifest, annotators: Codebook, alphabet: LabelSet, check: bool
+) -> _Read:
+    """Reads a part; DataError where codes are out of range, or rows of an item are apart."""
+    import pyarrow.compute as pc
+
+    part, numeric = manifest.parts[number], alphabet.kind.numeric
+    names = [*manifest.label_covariates, *([] if manifest.time is None else [manifest.time])]
+    table = _table(folder, part, [ITEM, ANNOTATOR, LABEL, *([GOLD] if manifest.gold else []), *names], check)
+    item = table[ITEM].combine_chunks()
+    new = np.ones(len(item), bool)
+    if len(item):
+        new[1:] = pc.not_equal(item[1:], item[:-1]).to_numpy(zero_copy_only=False)
+    ids = pd.Index(item.filter(new).to_pandas())
+    there = table[ANNOTATOR].is_valid().to_numpy()
+    fault = ""
+    if not ids.is_unique:
+        fault = f"rows of the item {native(ids[ids.duplicated()][0])!r} are not together"
+    elif (len(ids), int(there.sum())) != (part.items, part.labels):
+        fault = f"there are {len(ids)} items and {there.sum()} labels, and {MANIFEST} says otherwise"
+    elif check and (wrong := part_of(ids, len(manifest.parts)) != number).any():
+        fault = f"the item {native(ids[wrong][0])!r} belongs to another part by its hash"
+    code = (np.cumsum(new, dtype=np.int32) - np.int32(1))[there]
+    labels = table.filter(there) if not there.all() else table
+    annotator, answer = labels[ANNOTATOR].to_numpy(), labels[LABEL].to_numpy()
+    for which, codes, n in ((ANNOTATOR, annotator, len(annotators)), (LABEL, answer, len(alphabet.book))):
+        if (which == ANNOTATOR or not numeric) and not _are_codes(codes, n):
+            fault = fault or f"a code of the {which}s is none of 0 to {n - 1}"
+    if fault:
+        raise DataError(f"{folder / part.file}: {fault}; write the part anew, or convert the labels again")
+    columns = labels.select(names).to_pandas() if names else None
+    if numeric:
+        numbers = pd.DataFrame({NUMBER: answer.astype(np.float64)})
+        columns = numbers if columns is None else pd.concat([numbers, columns], axis=1)
+        answer = np.zeros(len(answer), np.int32)
+    codes = (code, annotator.astype(np.int32, copy=False), answer.astype(np.int32, copy=False))
+    coded = Coded(Codebook(ITEM, ids), annotators, alphabet, *codes)
+    known = None
+    if manifest.gold:
+        truths = table[GOLD].filter(new)
+        none: Any = np.nan if numeric else -1
+        known = truths.fill_null(none).to_numpy().astype(np.float64 if numeric else np.int32)
+    return _Read(ids, *coded.blocks(), known, coded.sorted_columns(columns, None))
+
+
+def _are_codes(codes: np.ndarray, n: int) -> bool:
+    """Whether all are whole numbers from 0 and below n."""
+    return codes.dtype.kind in "iu" and (not len(codes) or (int(codes.min()) >= 0 and int(codes.max()) < n))
+
+
+def of_own_parts(given: Any, n_parts: int, share: tuple[int, int] | None) -> Any:
+    """Of a series or table by item id, the rows of items that a process has; all where it has all."""
+    if share is None or given is None or not len(given):
+        return given
+    return given[np.isin(part_of(given.index, n_parts), own_parts(n_parts, *share))]
+
+
+def ends_at_items(item: np.ndarray, least: int, most: int) -> Sequence[int]:
+    """Where groups of rows end, of ``least`` to ``most`` rows each if items are small, by the sorted item codes."""
+    ends, n, least = [0], len(item), max(least, 1)
+    starts = np.append(np.flatnonzero(np.diff(item, prepend=-1)), n)
+    while ends[-1] < n:
+        first = ends[-1]
+        if n - first <= most:
+            ends.append(n)
+            break
+        end = int(starts[np.searchsorted(starts, first + most, "right") - 1])
+        ends.append(end if end >= first + least else int(starts[np.searchsorted(starts, first + least)]))
+    return ends

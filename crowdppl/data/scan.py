@@ -1,0 +1,336 @@
+"""Tables as DuckDB reads them: files of text, JSON and Parquet, and queries; where their rows stand."""
+
+from __future__ import annotations
+
+import codecs
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from glob import glob
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from crowdppl.core.validation import require_path, shown
+from crowdppl.data.files import (
+    Source,
+    delimiter_and_line,
+    fault_of,
+    format_of,
+    header_of,
+    line_of,
+    open_text,
+    read_table,
+    require_texts,
+    table_of_json,
+)
+from crowdppl.data.ids import Encoding, Place, encode, encode_text, place_in_rows
+from crowdppl.data.tables import Table
+from crowdppl.errors import DataError, MethodError
+
+if TYPE_CHECKING:
+    import duckdb
+    import pyarrow as pa
+
+HEAD = 10_000
+"""Rows by which a table is recognised."""
+ENCODINGS = {"utf-8": "utf-8", "iso8859-1": "latin-1", "utf-16": "utf-16"}
+"""Encodings that DuckDB reads by itself."""
+
+
+def connected(memory_limit: Any) -> duckdb.DuckDBPyConnection:
+    """A connection to an empty database in memory."""
+    try:
+        import duckdb
+    except ImportError as error:
+        raise MethodError("convert needs DuckDB; install it by: pip install crowdppl[scale]") from error
+    connection = duckdb.connect()
+    try:
+        connection.execute(f"SET memory_limit = {as_text(str(memory_limit))}")
+    except duckdb.Error as error:
+        raise DataError(f"memory_limit={shown(memory_limit)} is no size; write it as '1GiB' or '500MB'") from error
+    return connection
+
+
+def as_text(value: str) -> str:
+    """A text of SQL."""
+    return "'" + value.replace("'", "''") + "'"
+
+
+def _name(value: str) -> str:
+    """A name of SQL."""
+    return '"' + value.replace('"', '""') + '"'
+
+
+@dataclass(frozen=True)
+class Scan:
+    """What is read: files of one format, or a query.
+
+    Attributes:
+        connection: to DuckDB.
+        origin: what it is called in messages.
+        paths: the files, in order; none of a query.
+        relation: SQL that reads some of them.
+        head: the first rows of the first file.
+        place: where a row of a file stands.
+        column: SQL of a column's values; of JSON, of their text.
+        fault: of a file that cannot be read, its first fault, "" where none is found.
+        key: SQL of the text of an item's id, by which it is hashed.
+        is_json: whether values are texts of JSON.
+    """
+
+    connection: duckdb.DuckDBPyConnection
+    origin: str
+    paths: list[Path]
+    relation: Callable[[Sequence[Path]], str]
+    head: Table
+    place: Callable[[Path | None, int], str]
+    column: Callable[[str], str]
+    key: Callable[[str], str]
+    fault: Callable[[Path], str] = lambda path: ""
+    is_json: bool = False
+
+    def select(self, columns: Mapping[str, str], path: Path | None = None, *more: str) -> str:
+        """SQL of some columns by new names, and of ``more``, of all files or one."""
+        named = (f"{self.column(name)} AS {_name(new)}" for new, name in columns.items())
+        return f"SELECT {', '.join([*named, *more])} FROM {self.relation(self.paths if path is None else [path])}"
+
+    def fetch(self, query: str, parameters: Sequence[Any] = ()) -> pa.Table:
+        """The rows of a query."""
+        with self.read():
+            return self.connection.sql(query, params=list(parameters)).to_arrow_table()
+
+    @contextmanager
+    def read(self) -> Iterator[None]:
+        """DuckDB's errors become those of the file that they are of."""
+        import duckdb
+
+        try:
+            yield
+        except duckdb.OutOfMemoryException as error:
+            raise DataError(
+                f"DuckDB has too little memory for {self.origin}; say memory_limit='4GiB', say"
+            ) from error
+        except duckdb.Error as error:
+            faults = (self.fault(path) for path in self.paths)
+            text = next(filter(None, faults), "") or f"{self.origin} cannot be read: {str(error).splitlines()[0]}"
+            raise DataError(text) from error
+
+    def locate(self, columns: Mapping[str, str], values: Mapping[str, Any]) -> str:
+        """Where the first row stands that has some values, by name of ``columns``."""
+        where = " AND ".join(f"{_name(name)} IS NOT DISTINCT FROM ?" for name in values)
+        self.connection.execute("SET preserve_insertion_order = true")
+        paths: list[Path | None] = [*self.paths] or [None]
+        for path in paths:
+            inner = self.select(columns, path, "row_number() OVER () - 1 AS row")
+            row = self.fetch(f"SELECT min(row) FROM ({inner}) WHERE {where}", [*values.values()])[0][0].as_py()
+            if row is not None:
+                return self.place(path, row)
+        return self.origin
+
+    def encoded(self, column: pa.ChunkedArray, name: str, place: Place, mixed: bool = False) -> Any:
+        """A column with each value spelled once."""
+        if not self.is_json:
+            return encode_text(column, name, place)
+        found = column.dictionary_encode().combine_chunks()
+        codes = found.indices.to_numpy()
+        values = pd.Series([json.loads(text) for text in found.dictionary.to_pylist()], dtype=object)
+        each = encode(values, name, lambda n: place(int(np.argmax(codes == n))), mixed=mixed)
+        return Encoding(each.values, each.codes[codes])
+
+    def values(self, column: pa.ChunkedArray) -> pd.Series[Any]:
+        """A further column: of text that is all numbers or blanks, numbers."""
+        found: pd.Series[Any] = column.to_pandas()
+        if self.is_json:
+            found = pd.Series([json.loads(text) for text in found], dtype=object).infer_objects()
+        return numbers_of_text(found) if self.head.text else found
+
+
+def numbers_of_text(column: pd.Series[Any]) -> pd.Series[Any]:
+    """A column of text as numbers, where all of it are."""
+    blank = column.str.strip() == ""
+    numbers = pd.to_numeric(column.mask(blank), errors="coerce")
+    return numbers if bool((numbers.notna() | blank).all()) else column
+
+
+def scanned(connection: duckdb.DuckDBPyConnection, source: Any, format: Any, delimiter: Any, encoding: Any) -> Scan:
+    """What is to be read; DataError for files that are not there, of several formats, or without rows."""
+    require_texts(format=format, delimiter=delimiter, encoding=encoding)
+    if format == "sql":
+        return _of_query(connection, source)
+    given = [source] if isinstance(source, str | Path) or not isinstance(source, Sequence) else [*source]
+    paths = list[Path]()
+    for one in given:
+        path = require_path(one)
+        found = [] if path.exists() else [*map(Path, sorted(glob(str(path), recursive=True)))]  # noqa: PTH207
+        paths += found or [path]
+    known = {format or format_of(path) for path in paths}
+    name = known.pop() if len(known) == 1 else ""
+    readers: dict[str, Callable[..., Scan]] = {
+        "csv": _of_text,
+        "tsv": _of_text,
+        "jsonl": _of_json,
+        "parquet": _of_parquet,
+    }
+    reader = readers.get(name)
+    if reader is None or not all(path.is_file() for path in paths):
+        for path in paths:
+            read_table(path, None, format, delimiter, encoding)  # refuses most
+        raise DataError(
+            f"{shown(source)} is no CSV, TSV, JSON or Parquet, or several of these; give files of one format, or a "
+            "query with format='sql'"
+        )
+    told = codecs.lookup(encoding or "utf-8").name if _is_encoding(encoding) else encoding
+    if told not in ENCODINGS:
+        raise DataError(
+            f"encoding={shown(encoding)} is none of {', '.join(map(repr, ENCODINGS))}, which convert reads; write "
+            "the files as UTF-8"
+        )
+    if delimiter is not None and (reader is not _of_text or not isinstance(delimiter, str) or len(delimiter) != 1):
+        raise DataError(f"delimiter={shown(delimiter)} must be one character, such as ';', of CSV or TSV")
+    return reader(connection, paths, name, told, delimiter)
+
+
+def _is_encoding(name: Any) -> bool:
+    """Whether Python knows an encoding; the usual one for None."""
+    try:
+        return name is None or bool(codecs.lookup(name))
+    except (LookupError, TypeError, ValueError):
+        return False
+
+
+def _of_text(connection: Any, paths: Sequence[Path], name: str, encoding: str, delimiter: str | None) -> Scan:
+    """Delimited text, all columns of which are text."""
+    usual = "\t" if name == "tsv" else ","
+    try:
+        mark, line = delimiter_and_line(Source(paths[0], encoding, None, delimiter), usual)
+        header = header_of(paths[0], mark, encoding, line)
+        for path in paths[1:]:
+            own = header_of(path, mark, encoding, "")
+            if own != header:
+                raise DataError(
+                    f"{path.name} has the columns {', '.join(map(repr, own))}, and {paths[0].name} has "
+                    f"{', '.join(map(repr, header))}; give files with the same columns in the same order"
+                )
+    except UnicodeError as error:
+        raise DataError(f"{paths[0].name} is not {encoding}; give encoding=, or write it as UTF-8") from error
+    types = ", ".join(f"{as_text(column)}: 'VARCHAR'" for column in header)
+    how = (
+        f"auto_detect = false, header = true, delim = {as_text(mark)}, quote = '\"', escape = '\"', "
+        f"strict_mode = true, encoding = {as_text(ENCODINGS[encoding])}, columns = {{{types}}}"
+    )
+
+    def relation(some: Sequence[Path]) -> str:
+        return f"read_csv([{', '.join(as_text(str(path)) for path in some)}], {how})"
+
+    scan = Scan(
+        connection,
+        paths[0].name,
+        [*paths],
+        relation,
+        Table(pd.DataFrame()),
+        lambda path, row: place_in_rows(row) if path is None else line_of(path, mark, encoding, row),
+        lambda column: f"coalesce({_name(column)}, '')",
+        lambda column: f"coalesce({_name(column)}, '')",
+        lambda path: fault_of(path, mark, encoding),
+    )
+    return _with_head(scan, dict(zip(header, header, strict=True)), True)
+
+
+def _with_head(scan: Scan, columns: Mapping[str, str], text: bool) -> Scan:
+    """With the first rows of the first file that has any."""
+    table: Any = None
+    path: Path | None = None
+    paths: list[Path | None] = [*scan.paths] or [None]
+    for path in paths:
+        table = scan.fetch(f"{scan.select(columns, path)} LIMIT {HEAD}")
+        if len(table):
+            break
+    head = Table(table, scan.origin, lambda row: scan.place(path, row), text)
+    return replace(scan, head=head)
+
+
+def _of_json(connection: Any, paths: Sequence[Path], name: str, encoding: str, delimiter: None) -> Scan:
+    """JSON with an object a line, or an array of objects, all values of which are texts of JSON."""
+    if encoding != "utf-8":
+        raise DataError(f"encoding={encoding!r} is for CSV and TSV, and JSON is UTF-8; leave it out")
+
+    def relation(some: Sequence[Path]) -> str:
+        return f"read_json_objects([{', '.join(as_text(str(path)) for path in some)}], format = 'auto')"
+
+    def at(column: str) -> str:
+        escaped = column.replace('"', '\\"')
+        return as_text(f'$."{escaped}"')
+
+    def key(column: str) -> str:
+        text = f"json ->> {at(column)}"
+        whole = f"({text})::DOUBLE::BIGINT::VARCHAR"
+        return f"CASE json_type(json, {at(column)}) WHEN 'DOUBLE' THEN {whole} ELSE coalesce({text}, '') END"
+
+    def place(path: Path | None, row: int) -> str:
+        assert path is not None
+        with open_text(path, encoding) as file:
+            filled = (n for n, line in enumerate(file, 1) if line.strip())
+            if next((x for x in iter(lambda: file.read(1), "") if x.strip()), "") == "[":
+                return f"entry {row + 1} of {path.name}"
+            file.seek(0)
+            return f"line {next(islice(filled, row, None))} of {path.name}"
+
+    scan = Scan(
+        connection,
+        paths[0].name,
+        [*paths],
+        relation,
+        Table(pd.DataFrame()),
+        place,
+        lambda column: f"coalesce(json -> {at(column)}, 'null')::VARCHAR",
+        key,
+        is_json=True,
+    )
+    for path in paths:
+        texts = scan.fetch(f"SELECT json::VARCHAR AS json FROM {relation([path])} LIMIT {HEAD}")["json"].to_pylist()
+        if texts:
+            break
+    head = table_of_json("\n".join(" ".join(text.splitlines()) for text in texts), path)
+    return replace(scan, head=head)
+
+
+def _of_parquet(connection: Any, paths: Sequence[Path], name: str, encoding: str, delimiter: None) -> Scan:
+    """Parquet, whose values have types."""
+
+    def relation(some: Sequence[Path]) -> str:
+        return f"read_parquet([{', '.join(as_text(str(path)) for path in some)}])"
+
+    return _typed(connection, paths[0].name, paths, relation)
+
+
+def _of_query(connection: Any, source: Any) -> Scan:
+    """The rows of a query."""
+    if not isinstance(source, str):
+        raise DataError(f"source={shown(source)} is no text of SQL, which format='sql' asks for")
+    return _typed(connection, "the query", [], lambda some: f"({source})")
+
+
+def _typed(connection: Any, origin: str, paths: Sequence[Path], relation: Callable[[Sequence[Path]], str]) -> Scan:
+    """Columns with types of their own."""
+
+    def place(path: Path | None, row: int) -> str:
+        return f"{place_in_rows(row)} of {origin if path is None else path.name}"
+
+    scan = Scan(connection, origin, [*paths], relation, Table(pd.DataFrame()), place, _name, _name)
+    about = scan.fetch(f"DESCRIBE SELECT * FROM {relation(paths)}")
+    names = about["column_name"].to_pylist()
+    floats = {
+        name
+        for name, kind in zip(names, about["column_type"].to_pylist(), strict=True)
+        if kind in ("FLOAT", "DOUBLE")
+    }
+
+    def key(column: str) -> str:
+        return f"coalesce({_name(column)}{'::BIGINT' if column in floats else ''}::VARCHAR, '')"
+
+    return _with_head(replace(scan, key=key), {name: name for name in names}, False)

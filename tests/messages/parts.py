@@ -1,0 +1,132 @@
+"""Messages of labels that are converted to parts, and of parts that are opened."""
+
+import json
+import sys
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import crowdppl
+from crowdppl.data import annotations
+from tests.messages.inputs import CSV, FOLDER, Row, covariates, pairs, written
+
+NUMBER = count()
+
+
+def convert(source: Any = CSV, name: str = "answers.csv", **options: Any) -> Path:
+    """A new folder of a text, or of what else ``source`` is."""
+    folder = FOLDER / f"parts-{next(NUMBER)}"
+    source = written(source, name) if isinstance(source, str) and "\n" in source else source
+    crowdppl.convert(source, folder, **{"n_parts": 2, **options})
+    return folder
+
+
+def opened(change: Callable[[Path, dict[str, Any]], Any] = lambda folder, about: None, **options: Any) -> Any:
+    """The annotations of a folder that was changed."""
+    folder = convert()
+    about = json.loads((folder / "dataset.json").read_text())
+    change(folder, about)
+    (folder / "dataset.json").write_text(json.dumps(about))
+    return crowdppl.Annotations.open(folder, **options)
+
+
+def of_processes(n: int) -> Any:
+    """The share of the first of some processes."""
+    folder = convert()
+    group: dict[str, Any] = {"process": lambda: 0, "n_processes": lambda: n}
+    with patch.multiple(annotations, **group):
+        return crowdppl.Annotations.open(folder)
+
+
+def without_duckdb() -> Any:
+    with patch.dict(sys.modules, {"duckdb": None}):
+        return convert()
+
+
+def first_part(folder: Path) -> Path:
+    """A part that has rows."""
+    return max(folder.glob("part-*.parquet"), key=lambda path: path.stat().st_size)
+
+
+def spoil(folder: Path, about: dict[str, Any]) -> None:
+    """Other bytes than Parquet's, as many."""
+    path = first_part(folder)
+    path.write_bytes(b"x" * path.stat().st_size)
+
+
+def two(header: str) -> list[Path]:
+    """Two files, the second with columns of its own."""
+    return [written(CSV), written(CSV.replace("item,annotator", header), "more.csv")]
+
+
+JSON = '{"item": 1, "annotator": "a", "label": "x"}\n{"item": 1, "annotator": "b", "label": "y"}\n'
+LISTS = '{"item": 1, "annotator": ["a", "b"], "label": ["x", "y"]}\n'
+CLEAN = "item,annotator,label\n1,a,x\n1,b,y\n2,a,y\n2,b,x\n"
+REPEATED = CSV + "2,b,x\n"
+ROWS = [
+    Row("parts_convert._require_taken", lambda: convert(items=["1"]), lambda: convert()),
+    Row("parts_convert._require_taken", lambda: convert(repeats="share"), lambda: convert(repeats="one")),
+    Row(
+        "parts_convert.of",
+        lambda: convert(pairs().to_csv(index=False), kind="pair"),
+        lambda: crowdppl.read_annotations(written(pairs().to_csv(index=False)), kind="pair"),
+    ),
+    Row(
+        "parts_convert.of",
+        lambda: convert(written(LISTS, "a.jsonl")),
+        lambda: crowdppl.read_annotations(written(LISTS, "a.jsonl")),
+    ),
+    Row("parts_convert.finish", lambda: convert(REPEATED), lambda: convert(CLEAN)),
+    Row("scan.read", lambda: convert(memory_limit="1MB"), lambda: convert(memory_limit="4GiB")),
+    Row("scan.connected", without_duckdb, lambda: convert()),
+    Row("scan.connected", lambda: convert(memory_limit="much"), lambda: convert(memory_limit="500MB")),
+    Row("scan.read", lambda: convert(CSV + "3,a\n"), lambda: convert(CSV + "3,a,x\n")),
+    Row("scan.scanned", lambda: convert([written(CSV), written(JSON, "a.jsonl")]), lambda: convert([written(CSV)])),
+    Row("scan.scanned", lambda: convert(encoding="cp1252"), lambda: convert(encoding="utf-8")),
+    Row("scan.scanned", lambda: convert(delimiter=";;"), lambda: convert(CSV.replace(",", ";"), delimiter=";")),
+    Row("scan._of_text", lambda: convert(two("item,who")), lambda: convert(two("item,annotator"))),
+    Row(
+        "scan._of_text",
+        lambda: convert(written(CSV.replace("x", "é").encode("latin-1"))),
+        lambda: convert(written(CSV.replace("x", "é").encode("latin-1")), encoding="latin-1"),
+    ),
+    Row(
+        "scan._of_json",
+        lambda: convert(written(JSON, "a.jsonl"), encoding="latin-1"),
+        lambda: convert(written(JSON, "a.jsonl")),
+    ),
+    Row(
+        "scan._of_query",
+        lambda: convert(3, format="sql"),
+        lambda: convert("SELECT * FROM (VALUES (1, 2, 'x'), (1, 3, 'y')) t(item, annotator, label)", format="sql"),
+    ),
+    Row("annotations.open", lambda: opened(gold=["x"]), lambda: opened(gold={"1": "x"})),
+    Row(
+        "annotations.open",
+        lambda: crowdppl.Annotations.open(convert(REPEATED)),
+        lambda: crowdppl.Annotations.open(convert(CLEAN)),
+    ),
+    Row(
+        "files._opened",
+        lambda: crowdppl.read_annotations(convert(), kind="ordinal"),
+        lambda: crowdppl.read_annotations(convert(), item_covariates=covariates(["1", "2"])),
+    ),
+    Row("parts.read", lambda: crowdppl.Annotations.open(FOLDER), lambda: opened()),
+    Row("parts.read", lambda: opened(lambda folder, about: about.update(parts=[])), lambda: opened()),
+    Row("parts.read", lambda: opened(lambda folder, about: about.pop("kind")), lambda: opened()),
+    Row("parts.read", lambda: opened(lambda folder, about: about.update(version=9)), lambda: opened()),
+    Row("parts.read_parts", lambda: of_processes(3), lambda: of_processes(2)),
+    Row("parts._table", lambda: opened(lambda folder, about: first_part(folder).unlink()), lambda: opened()),
+    Row(
+        "parts._table", lambda: opened(lambda folder, about: first_part(folder).write_bytes(b"")), lambda: opened()
+    ),
+    Row("parts._table", lambda: opened(spoil, check=True), lambda: opened(check=True)),
+    Row("parts._table", lambda: opened(spoil), lambda: opened()),
+    Row(
+        "parts._read_part",
+        lambda: opened(lambda folder, about: [part.update(labels=7) for part in about["parts"]]),
+        lambda: opened(),
+    ),
+]
