@@ -60,6 +60,7 @@ class Community:
         assumes="annotators come in a few kinds; given the kind and the truth, they err independently",
         fails="when annotators differ by degrees rather than in kind; communities may depend on the start",
         cost="labels x K, twice an iteration",
+        sharded=True,
     )
 
     def model(self, data: cp.Block) -> None:
@@ -86,7 +87,7 @@ class Community:
 
     def init(self, data: cp.Block) -> dict[str, Tensor]:
         """Communities by how often annotators agree with the votes; no engine could tell equal ones apart."""
-        counts, m = _counts(data), self.communities
+        counts, m = cp.reduced(_counts(data)), self.communities
         hits = counts.diagonal(dim1=-2, dim2=-1).sum(-1)
         agreement = (hits + hits.sum() / counts.sum().clamp(min=1)) / (counts.sum((-2, -1)) + 1)
         centres = agreement.quantile((torch.arange(m).double() + 0.5) / m)

@@ -58,6 +58,7 @@ class GainAnnotators:
         assumes="errors are Gaussian; an annotator stretches or shrinks the scale alike everywhere",
         fails="when annotators label few items, or most of them shrink the scale alike, which labels cannot show",
         cost="labels",
+        sharded=True,
     )
 
     def setup(self, data: Annotations) -> GainAnnotators:

@@ -57,6 +57,7 @@ class GaussianAnnotators:
         assumes="errors are Gaussian; an annotator's bias and spread are the same on all items",
         fails="when annotators use the scale differently (gains), or errors have heavy tails",
         cost="labels",
+        sharded=True,
     )
 
     def setup(self, data: Annotations) -> GaussianAnnotators:

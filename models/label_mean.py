@@ -48,6 +48,7 @@ class LabelMean:
         assumes="all annotators are equally good and err evenly to both sides",
         fails="when some annotators are better than others, or biased",
         cost="labels",
+        sharded=True,
     )
 
     def setup(self, data: Annotations) -> LabelMean:

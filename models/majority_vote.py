@@ -50,6 +50,7 @@ class MajorityVote:
         assumes="all annotators are equally accurate on all items and classes, and err independently and evenly",
         fails="as soon as annotators differ: many careless ones outvote few careful ones",
         cost="the labels, whatever K",
+        sharded=True,
     )
 
     def setup(self, data: Annotations) -> MajorityVote:

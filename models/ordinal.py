@@ -69,6 +69,7 @@ class Ordinal:
         fails="when classes have no order, or when all annotators are lenient together, which labels cannot show",
         table="A K L",
         cost="labels x K, and a gradient step for each annotator",
+        sharded=True,
     )
 
     def setup(self, data: cp.Block) -> Ordinal:
@@ -111,14 +112,15 @@ class Ordinal:
             return _shares("crowd", self.crowd, k, least=k)
         block, counts = data.as_block(), torch.ones(k)
         if block.has_labels:
-            counts = counts + torch.bincount(block.answer, minlength=k)[:k]
+            counts = counts + cp.reduced(torch.bincount(block.answer, minlength=k)[:k])
         return counts / counts.sum()
 
     def _work(self, data: cp.Block) -> Tensor:
         """Share (A,) of the labels that each annotator gave; annotators who came later have none."""
         if self.work is None:
-            named = data.as_block().named
-            return torch.bincount(data.annotator[named], minlength=data.n_annotators) / max(1, int(named.sum()))
+            block = data.as_block()
+            labels = cp.reduced(torch.bincount(block.annotator[block.named], minlength=data.n_annotators))
+            return labels / max(1, int(labels.sum()))
         work = _shares("work", self.work, data.n_annotators)
         return pad(work, (0, data.n_annotators - len(work)))
 

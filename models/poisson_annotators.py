@@ -56,6 +56,7 @@ class PoissonAnnotators:
         fails="when counts scatter less, as careful ones of a few objects do, or more: intervals are then too "
         "wide, or too narrow (within_items of predictive_check shows it)",
         cost="labels",
+        sharded=True,
     )
 
     def setup(self, data: Annotations) -> PoissonAnnotators:
@@ -120,10 +121,12 @@ def _found(block: cp.Block) -> tuple[float, float]:
     y = block.numbers if block.has_labels else None
     if y is None or not len(y):
         return 10.0, 1.0
-    mean = max(float(y.mean()), 1 / len(y))
+    n_labels = cp.reduced(len(y))
+    mean = max(cp.reduced(len(y) / n_labels * float(y.mean())), 1 / n_labels)
     times, first, second = (block.sum_by_item(x) for x in (torch.ones_like(y), y, y.square()))
-    pairs = float((times * (times - 1)).sum())
+    pairs = cp.reduced(float((times * (times - 1)).sum()))
+    excess = cp.reduced(float((first.square() - second).sum()))
     if not pairs:
         return mean, 1.0
-    excess = float((first.square() - second).sum()) / pairs / mean**2 - 1
+    excess = excess / pairs / mean**2 - 1
     return mean, min(max(1 / max(excess, 1e-9), SHAPES[0]), SHAPES[1])

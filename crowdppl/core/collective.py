@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from datetime import timedelta
 from threading import current_thread, main_thread
 from typing import Any, Literal, TypeVar
 
@@ -53,12 +54,16 @@ def process() -> int:
 
 
 @contextmanager
-def together() -> Iterator[None]:
+def together(wait: float | None = None) -> Iterator[None]:
     """Work that the processes of the group share: each calls the same sums in the same order.
 
     An error in one ends all: the others raise it with its process, as one of the same class where it is of
     crowdppl, else as a ``ProcessError``. Ctrl-C in one is a ``KeyboardInterrupt`` in all, at the same sum; pressed
     a second time, it ends that process at once.
+
+    Args:
+        wait: seconds after which a process that has not come is an error in all others; None waits as long as the
+            group does. Of a group of gloo; others have time limits of their own.
     """
     if group_size() == 1 or _together.get() is not None:
         yield
@@ -67,6 +72,8 @@ def together() -> Iterator[None]:
     token = _together.set(state)
     try:
         with _interrupts_kept(state):
+            if wait is not None and dist.get_backend() == "gloo":
+                _wait(state, timedelta(seconds=wait))
             yield
             _exchange(None)  # of an error after the last sum, all hear
     except BaseException as error:
@@ -101,36 +108,42 @@ def in_step() -> Iterator[None]:
 
 
 def reduced(x: Summed, how: Literal["sum", "max"] = "sum") -> Summed:
-    """What each process has of a tensor, array or number, as of ``all_reduced``."""
+    """What each process has of a tensor, array or number, added up over the processes that share a fit.
+
+    A model's ``setup`` and ``init`` call it for whatever they count of the labels, and say so on the card
+    (``sharded=True``). Where one process has all items, it is what is given.
+
+    Args:
+        x: of the same shape in all processes.
+        how: "sum", or "max" for the largest.
+
+    Raises:
+        ProcessError: where another process failed, or adds up something else.
+        KeyboardInterrupt: where Ctrl-C was pressed in any.
+
+    Examples:
+        >>> crowdppl.primitives.reduced(crowdppl.anaesthetists().n_labels)
+        315
+    """
     found: list[Summed] = all_reduced([x], how)
     return found[0]
 
 
 def all_reduced(given: Sequence[Any], how: Literal["sum", "max"] = "sum") -> list[Any]:
-    """What each process has of some tensors, arrays or numbers, summed over all processes; as it is, in one alone.
+    """Several sums, as of ``reduced``, each in the type and on the device of what was given.
 
     One call to ``all_reduce``, of all numbers in one vector: of int64 where all are whole, modulo 2**64, else of
     float64. All processes get the same bits.
-
-    Args:
-        given: of the same shapes in all processes.
-        how: "sum", or "max" for the largest.
-
-    Returns:
-        Each sum in the type of what was given, on its device.
-
-    Raises:
-        ProcessError: where another process failed, or sums something else.
-        KeyboardInterrupt: where Ctrl-C was pressed in any.
     """
     if n_processes() == 1:
         return list(given)
-    tensors = [torch.as_tensor(one) for one in given]
+    # A number alone would be of torch's default precision.
+    tensors = [torch.as_tensor(one, dtype=torch.float64 if isinstance(one, float) else None) for one in given]
     whole = all(not one.is_floating_point() for one in tensors)
     dtype = torch.int64 if whole else torch.float64
     flat = torch.cat([one.detach().reshape(-1).to(_device(), dtype) for one in tensors])
     _exchange(None, len(flat))
-    dist.all_reduce(flat, dist.ReduceOp.SUM if how == "sum" else dist.ReduceOp.MAX)
+    _all_reduce(flat, dist.ReduceOp.SUM if how == "sum" else dist.ReduceOp.MAX)
     parts = flat.split([one.numel() for one in tensors])
     return [_like(one, part, own) for one, part, own in zip(given, parts, tensors, strict=True)]
 
@@ -159,7 +172,7 @@ def _exchange(error: BaseException | None, size: int = 0, left: bool = False) ->
         raise state.ended
     asked, part = state.asked and error is None, size % SIZES
     told = torch.tensor([error is not None, left, asked, part, part**2], dtype=torch.float64, device=_device())
-    dist.all_reduce(told)
+    _all_reduce(told, dist.ReduceOp.SUM)
     failed, gone, stopped, total, squares = told.tolist()
     state.asked &= not asked
     if failed:
@@ -175,6 +188,29 @@ def _exchange(error: BaseException | None, size: int = 0, left: bool = False) ->
             "and version"
         )
         raise state.ended
+
+
+def _all_reduce(x: Tensor, how: Any) -> None:
+    """Sums in place; a process that has died ends the others."""
+    try:
+        dist.all_reduce(x, how)
+    except RuntimeError as error:
+        state = _together.get()
+        if state is not None:
+            state.ended = ProcessError(f"another process ended, or cannot be reached: {error}")
+            raise state.ended from error
+        raise
+
+
+def _wait(state: _Together, time: timedelta) -> None:
+    """Waits for all processes, so long."""
+    try:
+        dist.monitored_barrier(timeout=time)
+    except RuntimeError as error:
+        state.ended = ProcessError(
+            f"what processes compute together, such as intervals, is to be asked for in all of them: {error}"
+        )
+        raise state.ended from error
 
 
 def _first_error(error: BaseException | None) -> BaseException:

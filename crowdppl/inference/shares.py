@@ -11,6 +11,7 @@ import pandas as pd
 from crowdppl.core.collective import agreed, group_size, n_processes
 from crowdppl.core.validation import shown
 from crowdppl.data.annotations import Annotations
+from crowdppl.data.kinds.numbers import NUMBER
 from crowdppl.errors import DataError, MethodError
 from crowdppl.inference.engine import Engine
 from crowdppl.inference.options import Options
@@ -80,6 +81,7 @@ def refuse_unshared(problem: Problem, data: Annotations, engine: Engine) -> None
     agreed("the sites of the model", _digest(*kinds), "fit it in one process")
     model, card = problem.model, card_of(problem.model)
     name = type(model).__name__ if card is None else card.title
+    covariates = [*problem.reads.items, *(x for x in problem.reads.labels if x != NUMBER)]
     own = [what for what in ("setup", "init") if hasattr(model, what)]
     local = [site.name for site in problem.sites.values() if site.local]
     why = None
@@ -89,11 +91,12 @@ def refuse_unshared(problem: Problem, data: Annotations, engine: Engine) -> None
         why = "it links items"
     elif local:
         why = f"{', '.join(local)} has an entry an item"
-    elif problem.reads.items or problem.reads.labels:
-        read = ", ".join(map(repr, [*problem.reads.items, *problem.reads.labels]))
-        why = f"it reads covariates ({read})"
+    elif covariates:
+        why = f"it reads covariates ({', '.join(map(repr, covariates))})"
     elif problem.reads.own_truths:
         why = "each label has a truth of its own"
+    elif problem.integral is not None and (moving := [*problem.of_kind("free"), *problem.of_kind("hyper")]):
+        why = f"{moving[0].name} is moved along gradients, and labels are numbers"
     elif own and not (card and card.sharded):
         why = f"its {' and '.join(own)} may read labels, of which a process has its share"
     if why is not None:

@@ -1,5 +1,6 @@
 """The words that a model is written in: ``import crowdppl.primitives as cp``."""
 
+from crowdppl.core.collective import reduced
 from crowdppl.core.validation import Count, NotNegative, Positive, Share, Whole, check_settings
 from crowdppl.data.blocks import Block
 from crowdppl.data.kinds.angles import Circle
@@ -123,6 +124,7 @@ __all__ = [
     "plates",
     "preferences",
     "prevalence",
+    "reduced",
     "sharpened",
     "sizes_without",
     "succession",

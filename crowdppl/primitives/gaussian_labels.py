@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
+from crowdppl.core.collective import all_reduced, reduced
 from crowdppl.data.blocks import Block
 from crowdppl.errors import DataError
 from crowdppl.primitives.distributions import NormalGamma
@@ -63,11 +64,12 @@ def number_units(data: Data, covariates: Sequence[Hashable] = (), scale: Scale =
 
 def _unit(x: Tensor, name: Hashable) -> tuple[float, float]:
     """Mean and standard deviation, or size, of some numbers."""
-    first = float(x[0])
-    if bool((x == first).all()):
-        centre, scale = first, abs(first) or 1.0
-    else:
-        centre, scale = float(x.mean()), float(x.std(correction=0))
+    part, mean, variance = len(x) / reduced(len(x)), float(x.mean()), float(x.var(correction=0))
+    low, high = all_reduced([-float(x.min()), float(x.max())], "max")
+    centre = reduced(part * mean)
+    scale = math.sqrt(reduced(part * (variance + (mean - centre) ** 2)))
+    if -low == high:
+        centre, scale = high, abs(high) or 1.0
     if not 1 / LARGEST <= scale <= LARGEST:
         raise DataError(
             f"{name} have a standard deviation of {scale:.3g}, which must be from {1 / LARGEST:g} to {LARGEST:g}; "

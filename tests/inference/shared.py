@@ -22,11 +22,9 @@ def share_of(frame: pd.DataFrame, process: int, processes: int, **options: Any) 
     """The items of one of some processes, in blocks of a part each; annotators and classes are those of all."""
     part = np.unique(frame["item"], return_inverse=True)[1] % PARTS
     first, last = (PARTS * n // processes for n in (process, process + 1))
-    named: dict[str, Any] = {
-        "annotators": frame["annotator"].unique().tolist(),
-        "classes": sorted(frame["label"].unique().tolist()),
-    }
-    named |= options
+    named: dict[str, Any] = {"annotators": frame["annotator"].unique().tolist(), **options}
+    if options.get("kind") not in ("real", "count"):
+        named["classes"] = sorted(frame["label"].unique().tolist())
     data = Annotations.from_frame(frame[(part >= first) & (part < last)], **named)
     order, blocks, offset = list[np.ndarray](), [], 0
     for number in range(first, last):

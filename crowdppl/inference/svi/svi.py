@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -22,6 +22,7 @@ from pyro.poutine import block, enum, trace
 from torch import Tensor
 from torch.distributions import biject_to
 
+from crowdppl.core.collective import all_reduced, n_processes, shared_errors
 from crowdppl.core.devices import seed_streams, seeded
 from crowdppl.data.blocks import Block
 from crowdppl.errors import MethodError, NumericalError
@@ -104,15 +105,20 @@ def _run(problem: Problem, options: Options, guide: Any, number: int) -> SviRun:
         elbo = TraceEnum_ELBO(max_plate_nesting=problem.plates)
 
         def loss_and_grads(*given: Any) -> float:
-            value = float(elbo.loss_and_grads(*given))
+            with shared_errors():
+                value = float(elbo.loss_and_grads(*given))
+            value = _averaged(value)
             if not math.isfinite(value):
                 raise _not_finite(f"the objective is {-value}")
             return value
 
         svi = SVI(problem.model.model, guide, optimiser, elbo.loss, loss_and_grads)
 
+        # Of processes, each takes its items for all, and what they find is averaged.
+        own = whole if n_processes() == 1 else replace(whole, scale=float(n_processes()))
+
         def step(taken: int) -> tuple[int, float]:
-            return taken + 1, -float(svi.step(_batch(whole, problem, options, rng)))
+            return taken + 1, -float(svi.step(_batch(own, problem, options, rng)))
 
         _, progress = iterate(step, 0, options, steps=steps, name="svi")
         if _first_not_finite() is not None:  # after the last step, which no objective has seen
@@ -171,11 +177,25 @@ def _run_with_networks(problem: Problem, options: Options, guide: Any) -> SviRun
 
 def _batch(whole: Block, problem: Problem, options: Options, rng: np.random.Generator) -> Block:
     size = options.batch_size
-    if size is None or size >= whole.n_items:
+    if size is None or size >= problem.n_all_items:
         return whole
     _refuse_local(problem, "with batch_size")
+    size = max(1, round(size * whole.n_items / problem.n_all_items))
     chosen = np.sort(rng.choice(whole.n_items, size, replace=False))
-    return whole.subset(chosen, whole.n_items / size)
+    return whole.subset(chosen, whole.scale * whole.n_items / size)
+
+
+def _averaged(value: float) -> float:
+    """The loss averaged over processes; so are the gradients in Pyro's store."""
+    if n_processes() > 1:
+        store = pyro.get_param_store()
+        constrained: list[Any] = [store[name] for name in sorted(store)]
+        leaves = [x.unconstrained() for x in constrained]
+        slopes = [torch.zeros_like(x) if x.grad is None else x.grad for x in leaves]
+        value, *total = (x / n_processes() for x in all_reduced([value, *slopes]))
+        for x, slope in zip(leaves, total, strict=True):
+            x.grad = slope
+    return value
 
 
 def _refuse_local(problem: Problem, why: str) -> None:
@@ -408,4 +428,5 @@ ENGINE = Engine(
     (*ASCENT, *LEARNING, "batch_size", "learning_rate"),
     epochs,
     takes_start=False,
+    sharded=True,
 )

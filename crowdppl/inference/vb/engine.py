@@ -51,6 +51,8 @@ from crowdppl.networks.outputs import networks_of
 
 T = TypeVar("T")
 
+WAIT = 60.0
+"""Seconds for which a process that asks for an interval waits for the others to ask."""
 SPREAD_DRAWS, SPREAD_READ, NUMBERS_READ = 50, 250_000, 5_000_000
 """Draws at least for the spread of vb's truths, and labels that more may read: of classes, and of numbers."""
 
@@ -174,7 +176,7 @@ def _number_spread(
 def _later(problem: Callable[[], Problem], compute: Callable[[Problem], T], again: bool = False) -> OnDemand[T]:
     """What is computed on demand, in the surroundings of the fit; ``again`` as of ``OnDemand``."""
 
-    @together()
+    @together(WAIT)
     def run() -> T:
         found = problem()
         device = found.options.device
