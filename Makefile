@@ -14,17 +14,17 @@ SHUFFLED := -p randomly --randomly-seed=$(SEED) --randomly-dont-reset-seed
 # As on another machine: sums without vector instructions, by two threads.
 ELSEWHERE := PYTHONDONTWRITEBYTECODE= ATEN_CPU_CAPABILITY=default OMP_NUM_THREADS=2 OMP_WAIT_POLICY=passive \
 	$(BIN)/python -m pytest $(SHUFFLED)
-# Models, engines and networks, where torch computes, and what examples print; the rest reads, refuses, says, draws and
-# scores with fits that these try. Nor whole searches by auto, which are fits of the same methods.
-OF_TORCH := $(addprefix tests/,few_shot inference models moments networks primitives simulation testing test_golden.py \
-	docs/test_docstrings.py) -k "not auto"
+# Engines and networks, where torch computes, each method by its golden numbers and its density, and what examples
+# print; the rest reads, refuses, says, draws and scores, and fits single methods by engines that these try.
+OF_TORCH := $(addprefix tests/,few_shot inference moments networks primitives simulation testing test_golden.py \
+	$(addprefix models/test_,contract.py limits.py marginals.py own_model.py) docs/test_docstrings.py)
 
 .PHONY: help setup demo test test-portable check style types slow slow-portable format bench gpu notebooks pages docs clean
 
 help:
 	@echo "make demo    set everything up, then fit a method to built-in data"
 	@echo "make test    the same set-up, then the fast tests, in a random order (SEED=2 is another one)"
-	@echo "make test-portable  the fast tests of models and engines, as on another machine"
+	@echo "make test-portable  the fast tests of engines and networks, as on another machine"
 	@echo "make check   what CI runs: format, lint, types, fast tests, slow tests, both also as elsewhere"
 	@echo "make format  format the code and mend what lint can mend"
 	@echo "make bench   measure against other packages and write the tables (some: ONLY=\"few_shot filling\")"

@@ -227,7 +227,7 @@ def test_max_margin_votes_draw_from_their_posterior() -> None:
             log += gammaln(1 + cells).sum() - gammaln(3 + cells.sum())
         total[np.arange(4), truth] += np.exp(log)
     wanted = total / total.sum(1, keepdims=True)
-    settings: Any = {"margin": margin, "cost": cost, "sweeps": 3000, "burn_in": 100, "seed": 0}
+    settings: Any = {"margin": margin, "cost": cost, "sweeps": 1500, "burn_in": 100, "seed": 0}
     found = baselines.max_margin_votes(matrix(labels), **settings)
     assert found.scores == pytest.approx(wanted, abs=0.07)
     assert wanted.max() > 0.85

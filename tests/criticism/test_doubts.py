@@ -53,7 +53,7 @@ def test_a_fit_that_tells_no_items_apart_says_so() -> None:
 
 
 def test_sets_that_softening_makes_large_say_so() -> None:
-    posterior = fit("auto", simulated(0, 100, 8, 4, 4), seed=0)
+    posterior = fit("auto", simulated(0, 100, 8, 4, 4), seed=0, max_iterations=10)
     assert posterior.correction is not None and "large sets" not in [x.kind for x in posterior.doubts()]
     plain, soft = (
         Posterior.of(

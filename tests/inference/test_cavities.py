@@ -148,7 +148,7 @@ def test_small_crowds_are_near_all_truths() -> None:
 @pytest.mark.slow
 def test_truths_of_crowds_from_the_prior_are_as_sure_as_they_are_right() -> None:
     sure, right = [], []
-    for seed in range(200):
+    for seed in range(100):
         design = crowdppl.random_design(40, 5, 4, classes=3, seed=seed)
         drawn = crowdppl.simulate("bayesian_dawid_skene", design, seed=seed)
         p = crowdppl.fit("bayesian_dawid_skene", drawn.data, inference="vb", seed=0).probabilities()

@@ -44,8 +44,9 @@ def test_rows_that_are_pooled_without_end_are_those_of_one_group() -> None:
     data = about(crowd(60, 6, 3, 4), ["a", "b"])
     same: dict[str, Any] = {"prevalence": "uniform"}
     pooled = {**same, "typical": 1e7, "spread": 1e-3}
-    one = crowdppl.fit("attribute_dawid_skene", data, inference="gibbs", settings=pooled, seed=0)
-    other = crowdppl.fit("bayesian_dawid_skene", data, inference="gibbs", settings=same, seed=0)
+    how: dict[str, Any] = {"inference": "gibbs", "seed": 0, "draws": 300, "warmup": 100}
+    one = crowdppl.fit("attribute_dawid_skene", data, settings=pooled, **how)
+    other = crowdppl.fit("bayesian_dawid_skene", data, settings=same, **how)
     assert gap(one, other) < 0.06
     assert np.ptp(one.site("confusion").to_numpy(), 1).max() < 0.01
 
@@ -78,7 +79,7 @@ def test_who_errs_more_on_a_group_is_found() -> None:
 @pytest.mark.parametrize("value", ["a", "new"])
 def test_items_of_known_and_of_new_values_are_predicted(value: str) -> None:
     data = about(crowd(60, 6, 3, 4), ["a", "b"])
-    posterior = crowdppl.fit("attribute_dawid_skene", data, inference="vb", seed=0)
+    posterior = crowdppl.fit("attribute_dawid_skene", data, inference="vb", seed=0, max_iterations=15)
     who = data.annotators[0]
     rows = pd.DataFrame({"item": ["later"], "annotator": [who], "label": [data.classes[0]]})
     table = pd.DataFrame({"group": [value]}, index=["later"])

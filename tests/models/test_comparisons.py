@@ -480,19 +480,19 @@ def test_intervals_and_orders_are_right_as_often_as_they_say() -> None:
 
 @pytest.mark.slow
 def test_intervals_of_ranks_hold_the_whole_order() -> None:
-    """In 24 simulations: .9 less 3 standard errors is .71."""
+    """In 16 simulations: .9 less 3 standard errors is .67."""
     rng = np.random.default_rng(0)
     couples = [tuple(f"o{x}" for x in rng.permutation(8)[:2]) for _ in range(60)]
     frame = pairs((a, b, "w", "left") for a, b in couples)
     whole, model = [], crowdppl.method("bradley_terry", spread=1.0)
-    for seed in range(24):
+    for seed in range(16):
         drawn = crowdppl.simulate(model, frame, seed=seed)
         table = crowdppl.fit("bradley_terry", drawn.data, inference="vb", seed=0).ranking(0.9)
         objects = drawn.data.item_covariates["left"].cat.categories
         true = pd.Series(drawn.parameters["skill"], objects).rank(ascending=False)[table.index]
         whole.append(true.between(table["rank_low"], table["rank_high"]).all())
         assert (table["rank_low"] <= table["rank"]).all() and (table["rank"] <= table["rank_high"]).all()
-    assert np.mean(whole) > 0.71
+    assert np.mean(whole) > 0.67
 
 
 @pytest.mark.parametrize("inference", ["em", "vb", "gibbs"])

@@ -46,7 +46,7 @@ def test_paths_are_those_of_a_markov_chain() -> None:
 def test_truths_are_those_of_all_paths_and_truths_by_brute_force() -> None:
     settings: dict[str, Any] = {"levels": 3, "periods": 2, "changes": 1, "change": 0.4}
     data = timed(pd.DataFrame(TINY, columns=["item", "annotator", "label", "at"]))
-    posterior = crowdppl.fit("drifting_coin", data, inference="gibbs", settings=settings, seed=0, draws=4000)
+    posterior = crowdppl.fit("drifting_coin", data, inference="gibbs", settings=settings, seed=0, draws=2000)
     accuracy = (np.arange(3) + 0.5) / 3
     first = accuracy**3 * (1 - accuracy)
     first, step = first / first.sum(), 0.6 * np.eye(3) + 0.4 * first / first.sum()
@@ -67,7 +67,7 @@ def test_truths_are_those_of_all_paths_and_truths_by_brute_force() -> None:
             share[i, z] += p
     share /= share.sum(1, keepdims=True)
     np.testing.assert_allclose(posterior.probabilities(), share, atol=0.02)
-    late = crowdppl.fit("drifting_coin", of(data, 1), inference="gibbs", settings=settings, seed=0, draws=4000)
+    late = crowdppl.fit("drifting_coin", of(data, 1), inference="gibbs", settings=settings, seed=0, draws=500)
     assert np.abs(late.probabilities() - share).to_numpy().max() > 0.02  # so that the check can fail
 
 

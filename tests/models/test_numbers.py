@@ -111,14 +111,14 @@ def test_gibbs_moves_all_biases_against_all_truths(method: str) -> None:
     precision = np.array([1.0, 2.0, 3.0, 4.0])
     labels = rng.normal(size=n)[item] + rng.normal(size=n * a) / np.sqrt(precision)[who]
     data = Annotations.from_arrays(item, who, labels, kind="real")
-    found = crowdppl.fit(method, data, inference="gibbs", draws=200, warmup=100, seed=0)
+    found = crowdppl.fit(method, data, inference="gibbs", draws=120, warmup=60, seed=0)
     assert found.diagnostics()["rhat"]["error"] < 1.1
     sd = found.annotators()["bias_sd"]
     assert (sd > 0.8 / np.sqrt(precision.sum())).all()
     by_vb = crowdppl.fit(method, data, inference="vb", seed=0).annotators()["bias_sd"]
     np.testing.assert_allclose(by_vb, sd, rtol=0.2)
     known = crowdppl.fit(
-        method, data, inference="gibbs", draws=50, warmup=50, seed=0, gold={k: labels[a * k] for k in range(n)}
+        method, data, inference="gibbs", draws=30, warmup=20, seed=0, gold={k: labels[a * k] for k in range(n)}
     )
     assert (known.annotators()["bias_sd"] < 0.3 * sd).all()
 

@@ -171,7 +171,7 @@ def test_a_fit_wants_edges_and_new_items_too() -> None:
         crowdppl.fit("potts_dawid_skene", data)
     pairs = [*zip(data.items[:-1], data.items[1:], strict=True)]
     linked = Annotations.from_frame(data.frame(), edges=pairs)
-    posterior = crowdppl.fit("potts_dawid_skene", linked, inference="vb", seed=0)
+    posterior = crowdppl.fit("potts_dawid_skene", linked, inference="vb", seed=0, max_iterations=3)
     new = data.frame().assign(item=data.frame()["item"].astype(str) + " new")
     with pytest.raises(DataError, match="reads edges"):
         posterior.predict(new)

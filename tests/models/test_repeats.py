@@ -230,7 +230,7 @@ CROWDS = [(2, 1.0), (4, 0.1), (4, 1.0), (2, 0.1)]
     ("method", "engine", "n_classes", "again"),
     [
         *(("bayesian_dawid_skene", "vb", *x) for x in CROWDS),
-        *(("bayesian_dawid_skene", "gibbs", *x) for x in CROWDS[:2]),
+        ("bayesian_dawid_skene", "gibbs", *CROWDS[0]),
         *(("bayesian_dawid_skene", "laplace", *x) for x in CROWDS[2:]),
         *(("one_coin", "vb", *x) for x in CROWDS[:2]),
         *(("dawid_skene", "em", *x) for x in CROWDS[2:]),
@@ -238,13 +238,14 @@ CROWDS = [(2, 1.0), (4, 0.1), (4, 1.0), (2, 0.1)]
 )
 def test_truths_are_right_as_often_as_said(method: str, engine: str, n_classes: int, again: float) -> None:
     """By maximum likelihood, three labels an item are too few for tables; without repeats it is as far off."""
-    for correlation in (0.0, 0.3, 0.7, 1.0):
+    short: dict[str, Any] = {"draws": 100, "warmup": 30} if engine == "gibbs" else {}
+    for correlation in (0.0, 0.5, 1.0):
         beyond, score = ({how: list[float]() for how in ("share", "keep", "one")} for _ in range(2))
-        for seed in range(4 if engine in ("gibbs", "laplace") else 10):
+        for seed in range(4 if engine in ("gibbs", "laplace") else 6):
             columns, truth = asked(seed, correlation, n_classes, again, 300)
             for how in score:
                 data = Annotations.from_arrays(*columns, repeats=how)
-                p = crowdppl.fit(method, data, inference=engine, seed=0).result.probabilities
+                p = crowdppl.fit(method, data, inference=engine, seed=0, **short).result.probabilities
                 score[how].append(float(np.log(p[np.arange(300), truth].clip(1e-9)).mean()))
                 beyond[how].append(float(p.max(1).mean() - (p.argmax(1) == truth).mean()))
         chance = 2 * np.std(beyond["share"]) / np.sqrt(len(beyond["share"]))

@@ -124,8 +124,8 @@ def test_a_prior_that_is_not_the_one_drawn_from_is_found_out() -> None:
 
 @pytest.mark.slow
 def test_an_exact_posterior_passes_and_a_narrow_one_does_not() -> None:
-    check = rank_check(Coins(), known(), inference="vb", simulations=200)
-    assert (check.bins, check.unsettled, check.n_draws) == (20, 0, 99)
+    check = rank_check(Coins(), known(), inference="vb", simulations=100)
+    assert (check.bins, check.unsettled, check.n_draws) == (10, 0, 99)
     assert check.table["p_value"].min() > 1e-4, check
     narrow = {n: x.mean(1, keepdims=True) * 0.4 + 0.6 * x for n, x in check.draws.items()}
     assert replace(check, draws=narrow).p_value < 1e-4
@@ -170,9 +170,9 @@ def test_gibbs_passes_where_the_independence_of_vb_is_found_out() -> None:
     model = method("bayesian_dawid_skene", prevalence_strength=2.0, prior_strength=10.0, prior_accuracy=0.7)
     design = random_design(40, 4, 3, 2, seed=0)
     one_each: dict[str, Any] = {"chains": 99, "draws": 1, "warmup": 20}
-    exact = rank_check(model, design, inference="gibbs", simulations=100, **one_each)
+    exact = rank_check(model, design, inference="gibbs", simulations=80, **one_each)
     assert exact.table["p_value"].min() > 1e-4, exact
-    wide = rank_check(model, design, inference="vb", simulations=100)
+    wide = rank_check(model, design, inference="vb", simulations=80)
     each = wide.table.loc[["mean accuracy", "prevalence", "confusion"]]
     assert each["p_value"].min() > 1e-4 and each["spread"].between(0.8, 1.1).all(), wide
     assert wide.table.loc["log-likelihood", "p_value"] < 1e-3, wide
