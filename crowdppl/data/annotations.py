@@ -743,11 +743,12 @@ class Annotations:
 
     def votes(self) -> np.ndarray:
         """How often each item was given each class, float64 (N, K) in codebook order."""
+        votes = np.empty((self.n_items, self.n_classes))
         with few_threads(self.n_labels):
-            votes = np.concatenate([block.vote_counts().cpu().numpy() for block in self.blocks])
-        place = np.empty(self.n_items, np.int64)
-        place[self.order] = np.arange(self.n_items)
-        return votes.take(place, 0).astype(np.float64)
+            for block in self.blocks:
+                at = self.order[block.offset : block.offset + block.n_items]
+                votes[at] = block.vote_counts().cpu().numpy()
+        return votes
 
     def on(self, device: str | torch.device, dtype: torch.dtype) -> list[Block]:
         """Fresh blocks for one fit, on a device and in a precision."""

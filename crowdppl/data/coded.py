@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from crowdppl.data.blocks import Block
+from crowdppl.data.blocks import Block, row_sizes
 from crowdppl.data.ids import Codebook, Encoding, Place, encode, native, refuse_missing_text, texts_of
 from crowdppl.data.kinds.kind import LabelSet
 from crowdppl.data.kinds.sequences import beginnings_warning, edges_between
@@ -411,6 +411,25 @@ def count_repeats(blocks: Sequence[Block]) -> int:
         annotator, within = _in_order(block, None)
         found += int(np.count_nonzero((annotator[:-1] == annotator[1:]) & within))
     return found
+
+
+def repeated_labels(blocks: Sequence[Block], order: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Item, annotator and class code of labels that name a class and are not the annotator's only one of the item.
+
+    They are found block by block: other labels take no memory.
+    """
+    found = list[tuple[np.ndarray, np.ndarray, np.ndarray]]()
+    for block in blocks:
+        cell = block.bags.cells.cpu().numpy()
+        row = np.repeat(np.arange(block.n_items), row_sizes(block))
+        named = cell % block.n_answers < block.n_classes
+        cell, row = cell[named], row[named]
+        annotator = cell // block.n_answers
+        same = (annotator[1:] == annotator[:-1]) & (row[1:] == row[:-1])
+        again = np.append(same, False) | np.append(False, same)
+        found.append((order[block.offset + row[again]], annotator[again], cell[again] % block.n_answers))
+    item, annotator, label = (np.concatenate(each) for each in zip(*found, strict=True))
+    return item, annotator, label
 
 
 def _in_order(block: Block, most: int | None) -> tuple[np.ndarray, np.ndarray]:

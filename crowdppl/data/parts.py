@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,6 +14,7 @@ import pandas as pd
 
 from crowdppl import errors
 from crowdppl.core.validation import require_path
+from crowdppl.data.block_files import mapped_blocks
 from crowdppl.data.blocks import Block
 from crowdppl.data.coded import Coded, check_tables
 from crowdppl.data.ids import Codebook, as_index, native
@@ -31,18 +32,33 @@ ITEM, ANNOTATOR, LABEL, GOLD = "item", "annotator", "label", "gold"
 
 @dataclass(frozen=True)
 class PartFile:
-    """A file of a folder: its name, its size in bytes and its digest; of a part, its items and labels, too."""
+    """A file of a folder: its name, its size in bytes and its digest; of a part, its items and labels, too.
+
+    ``blocks`` is the file of its labels as blocks; None where they are made of the part.
+    """
 
     file: str
     bytes: int
     sha256: str
     items: int = 0
     labels: int = 0
+    blocks: PartFile | None = None
 
     @classmethod
-    def of(cls, path: Path, items: int = 0, labels: int = 0) -> PartFile:
+    def of(cls, path: Path, items: int = 0, labels: int = 0, blocks: PartFile | None = None) -> PartFile:
         """What is to be said of a file that is there."""
-        return cls(path.name, path.stat().st_size, digest_of(path), items, labels)
+        return cls(path.name, path.stat().st_size, digest_of(path), items, labels, blocks)
+
+    @classmethod
+    def read(cls, said: Mapping[str, Any]) -> PartFile:
+        """What dataset.json says of a file."""
+        blocks = said.get("blocks")
+        return cls(**{**said, "blocks": None if blocks is None else cls.read(blocks)})
+
+    @property
+    def names(self) -> list[str]:
+        """The names of all its files."""
+        return [self.file, *([] if self.blocks is None else self.blocks.names)]
 
 
 @dataclass(frozen=True)
@@ -93,9 +109,9 @@ class Manifest:
             found = json.loads(path.read_text(encoding="utf-8"))
             said = {name: found.pop(name) for name in ("layout", "version", "hash")}
             known = {name: found[name] for name in cls.__dataclass_fields__}
-            known["annotators"] = PartFile(**known["annotators"])
-            known["parts"] = [PartFile(**part) for part in known["parts"]]
-            names = [known["annotators"].file, *(part.file for part in known["parts"])]
+            known["annotators"] = PartFile.read(known["annotators"])
+            known["parts"] = [PartFile.read(part) for part in known["parts"]]
+            names = [name for part in (known["annotators"], *known["parts"]) for name in part.names]
             if not known["parts"] or any(Path(name).name != name for name in names):
                 raise ValueError("its parts are no files of the folder")
             made = cls(**known)
@@ -218,12 +234,12 @@ def _warning(name: str, text: str) -> CrowdpplWarning:
     return made
 
 
-def _table(folder: Path, part: PartFile, columns: Collection[str], check: bool) -> Any:
-    """A file of Parquet with some of its columns; DataError where it is missing or another one."""
-    import pyarrow
-    from pyarrow import parquet
+AGAIN = "copy the folder again, or convert the labels again"
 
-    path, again = folder / part.file, "copy the folder again, or convert the labels again"
+
+def _file(folder: Path, part: PartFile, check: bool) -> Path:
+    """A file of the folder; DataError where it is missing or another one."""
+    path, again = folder / part.file, AGAIN
     if not path.is_file():
         raise DataError(f"{path} is not there; {again}")
     if path.stat().st_size != part.bytes:
@@ -233,10 +249,19 @@ def _table(folder: Path, part: PartFile, columns: Collection[str], check: bool) 
         )
     if check and digest_of(path) != part.sha256:
         raise DataError(f"{path} has another digest than {MANIFEST} says: it is damaged or another file; {again}")
+    return path
+
+
+def _table(folder: Path, part: PartFile, columns: Collection[str], check: bool) -> Any:
+    """A file of Parquet with some of its columns; DataError where it cannot be read."""
+    import pyarrow
+    from pyarrow import parquet
+
+    path = _file(folder, part, check)
     try:
         return parquet.read_table(path, columns=[*columns])
     except (pyarrow.ArrowException, OSError, KeyError) as error:
-        raise DataError(f"{path} cannot be read: {error}; {again}") from error
+        raise DataError(f"{path} cannot be read: {error}; {AGAIN}") from error
 
 
 def _annotators(folder: Path, manifest: Manifest, check: bool) -> tuple[Codebook, np.ndarray]:
@@ -248,46 +273,66 @@ def _annotators(folder: Path, manifest: Manifest, check: bool) -> tuple[Codebook
 def _read_part(
     folder: Path, number: int, manifest: Manifest, annotators: Codebook, alphabet: LabelSet, check: bool
 ) -> _Read:
-    """Reads a part; DataError where codes are out of range, or rows of an item are apart."""
+    """Reads a part, or maps its blocks; DataError where it is not what it should be."""
+    part, of_blocks = manifest.parts[number], manifest.parts[number].blocks
+    names = [*manifest.label_covariates, *([] if manifest.time is None else [manifest.time])]
+    columns = [ITEM, *([GOLD] if manifest.gold else []), *([] if of_blocks else [ANNOTATOR, LABEL, *names])]
+    table = _table(folder, part, columns, check)
+    try:
+        ids, new = _ids(table[ITEM].combine_chunks())
+        if check and (wrong := part_of(ids, len(manifest.parts)) != number).any():
+            raise ValueError(f"the item {native(ids[wrong][0])!r} belongs to another part by its hash")
+        if of_blocks is None:
+            order, blocks, further = _coded(table, ids, new, annotators, alphabet, names)
+        else:
+            sizes = len(annotators), alphabet.n_classes, len(alphabet.book)
+            (order, blocks), further = mapped_blocks(_file(folder, of_blocks, check), sizes), None
+        n_labels = sum(block.n_labels for block in blocks)
+        if {len(ids), len(order)} != {part.items} or n_labels != part.labels:
+            raise ValueError(f"there are {len(ids)} items and {n_labels} labels, and {MANIFEST} says otherwise")
+    except ValueError as error:
+        text = f"{folder / part.file}: {error}; write the part anew, or convert the labels again"
+        raise DataError(text) from error
+    known = None
+    if manifest.gold:
+        none: Any = np.nan if alphabet.kind.numeric else -1
+        truths = table[GOLD].filter(new).fill_null(none).to_numpy()
+        known = truths.astype(np.float64 if alphabet.kind.numeric else np.int32)
+    return _Read(ids, order, blocks, known, further)
+
+
+def _ids(item: Any) -> tuple[pd.Index[Any], np.ndarray]:
+    """The items of a part, and which rows are the first of theirs; ValueError where rows of an item are apart."""
     import pyarrow.compute as pc
 
-    part, numeric = manifest.parts[number], alphabet.kind.numeric
-    names = [*manifest.label_covariates, *([] if manifest.time is None else [manifest.time])]
-    table = _table(folder, part, [ITEM, ANNOTATOR, LABEL, *([GOLD] if manifest.gold else []), *names], check)
-    item = table[ITEM].combine_chunks()
     new = np.ones(len(item), bool)
     if len(item):
         new[1:] = pc.not_equal(item[1:], item[:-1]).to_numpy(zero_copy_only=False)
     ids = pd.Index(item.filter(new).to_pandas())
-    there = table[ANNOTATOR].is_valid().to_numpy()
-    fault = ""
     if not ids.is_unique:
-        fault = f"rows of the item {native(ids[ids.duplicated()][0])!r} are not together"
-    elif (len(ids), int(there.sum())) != (part.items, part.labels):
-        fault = f"there are {len(ids)} items and {there.sum()} labels, and {MANIFEST} says otherwise"
-    elif check and (wrong := part_of(ids, len(manifest.parts)) != number).any():
-        fault = f"the item {native(ids[wrong][0])!r} belongs to another part by its hash"
+        raise ValueError(f"rows of the item {native(ids[ids.duplicated()][0])!r} are not together")
+    return ids, new
+
+
+def _coded(
+    table: Any, ids: pd.Index[Any], new: np.ndarray, annotators: Codebook, alphabet: LabelSet, names: list[str]
+) -> tuple[np.ndarray, list[Block], pd.DataFrame | None]:
+    """Order, blocks and further columns of the labels of a part; ValueError where codes are out of range."""
+    numeric, there = alphabet.kind.numeric, table[ANNOTATOR].is_valid().to_numpy()
     code = (np.cumsum(new, dtype=np.int32) - np.int32(1))[there]
     labels = table.filter(there) if not there.all() else table
     annotator, answer = labels[ANNOTATOR].to_numpy(), labels[LABEL].to_numpy()
     for which, codes, n in ((ANNOTATOR, annotator, len(annotators)), (LABEL, answer, len(alphabet.book))):
         if (which == ANNOTATOR or not numeric) and not _are_codes(codes, n):
-            fault = fault or f"a code of the {which}s is none of 0 to {n - 1}"
-    if fault:
-        raise DataError(f"{folder / part.file}: {fault}; write the part anew, or convert the labels again")
+            raise ValueError(f"a code of the {which}s is none of 0 to {n - 1}")
     columns = labels.select(names).to_pandas() if names else None
     if numeric:
         numbers = pd.DataFrame({NUMBER: answer.astype(np.float64)})
         columns = numbers if columns is None else pd.concat([numbers, columns], axis=1)
         answer = np.zeros(len(answer), np.int32)
-    codes = (code, annotator.astype(np.int32, copy=False), answer.astype(np.int32, copy=False))
-    coded = Coded(Codebook(ITEM, ids), annotators, alphabet, *codes)
-    known = None
-    if manifest.gold:
-        truths = table[GOLD].filter(new)
-        none: Any = np.nan if numeric else -1
-        known = truths.fill_null(none).to_numpy().astype(np.float64 if numeric else np.int32)
-    return _Read(ids, *coded.blocks(), known, coded.sorted_columns(columns, None))
+    each = (code, annotator.astype(np.int32, copy=False), answer.astype(np.int32, copy=False))
+    coded = Coded(Codebook(ITEM, ids), annotators, alphabet, *each)
+    return *coded.blocks(), coded.sorted_columns(columns, None)
 
 
 def _are_codes(codes: np.ndarray, n: int) -> bool:

@@ -18,6 +18,7 @@ from crowdppl import __version__
 from crowdppl.core.files import new_folder
 from crowdppl.core.validation import require_path, warn, whole_number
 from crowdppl.data.annotations import AnnotationOptions, Annotations, check_options, said_kind
+from crowdppl.data.block_files import write_blocks
 from crowdppl.data.coded import cell_counts, code_ids, connected_sets, spelling_warning, warnings_of_counts
 from crowdppl.data.covariates import label_columns
 from crowdppl.data.ids import Codebook, Encoding, Place, encode, native
@@ -451,7 +452,11 @@ def _written(data: Annotations | None, path: Path, long: _Long, people: Codebook
     with parquet.ParquetWriter(path, table.schema, compression="zstd") as writer:
         for first, end in pairwise(ends_at_items(item, *GROUP)):
             writer.write_table(table.slice(first, end - first), row_group_size=end - first)
-    return PartFile.of(path, data.n_items, data.n_labels)
+    blocks = None
+    if data.columns is None:  # what is more of each label is in the part alone
+        write_blocks(path.with_suffix(".blocks"), data.order, data.blocks)
+        blocks = PartFile.of(path.with_suffix(".blocks"))
+    return PartFile.of(path, data.n_items, data.n_labels, blocks)
 
 
 def _empty_part(path: Path, long: _Long, of_label: Any) -> PartFile:

@@ -11,10 +11,12 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+import torch
 from pyarrow import parquet
 
 import crowdppl
 from crowdppl.data import annotations, parts_convert
+from crowdppl.data.block_files import TENSORS
 from crowdppl.data.parts import ends_at_items, own_parts, part_of
 from crowdppl.errors import DataError, ResultError
 from tests.inference.shared import by_processes
@@ -80,6 +82,44 @@ def test_the_layout_is_as_it_is_written_down(parts: Path) -> None:
         *(x.sort_values(names).reset_index(drop=True) for x in (whole, table())), check_dtype=False
     )
     assert (who["labels"] == table()["annotator"].value_counts().sort_index().to_numpy()).all()
+
+
+def without_blocks(parts: Path, folder: Path) -> Path:
+    """A copy of a folder whose blocks are left out."""
+    folder.mkdir()
+    for path in parts.iterdir():
+        if path.suffix != ".blocks":
+            (folder / path.name).write_bytes(path.read_bytes())
+    about = json.loads((folder / "dataset.json").read_text())
+    about["parts"] = [{name: x for name, x in part.items() if name != "blocks"} for part in about["parts"]]
+    (folder / "dataset.json").write_text(json.dumps(about))
+    return folder
+
+
+def test_blocks_in_files_are_those_of_the_labels(parts: Path, tmp_path: Path) -> None:
+    mapped, built = (crowdppl.Annotations.open(path) for path in (parts, without_blocks(parts, tmp_path / "parts")))
+    assert np.array_equal(mapped.order, built.order)
+    for one, other in zip(mapped.blocks, built.blocks, strict=True):
+        assert (one.offset, one.n_items, one.bags.n_cells) == (other.offset, other.n_items, other.bags.n_cells)
+        for name in TENSORS:
+            a, b = getattr(one.bags, name), getattr(other.bags, name)
+            assert a is b is None or (a.dtype == b.dtype and a.equal(b))
+    assert rows_of(mapped).equals(rows_of(built))
+
+
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="the memory of a process is told by Linux alone")
+def test_blocks_lie_in_files_and_not_in_memory(parts: Path) -> None:
+    data = crowdppl.Annotations.open(parts)
+    spans = [line.split() for line in Path("/proc/self/maps").read_text().splitlines() if line.endswith(".blocks")]
+    ends = [tuple(int(x, 16) for x in span[0].split("-")) for span in spans]
+    for block in data.on("cpu", torch.float32):
+        for name in ("cells", "rows", "row_starts"):
+            place = getattr(block.bags, name).data_ptr()
+            assert any(first <= place < last for first, last in ends), name
+
+
+def rows_of(data: crowdppl.Annotations) -> pd.DataFrame:
+    return data.frame().sort_values(["item", "annotator", "label"]).reset_index(drop=True)
 
 
 def test_row_groups_end_at_items() -> None:
@@ -190,7 +230,8 @@ def test_others_may_write_the_layout(parts: Path, tmp_path: Path) -> None:
         own = rows[number == n].sort_values("item", ascending=False)[["item", "annotator", "label"]]
         path = folder / part["file"]
         own.astype({"annotator": "int32", "label": "int64"}).to_parquet(path, index=False)
-        part |= {"bytes": path.stat().st_size, "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+        part |= {"bytes": path.stat().st_size, "sha256": digest, "blocks": None}
     (folder / "dataset.json").write_text(json.dumps(about))
     data = crowdppl.Annotations.open(folder, check=True)
     names = ["item", "annotator", "label"]
@@ -202,7 +243,8 @@ def _rewritten(change: Callable[[pa.Table], pa.Table]) -> Callable[[Path, dict[s
     def spoil(folder: Path, about: dict[str, Any]) -> None:
         path = folder / "part-00002.parquet"
         parquet.write_table(change(parquet.read_table(path)), path)
-        about["parts"][2] |= {"bytes": path.stat().st_size, "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+        about["parts"][2] |= {"bytes": path.stat().st_size, "sha256": digest, "blocks": None}
 
     return spoil
 

@@ -1,5 +1,6 @@
 """Messages of labels that are converted to parts, and of parts that are opened."""
 
+import hashlib
 import json
 import sys
 from collections.abc import Callable
@@ -8,8 +9,13 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import pyarrow as pa
+from pyarrow import parquet
+from safetensors.torch import load_file, save_file
+
 import crowdppl
 from crowdppl.data import annotations
+from crowdppl.data.parts import part_of
 from tests.messages.inputs import CSV, FOLDER, Row, covariates, pairs, written
 
 NUMBER = count()
@@ -23,9 +29,11 @@ def convert(source: Any = CSV, name: str = "answers.csv", **options: Any) -> Pat
     return folder
 
 
-def opened(change: Callable[[Path, dict[str, Any]], Any] = lambda folder, about: None, **options: Any) -> Any:
+def opened(
+    change: Callable[[Path, dict[str, Any]], Any] = lambda folder, about: None, text: str = CSV, **options: Any
+) -> Any:
     """The annotations of a folder that was changed."""
-    folder = convert()
+    folder = convert(text)
     about = json.loads((folder / "dataset.json").read_text())
     change(folder, about)
     (folder / "dataset.json").write_text(json.dumps(about))
@@ -56,12 +64,54 @@ def spoil(folder: Path, about: dict[str, Any]) -> None:
     path.write_bytes(b"x" * path.stat().st_size)
 
 
+def rewritten(change: Callable[[Any], Any]) -> Callable[[Path, dict[str, Any]], None]:
+    """A change of the rows of a part, whose blocks are left out; rows of two items where it has any."""
+
+    def spoilt(folder: Path, about: dict[str, Any]) -> None:
+        part = max(about["parts"], key=lambda part: part["labels"])
+        path = folder / part["file"]
+        parquet.write_table(change(parquet.read_table(path)), path)
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+        part |= {"bytes": path.stat().st_size, "sha256": digest, "blocks": None}
+
+    return spoilt
+
+
+def with_blocks(change: Callable[[dict[str, Any]], Any]) -> Callable[[Path, dict[str, Any]], None]:
+    """A change of the tensors of blocks; of none, other bytes."""
+
+    def spoilt(folder: Path, about: dict[str, Any]) -> None:
+        part = max(about["parts"], key=lambda part: part["labels"])
+        path = folder / part["blocks"]["file"]
+        tensors = load_file(path)
+        if change(tensors) is None:
+            save_file({name: x.clone() for name, x in tensors.items()}, path)
+        else:
+            path.write_bytes(b"x" * 100)
+        part["blocks"]["bytes"] = path.stat().st_size
+
+    return spoilt
+
+
+def with_first(rows: Any, column: str, value: Any) -> Any:
+    """Rows of which the first has another value."""
+    values = pa.array([value, *rows[column].to_pylist()[1:]], rows[column].type)
+    return rows.set_column(rows.column_names.index(column), column, values)
+
+
+def elsewhere(rows: Any) -> str:
+    """An item of another one of two parts than the rows have."""
+    own = part_of(rows["item"].to_pylist()[:1], 2)
+    return next(name for name in "abcdefgh" if part_of([name], 2) != own)
+
+
 def two(header: str) -> list[Path]:
     """Two files, the second with columns of its own."""
     return [written(CSV), written(CSV.replace("item,annotator", header), "more.csv")]
 
 
 JSON = '{"item": 1, "annotator": "a", "label": "x"}\n{"item": 1, "annotator": "b", "label": "y"}\n'
+MANY = "item,annotator,label\n" + "".join(f"{n},{who},{'xy'[n % 2]}\n" for n in range(9) for who in "ab")
 LISTS = '{"item": 1, "annotator": ["a", "b"], "label": ["x", "y"]}\n'
 CLEAN = "item,annotator,label\n1,a,x\n1,b,y\n2,a,y\n2,b,x\n"
 REPEATED = CSV + "2,b,x\n"
@@ -102,7 +152,7 @@ ROWS = [
         lambda: convert(3, format="sql"),
         lambda: convert("SELECT * FROM (VALUES (1, 2, 'x'), (1, 3, 'y')) t(item, annotator, label)", format="sql"),
     ),
-    Row("annotations.open", lambda: opened(gold=["x"]), lambda: opened(gold={"1": "x"})),
+    Row("annotations._of_parts", lambda: opened(gold=["x"]), lambda: opened(gold={"1": "x"})),
     Row(
         "annotations.open",
         lambda: crowdppl.Annotations.open(convert(REPEATED)),
@@ -118,15 +168,30 @@ ROWS = [
     Row("parts.read", lambda: opened(lambda folder, about: about.pop("kind")), lambda: opened()),
     Row("parts.read", lambda: opened(lambda folder, about: about.update(version=9)), lambda: opened()),
     Row("parts.read_parts", lambda: of_processes(3), lambda: of_processes(2)),
-    Row("parts._table", lambda: opened(lambda folder, about: first_part(folder).unlink()), lambda: opened()),
-    Row(
-        "parts._table", lambda: opened(lambda folder, about: first_part(folder).write_bytes(b"")), lambda: opened()
-    ),
-    Row("parts._table", lambda: opened(spoil, check=True), lambda: opened(check=True)),
+    Row("parts._file", lambda: opened(lambda folder, about: first_part(folder).unlink()), lambda: opened()),
+    Row("parts._file", lambda: opened(lambda folder, about: first_part(folder).write_bytes(b"")), lambda: opened()),
+    Row("parts._file", lambda: opened(spoil, check=True), lambda: opened(check=True)),
     Row("parts._table", lambda: opened(spoil), lambda: opened()),
     Row(
         "parts._read_part",
         lambda: opened(lambda folder, about: [part.update(labels=7) for part in about["parts"]]),
+        lambda: opened(),
+    ),
+    Row(
+        "parts._read_part",
+        lambda: opened(rewritten(lambda rows: with_first(rows, "item", elsewhere(rows))), check=True),
+        lambda: opened(check=True),
+    ),
+    Row(
+        "parts._ids",
+        lambda: opened(rewritten(lambda rows: pa.concat_tables([rows, rows[:1]])), text=MANY),
+        lambda: opened(text=MANY),
+    ),
+    Row("parts._coded", lambda: opened(rewritten(lambda rows: with_first(rows, "label", 9))), lambda: opened()),
+    Row("block_files.mapped_blocks", lambda: opened(with_blocks(lambda tensors: True)), lambda: opened()),
+    Row(
+        "block_files.mapped_blocks",
+        lambda: opened(with_blocks(lambda x: x["order"].zero_() is None or None), text=MANY),
         lambda: opened(),
     ),
 ]

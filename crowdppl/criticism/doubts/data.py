@@ -10,7 +10,7 @@ from crowdppl.agreement.votes import are_unnamed
 from crowdppl.core.doubt import Doubt
 from crowdppl.criticism.doubts.search import Search, doubt
 from crowdppl.data.blocks import row_sizes
-from crowdppl.data.coded import count_repeats
+from crowdppl.data.coded import count_repeats, repeated_labels
 from crowdppl.networks.outputs import networks_of
 from crowdppl.results.correction import MIN_GOLD
 
@@ -72,21 +72,16 @@ def repeats(search: Search) -> Iterator[Doubt]:
     posterior, data = search.posterior, search.posterior.data
     if data.repeat_correlation or count_repeats(data.blocks) < LEAST_GROUPS:
         return
-    item, annotator, label = data.label_codes()
-    item, annotator, label = (x[label < data.n_classes] for x in (item, annotator, label))
-    group = np.unique(item.astype(np.int64) * data.n_annotators + annotator, return_inverse=True)[1]
-    n_labels = np.bincount(group)
-    again = n_labels[group] > 1
-    if (n_labels > 1).sum() < LEAST_GROUPS:
+    item, annotator, label = repeated_labels(data.blocks, data.order)
+    key = item.astype(np.int64) * data.n_annotators + annotator
+    _, first, group, size = np.unique(key, return_index=True, return_inverse=True, return_counts=True)
+    if len(size) < LEAST_GROUPS:
         return
-    item, annotator, label, group = item[again], annotator[again], label[again], group[again]
-    first = np.unique(group, return_index=True)[1]
     who, place = np.unique(annotator[first], return_inverse=True)
     table = posterior.result.confusions[who][..., : data.n_classes]
     alike = ((table / table.sum(-1, keepdims=True)) ** 2).sum(-1)  # two labels of an annotator, given the truth
     expected = (posterior.result.probabilities[item[first]] * alike[place]).sum(-1)
     pair, counts = np.unique(group * data.n_classes + label, return_counts=True)
-    size = n_labels[n_labels > 1]
     owner = np.unique(pair // data.n_classes, return_inverse=True)[1]
     pairs, same = size * (size - 1) / 2, np.bincount(owner, counts * (counts - 1) / 2)
     beyond, missing = same - pairs * expected, (pairs * (1 - expected)).sum()
@@ -105,6 +100,6 @@ def repeats(search: Search) -> Iterator[Doubt]:
             f"{repeated} in {observed:.0%} of pairs of labels, where "
             f"the fit expects {expects:.0%}: one who errs errs again, and probabilities are too sure. Read the "
             "labels with repeats='share', so that labels count for less the more an annotator repeats them",
-            figures={"labels": int(again.sum()), "observed": observed, "expected": expects, "share": float(share)},
+            figures={"labels": len(item), "observed": observed, "expected": expects, "share": float(share)},
             remedies=("crowdppl.Annotations.from_frame(rows, like=data, repeats='share')",),
         )
