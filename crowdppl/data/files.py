@@ -9,6 +9,7 @@ import json
 import re
 import zlib
 from collections.abc import Callable, Hashable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -84,9 +85,17 @@ def read_table(path: Any, roles: Roles | None, format: Any, delimiter: Any, enco
             f"delimiter={delimiter!r} must be one character, such as ';', and goes with CSV and TSV alone"
         )
     try:
-        return found.read(Source(path, encoding or "utf-8", roles, delimiter))
+        with reading(path, encoding):
+            return found.read(Source(path, encoding or "utf-8", roles, delimiter))
     except LookupError as error:
         raise DataError(f"encoding={encoding!r} is unknown; give one such as 'cp1252' or 'utf-16'") from error
+
+
+@contextmanager
+def reading(path: Path, encoding: str | None) -> Iterator[None]:
+    """Errors of a file that is damaged, or in another encoding, become a DataError."""
+    try:
+        yield
     except UnicodeError as error:
         text = f"{path.name} is not {encoding or 'UTF-8'}; give encoding=, such as 'cp1252' or 'utf-16'"
         raise DataError(text) from error
@@ -255,6 +264,19 @@ def _parsed(text: str, where: str) -> Any:
         raise DataError(f"{where} holds {half!r}, half of a sign that takes two; write both, or none") from error
     except (ValueError, RecursionError) as error:
         raise DataError(f"{where} cannot be read: {error}") from error
+
+
+def fault_of_json(path: Path) -> str:
+    """The first line of a file with an object a line that is none, and why; "" where there is none."""
+    with open_text(path, "utf-8") as file:
+        for number, line in enumerate(file, 1):
+            if number == 1 and line.lstrip().startswith("["):
+                break  # an array
+            try:
+                _parsed(line.strip() or "{}", f"line {number} of {path.name}")
+            except DataError as error:
+                return str(error)
+    return ""
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

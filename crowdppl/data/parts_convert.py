@@ -345,6 +345,7 @@ class _Summary:
         self.sets = np.arange(len(people))
         self.may = np.zeros(len(people), bool)
         self.n_known = 0
+        self.first: Any = None
         self.said = dict[tuple[type[CrowdpplWarning], str], int]()
 
     def add(self, file: PartFile, data: Annotations | None, long: _Long) -> None:
@@ -354,6 +355,7 @@ class _Summary:
             return
         own = cell_counts(data.blocks)
         self.counts += own
+        self._require_same_type(data.items[0], long)
         self.n_known += int(data.is_known.sum())
         self.may |= False if data.abstainers is None else data.abstainers
         if np.ptp(self.sets):
@@ -365,6 +367,13 @@ class _Summary:
             counted = COUNTED.fullmatch(text)
             n, rest = (int(counted[1]), counted[3]) if counted else (0, text)
             self.said[type(warning), rest] = self.said.get((type(warning), rest), 0) + n
+
+    def _require_same_type(self, item: Any, long: _Long) -> None:
+        """Refuses items of which some are text and some numbers, in different parts."""
+        self.first = item if self.first is None else self.first
+        if isinstance(item, str) != isinstance(self.first, str):
+            both, own = [native(self.first), native(item)], {ITEM: long.columns[ITEM]}
+            encode(both, ITEM, lambda n: long.scan.locate(own, {ITEM: json.dumps(both[n], ensure_ascii=False)}))
 
     def _warnings(self, repeats: str, n_rows: int) -> list[CrowdpplWarning]:
         """The warnings of parts, with counts of all."""

@@ -20,11 +20,13 @@ from crowdppl.data.files import (
     Source,
     delimiter_and_line,
     fault_of,
+    fault_of_json,
     format_of,
     header_of,
     line_of,
     open_text,
     read_table,
+    reading,
     require_texts,
     table_of_json,
 )
@@ -116,8 +118,11 @@ class Scan:
                 f"DuckDB has too little memory for {self.origin}; say memory_limit='4GiB', say"
             ) from error
         except duckdb.Error as error:
-            faults = (self.fault(path) for path in self.paths)
-            text = next(filter(None, faults), "") or f"{self.origin} cannot be read: {str(error).splitlines()[0]}"
+            text = ""
+            for path in self.paths:
+                with reading(path, None):
+                    text = text or self.fault(path)
+            text = text or f"{self.origin} cannot be read: {str(error).splitlines()[0]}"
             raise DataError(text) from error
 
     def locate(self, columns: Mapping[str, str], values: Mapping[str, Any]) -> str:
@@ -206,18 +211,17 @@ def _is_encoding(name: Any) -> bool:
 def _of_text(connection: Any, paths: Sequence[Path], name: str, encoding: str, delimiter: str | None) -> Scan:
     """Delimited text, all columns of which are text."""
     usual = "\t" if name == "tsv" else ","
-    try:
+    with reading(paths[0], encoding):
         mark, line = delimiter_and_line(Source(paths[0], encoding, None, delimiter), usual)
         header = header_of(paths[0], mark, encoding, line)
-        for path in paths[1:]:
+    for path in paths[1:]:
+        with reading(path, encoding):
             own = header_of(path, mark, encoding, "")
-            if own != header:
-                raise DataError(
-                    f"{path.name} has the columns {', '.join(map(repr, own))}, and {paths[0].name} has "
-                    f"{', '.join(map(repr, header))}; give files with the same columns in the same order"
-                )
-    except UnicodeError as error:
-        raise DataError(f"{paths[0].name} is not {encoding}; give encoding=, or write it as UTF-8") from error
+        if own != header:
+            raise DataError(
+                f"{path.name} has the columns {', '.join(map(repr, own))}, and {paths[0].name} has "
+                f"{', '.join(map(repr, header))}; give files with the same columns in the same order"
+            )
     types = ", ".join(f"{as_text(column)}: 'VARCHAR'" for column in header)
     how = (
         f"auto_detect = false, header = true, delim = {as_text(mark)}, quote = '\"', escape = '\"', "
@@ -289,6 +293,7 @@ def _of_json(connection: Any, paths: Sequence[Path], name: str, encoding: str, d
         place,
         lambda column: f"coalesce(json -> {at(column)}, 'null')::VARCHAR",
         key,
+        fault_of_json,
         is_json=True,
     )
     for path in paths:

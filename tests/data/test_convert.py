@@ -208,6 +208,28 @@ REFUSED: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
+ROW = '{"item": "1", "annotator": "a", "label": "x"}\n'
+DAMAGED: dict[str, tuple[str, bytes]] = {
+    "no object": ("a.jsonl", (ROW * 20_000 + '{"item": 1,,}\n').encode()),
+    "no label": ("a.jsonl", (ROW + "\n" + '{"item": "2", "annotator": "b"}\n').encode()),
+    "text and numbers": ("a.jsonl", (ROW + '{"item": 7, "annotator": "b", "label": "y"}\n').encode()),
+    "another encoding, late": ("a.csv", (HEAD + "1,a,x\n" * 20_000 + "1,b,é\n").encode("latin-1")),
+    "a short row, late": ("a.csv", (HEAD + "1,a,x\n" * 20_000 + "1,b\n").encode()),
+}
+
+
+@pytest.mark.parametrize("what", DAMAGED)
+def test_what_is_damaged_is_said_as_when_it_is_read(what: str, tmp_path: Path) -> None:
+    name, content = DAMAGED[what]
+    (tmp_path / name).write_bytes(content)
+    said = list[str]()
+    for call in (crowdppl.read_annotations, lambda path: crowdppl.convert(path, tmp_path / "parts")):
+        with pytest.raises(CrowdpplError) as error:
+            call(tmp_path / name)
+        said.append(str(error.value))
+    assert said[0] == said[1]
+
+
 @pytest.mark.parametrize("what", REFUSED)
 def test_what_is_wrong_is_said_as_when_it_is_read(what: str, tmp_path: Path) -> None:
     text, said = REFUSED[what]

@@ -24,12 +24,12 @@ ROWS = [
     Row("files.read_table", lambda: of_file(delimiter=";;"), lambda: of_file(CSV.replace(",", ";"), delimiter=";")),
     Row("files.read_table", lambda: of_file(encoding="nonsense"), lambda: of_file(encoding="utf-8")),
     Row(
-        "files.read_table",
+        "files.reading",
         lambda: of_file(CSV.replace("x", "é").encode("latin-1")),
         lambda: of_file(CSV.replace("x", "é").encode("latin-1"), encoding="latin-1"),
     ),
     Row(
-        "files.read_table",
+        "files.reading",
         lambda: of_file(gzip.compress(CSV.encode())[:-9], "answers.csv.gz"),
         lambda: of_file(gzip.compress(CSV.encode()), "answers.csv.gz"),
     ),
@@ -41,12 +41,12 @@ ROWS = [
         lambda: of_file('item,annotator,label\n1,a,x\n1,b,"y"\n2,a,x\n'),
     ),
     Row(
-        "files._json",
+        "files.table_of_json",
         lambda: of_file("[1, 2]", "a.jsonl"),
         lambda: of_file(table().to_json(orient="records"), "a.jsonl"),
     ),
     Row(
-        "files._json",
+        "files.table_of_json",
         lambda: of_file("", "a.jsonl"),
         lambda: of_file(table().to_json(orient="records", lines=True), "a.jsonl"),
     ),

@@ -138,7 +138,7 @@ ROWS = [
     Row("scan.scanned", lambda: convert(delimiter=";;"), lambda: convert(CSV.replace(",", ";"), delimiter=";")),
     Row("scan._of_text", lambda: convert(two("item,who")), lambda: convert(two("item,annotator"))),
     Row(
-        "scan._of_text",
+        "files.reading",
         lambda: convert(written(CSV.replace("x", "é").encode("latin-1"))),
         lambda: convert(written(CSV.replace("x", "é").encode("latin-1")), encoding="latin-1"),
     ),
