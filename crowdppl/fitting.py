@@ -88,7 +88,10 @@ def fit(
             predicts held-out labels, all answers to a pair, or whole rankings best; of grades with a label
             covariate "criterion", ``rater_facets`` or the mean of grades. ``summary()`` and
             ``diagnostics()["scores"]`` have what was tried.
-        data: the annotations.
+        data: the annotations. Where ``torch.distributed`` has a process group, each process gives its share of them
+            (``Annotations.open`` of parts), all call ``fit`` alike, and find what one process would find of all
+            items. Each tells of its own items; intervals by vb are computed when all ask for them. Methods with
+            sites of single items, networks, covariates or links between items, and "auto", are refused.
         inference: "em", "vb", "gibbs", "nuts", "laplace", "pathfinder", "svi", or "auto": gibbs where it is exact
             and should take less than about ten seconds, else vb; where its chains disagree, they run longer, and
             then give way to vb, unless chains, draws or warmup are given. "pathfinder" raises importance
@@ -122,6 +125,7 @@ def fit(
         DataError: for wrong data or gold, or trusted annotators who are unknown or tell too few truths.
         NumericalError: when a number is not finite; it names the site.
         MemoryShortageError: when the fit needs more memory than there is.
+        ProcessError: when processes that share the fit differ, or another one fails.
         KeyboardInterrupt: at Ctrl-C before or after the iterations, or with ``calibrate``.
 
     Warns:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 import warnings
@@ -16,7 +17,7 @@ import typer
 from crowdppl import __version__, registry
 from crowdppl.cli import arguments
 from crowdppl.core.validation import one_of, printable, warn
-from crowdppl.errors import CrowdpplError, CrowdpplWarning
+from crowdppl.errors import CrowdpplError, CrowdpplWarning, MethodError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -80,6 +81,15 @@ def common(version: Annotated[bool, typer.Option("--version", help="Print the ve
         raise typer.Exit
 
 
+def require_one_process() -> None:
+    """Refuses processes that torchrun started, by a MethodError: each would write the same files."""
+    if (n := os.environ.get("WORLD_SIZE", "1")) != "1":
+        raise MethodError(
+            f"crowdppl fit writes what one process found, and here are {n} (WORLD_SIZE): call fit in a script, "
+            "after torch.distributed.init_process_group, or start one process"
+        )
+
+
 @app.command("fit")
 @arguments.reading()
 def fit_answers(
@@ -110,6 +120,7 @@ def fit_answers(
     from crowdppl.inference.options import options_from
     from crowdppl.results.summary import summarise
 
+    require_one_process()
     settings = arguments.pairs(setting, "--setting")
     options = arguments.engine_options(option) | {"seed": seed, "device": device, "progress": progress}
     options_from(options)  # errors are found before a long file is read
@@ -296,7 +307,6 @@ def plan_figure(
     seed and more labels, items that were drawn before come again, and first: draw the pilot by --labels 50.
     """
     from crowdppl.cli.outputs import require_new, write_frame
-    from crowdppl.errors import MethodError
     from crowdppl.estimation.drawing import draw_items
     from crowdppl.estimation.planning import plan_estimate
     from crowdppl.fitting import fit

@@ -34,7 +34,6 @@ class Engine:
             draws until they are put together.
         many_chains: whether it runs up to 32 chains on small data.
         takes_start: whether it can start where an earlier fit ended.
-        sharded: whether processes can share its fits: what it reads of items goes through passes and their sums.
     """
 
     name: str
@@ -45,4 +44,3 @@ class Engine:
     sample: Callable[[Problem], tuple[Any, ...]] | None = None
     many_chains: bool = False
     takes_start: bool = True
-    sharded: bool = False

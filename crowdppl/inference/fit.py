@@ -94,7 +94,7 @@ def fit_one(
                 engine = _without_parameters(problem, engine)
             engine = choose_engine(problem, fits) if engine == "auto" else engine
             refuse_engine(ready, engine, options)
-            refuse_unshared(problem, data, ENGINES[engine])
+            refuse_unshared(problem, data, engine)
         volumes: dict[str, float] = {}
         if trained_networks(ready):
             ready, volumes = _with_training(model, problem, data, ENGINES[engine], select_volume)

@@ -124,4 +124,4 @@ def capability(problem: Problem) -> str:
     return "gradient"
 
 
-ENGINE = Engine("laplace", run, capability, (*ASCENT, "draws"), sample=sample, sharded=True)
+ENGINE = Engine("laplace", run, capability, (*ASCENT, "draws"), sample=sample)

@@ -13,7 +13,6 @@ from crowdppl.core.validation import shown
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.kinds.numbers import NUMBER
 from crowdppl.errors import DataError, MethodError
-from crowdppl.inference.engine import Engine
 from crowdppl.inference.options import Options
 from crowdppl.inference.problem import Problem
 from crowdppl.networks.outputs import networks_of
@@ -21,8 +20,10 @@ from crowdppl.primitives.model import Model, card_of, settings_of
 
 
 def require_share(data: Annotations) -> None:
-    """Refuses data that are whole in a process group, or a share out of one, by a DataError."""
+    """Refuses data that are whole in a process group, a share out of one, or none, by a DataError."""
     size, given = group_size(), 1 if data.share is None else data.share[1]
+    if size > 1 and not data.n_items:
+        raise DataError("the process has no items; start no more processes than there are parts with items")
     if size == given:
         return
     if data.share is None:
@@ -68,12 +69,11 @@ def _lines(part: Any) -> Iterator[str]:
         yield repr(part.tolist() if hasattr(part, "tolist") else part)
 
 
-def refuse_unshared(problem: Problem, data: Annotations, engine: Engine) -> None:
+def refuse_unshared(problem: Problem, data: Annotations, engine: str) -> None:
     """Refuses by name what processes cannot share: it would be computed of one process's items alone.
 
     Raises:
-        MethodError: for the model, the engine or the option.
-        DataError: for a process without items, and data that are linked.
+        MethodError: for the model or the option.
     """
     if n_processes() == 1:
         return
@@ -101,9 +101,8 @@ def refuse_unshared(problem: Problem, data: Annotations, engine: Engine) -> None
         why = f"its {' and '.join(own)} may read labels, of which a process has its share"
     if why is not None:
         raise MethodError(f"processes cannot share a fit of {name}: {why}; fit it in one process")
-    if not engine.sharded:
-        raise MethodError(f"processes cannot share a fit by {engine.name}; use inference='vb'")
-    if problem.options.batch_size is not None and engine.name != "svi":
+    if problem.options.batch_size is not None and engine != "svi":
         raise MethodError(
-            f"processes cannot share batch_size={shown(problem.options.batch_size)} of {engine.name}; leave it out"
+            f"processes cannot share batch_size={shown(problem.options.batch_size)} of {engine}; leave it out, or "
+            "use inference='svi'"
         )

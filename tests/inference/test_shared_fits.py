@@ -2,6 +2,7 @@
 
 import signal
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ import crowdppl
 import crowdppl.primitives as cp
 from crowdppl.core.collective import all_reduced, reduced, together
 from crowdppl.data.annotations import Annotations
+from crowdppl.data.ids import Codebook
 from crowdppl.errors import CrowdpplError
 from crowdppl.inference.result import NumberTruth
 from tests.inference.shared import by_processes, share_of
@@ -38,6 +40,7 @@ MORE: Fits = [
     ("mace", "em", {}),
     ("majority_vote", "em", {}),
     ("multinomial", "em", {}),
+    ("class_coin", "pathfinder", {"chains": 2, "draws": 10}),
     ("dawid_skene", "svi", {"max_iterations": 10}),
     ("poisson_annotators", "em", {"max_iterations": 4}),
 ]
@@ -149,7 +152,7 @@ def wrong(process: int, processes: int) -> dict[str, str]:
         "auto": lambda: fit("auto"),
         "glad": lambda: fit("glad"),
         "covariates": lambda: fit("dependent_clusters"),
-        "pathfinder": lambda: fit(inference="pathfinder"),
+        "no items": lambda: fit(given=(data, replace(data, item_book=Codebook("item", pd.Index([]))))[process]),
         "batch_size": lambda: fit(batch_size=10),
         "score": lambda: crowdppl.evaluate(posterior, dict.fromkeys(data.items, 0)),
         "doubts": lambda: posterior.doubts(),
@@ -221,7 +224,6 @@ def test_what_processes_cannot_share_is_refused_by_name_in_all(found: Any) -> No
         "auto": "DataError: 'auto' would be of the items of process 0 of 2 alone",
         "glad": "MethodError: processes cannot share a fit of GLAD: difficulty has an entry an item",
         "covariates": "DataError: data would be of the items of process 0",
-        "pathfinder": "MethodError: processes cannot share a fit by pathfinder",
         "batch_size": "MethodError: processes cannot share batch_size=10 of vb",
         "score": "DataError: a score would be of the items of process 0",
         "doubts": "DataError: posterior.doubts would be of the items of process 0",
@@ -240,6 +242,8 @@ def test_an_error_in_one_process_is_raised_in_all(found: Any) -> None:
     assert one["callback, one"] == "ProcessError: process 1 of 2 failed: ValueError('a bad day')"
     assert other["callback, our own"] == "CrowdpplError: a bad day"
     assert one["callback, our own"] == "CrowdpplError: process 1 of 2 failed: a bad day"
+    assert other["no items"].startswith("DataError: the process has no items")
+    assert one["no items"].startswith("DataError: process 1 of 2 failed: the process has no items")
     assert one["only one"].startswith("DataError: data is a NoneType")
     assert other["only one"].startswith("DataError: process 0 of 2 failed: data is a NoneType")
 

@@ -34,6 +34,12 @@ def without_methods() -> Any:
         return arguments.default_methods("bare")
 
 
+def with_processes(n: str) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("WORLD_SIZE", n)
+        commands.require_one_process()
+
+
 def stopped() -> Any:
     """A fit by auto that somebody stops."""
 
@@ -83,6 +89,7 @@ def planned(**given: Any) -> Any:
 
 
 ROWS = [
+    Row("commands.require_one_process", lambda: with_processes("2"), lambda: with_processes("1")),
     Row("arguments.default_methods", without_methods, lambda: arguments.default_methods("pair")),
     Row(
         "arguments.names",

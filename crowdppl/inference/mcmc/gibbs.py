@@ -454,4 +454,4 @@ def capability(problem: Problem) -> str:
     return "exact"
 
 
-ENGINE = Engine("gibbs", run, capability, SAMPLING, sample=sample, many_chains=True, sharded=True)
+ENGINE = Engine("gibbs", run, capability, SAMPLING, sample=sample, many_chains=True)

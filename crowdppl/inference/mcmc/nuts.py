@@ -107,4 +107,4 @@ def capability(problem: Problem) -> str:
     return "gradient"
 
 
-ENGINE = Engine("nuts", run, capability, SAMPLING, sample=sample, sharded=True)
+ENGINE = Engine("nuts", run, capability, SAMPLING, sample=sample)

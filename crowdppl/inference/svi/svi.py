@@ -428,5 +428,4 @@ ENGINE = Engine(
     (*ASCENT, *LEARNING, "batch_size", "learning_rate"),
     epochs,
     takes_start=False,
-    sharded=True,
 )

@@ -264,7 +264,7 @@ def _state_sites(problem: Problem, order: np.ndarray, run: AscentRun) -> dict[st
 def _engine(ascent: CoordinateAscent, *options: str) -> Engine:
     of: Any = (partial(function, ascent) for function in (_run, _capability, epochs))
     run, capability, training = of
-    return Engine(ascent.name, run, capability, (*ASCENT, *LEARNING, *options), training, sharded=True)
+    return Engine(ascent.name, run, capability, (*ASCENT, *LEARNING, *options), training)
 
 
 ENGINES = (_engine(EM), _engine(VB, "batch_size", "guide"))
