@@ -237,10 +237,21 @@ READING: Mapping[str, tuple[Any, Any]] = {
     "decimal": _text("Mark in numbers such as 1,234, where both may be meant: ',' or '.'.", "MARK"),
     "repeats": (
         Annotated[
-            str, Option(help="If an annotator labels an item again: keep, share, one, first, last or error.")
+            str,
+            Option(help="If an annotator labels an item again: keep, share, noisy, one, first, last or error."),
         ],
         "keep",
     ),
+    "probabilities": _text(
+        "Columns of probabilities in place of labels, one a class in the order of --classes: 'p_no,p_yes'.",
+        "COLUMNS",
+    ),
+    "scale": _text("What these hold: probability, the default, log or score.", "NAME"),
+    "floor": (
+        Annotated[float | None, Option(help="What a probability of 0 is read as.", metavar="NUMBER")],
+        None,
+    ),
+    "shown_first": _text("Column of the class that was shown first, which answers may follow.", "COLUMN"),
     "time": _text(
         "Column that says when a label was given, which methods of time, doubts and --repeats first or last read.",
         "COLUMN",
@@ -303,6 +314,7 @@ OF_LABELS = (
         "repeats",
         "time",
     ),
+    *("probabilities", "scale", "floor", "shown_first"),
     "stray",
 )
 """Those that are about the labels alone."""

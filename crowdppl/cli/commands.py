@@ -41,6 +41,7 @@ ALIKE = (
         "repeats",
     ),
     *("time", "informative_abstentions", "decimal", "stray"),
+    *("scale", "floor", "shown_first"),
 )
 """Options that are arguments of ``read_annotations`` as they are."""
 SHOWN = 20
@@ -476,6 +477,8 @@ def _labels_said(given: Mapping[str, Any]) -> dict[str, Any]:
     found |= {"classes": arguments.names(given["classes"], "--classes"), "abstentions": given["abstain"] or ()}
     found |= {name: arguments.names(given[name], f"--{name}") for name in ("annotators", "items")}
     found["label_covariates"] = given["label_covariate"] or ()
+    named = arguments.names(given["probabilities"], "--probabilities")
+    found["probabilities"] = named[0] if named is not None and len(named) == 1 else named
     return dict(found)
 
 

@@ -25,6 +25,7 @@ from crowdppl.data.blocks import (
     with_covariates,
     with_edges,
     with_known,
+    with_soft,
 )
 from crowdppl.data.coded import (
     Coded,
@@ -39,7 +40,7 @@ from crowdppl.data.covariates import covariate_table, feature_table, history_tab
 from crowdppl.data.edges import coded_edges
 from crowdppl.data.features import StoredFeatures, placed_features
 from crowdppl.data.gold import given_truths, known_truths
-from crowdppl.data.ids import Codebook, by_item, native, require_list
+from crowdppl.data.ids import Codebook, as_column, by_item, native, require_list
 from crowdppl.data.kinds import KINDS, kind_named
 from crowdppl.data.kinds.classes import NOMINAL, require_categories
 from crowdppl.data.kinds.comparisons import TIE
@@ -52,8 +53,9 @@ from crowdppl.data.levels import above, ancestor, coarser
 from crowdppl.data.masks import labels_of_masks
 from crowdppl.data.notation import with_decimal_commas
 from crowdppl.data.parts import Stored, of_own_parts, read_parts
-from crowdppl.data.repeats import treated_repeats
+from crowdppl.data.repeats import Repeats, treated_repeats
 from crowdppl.data.shapes import Said, rows_of_table
+from crowdppl.data.soft_labels import SoftLabels, are_soft, read_soft
 from crowdppl.data.tables import Rows, Table, coded_table, require_table, rows_of_dicts
 from crowdppl.data.times import with_times
 from crowdppl.data.votes import COUNTED
@@ -107,11 +109,22 @@ class AnnotationOptions(TypedDict, total=False):
         repeats: what to do where an annotator labels an item again: "keep" (all count, as if by several
             annotators); "share" (k of them count as k / (1 + (k - 1) r), where r is their correlation given the
             item's truth, which is learned from all repeats: from one label, where an annotator always repeats
-            errors, to k, where these are independent); "one" (the answer given most often counts, of numbers the
-            one nearest to their mean), "first" or "last" (it counts); each with a warning that counts them, by
-            "keep" and "share" those of equal label covariates, but not by "keep" in comparisons, where judges
-            often see a pair again; "error". By default "keep", or "share" where ``like`` has it, and its
-            correlation.
+            errors, to k, where these are independent); "noisy" (all are views of one label, the class that the
+            annotator means: a share of noise of each annotator is learned and, by ``shown_first``, a bias for a
+            position); "one" (the answer given most often counts, of numbers the one nearest to their mean), "first"
+            or "last" (it counts); each but "noisy" with a warning that counts them, by "keep" and "share" those of
+            equal label covariates, but not by "keep" in comparisons, where judges often see a pair again; "error".
+            By default "keep", or "share" where ``like`` has it.
+        probabilities: columns of probabilities, in place of labels: one a class, by a mapping from class to column
+            or in the order of ``classes``, or one for the second of two classes. They are calibrated by a power and
+            shifts of each annotator, learned with Dawid and Skene's model (``soft.table()``); the label is the most
+            probable class, and accuracies are those of the class that is meant. Rows in which all are blank have
+            the label of the column ``label``.
+        scale: what these columns hold: "probability" (the default; they sum to one), "log" of these, or "score"
+            (any numbers, larger for a class that is more probable).
+        floor: what a probability of 0, or a log-probability of minus infinity, is read as.
+        shown_first: column of the class that was shown first, or blank: answers may then follow the position, by a
+            share of each annotator that is learned.
         decimal: "," or ".", the mark in numbers that are text, where both may be meant ("1,234"): in labels, known
             truths and covariates.
         time: column of the table that says when each label was given, a date or a number: a label covariate in days
@@ -137,7 +150,11 @@ class AnnotationOptions(TypedDict, total=False):
     edges: Any
     label_covariates: Iterable[Hashable] | pd.DataFrame | None
     history: Any
-    repeats: Literal["keep", "share", "one", "first", "last", "error"]
+    repeats: Literal["keep", "share", "noisy", "one", "first", "last", "error"]
+    probabilities: Any
+    scale: Literal["probability", "log", "score"]
+    floor: float | None
+    shown_first: Hashable | None
     stray: Literal["repair", "refuse", "keep"]
     decimal: Literal[",", "."] | None
     time: Hashable | None
@@ -146,7 +163,7 @@ class AnnotationOptions(TypedDict, total=False):
     grow: bool
 
 
-REPEATS = ("keep", "share", "one", "first", "last", "error")
+REPEATS = ("keep", "share", "noisy", "one", "first", "last", "error")
 
 
 def check_options(options: AnnotationOptions) -> None:
@@ -295,6 +312,7 @@ class Annotations:
             each label counts.
         label_names: those of ``columns`` that are label covariates.
         time: that of them which says when labels were given, or None.
+        soft: how labels were read that are probabilities, or seen several times; None where each is seen once.
         roles: the columns that were read, by what they hold ("item", "gold" ...); none where there was no table.
         warnings: those that were emitted.
         share: the number of the process whose items these are, from 0, and of how many, where several processes
@@ -328,6 +346,7 @@ class Annotations:
     repeat_correlation: float = 0.0
     time: Hashable | None = None
     share: tuple[int, int] | None = None
+    soft: SoftLabels | None = None
 
     @classmethod
     def from_frame(
@@ -374,7 +393,19 @@ class Annotations:
     def from_arrays(
         cls, item: Any, annotator: Any, label: Any, **options: Unpack[AnnotationOptions]
     ) -> Annotations:
-        """Reads three arrays, tensors or lists of one length: item ids, annotator ids, labels."""
+        """Reads three arrays, tensors or lists of one length: item ids, annotator ids, labels.
+
+        Labels may be an array (S, K) of probabilities, whose classes are ``classes``, by default 0 to K - 1.
+        """
+        if isinstance(label, np.ndarray | Tensor) and label.ndim == 2:
+            x = np.asarray(label.cpu() if isinstance(label, Tensor) else label)
+            given = options.get("classes")
+            classes = [*(range(x.shape[1]) if given is None else given)]
+            frame = pd.DataFrame({"item": as_column(item, "item"), "annotator": as_column(annotator, "annotator")})
+            names = [f"probability of {name}" for name in classes]
+            frame[names] = x
+            told: Any = {**options, "classes": classes, "probabilities": names}
+            return cls.from_frame(frame, "item", "annotator", **told)
         parts = bool(parts_of_items(options))
         return cls.of_rows(Rows.of_arrays(item, annotator, label, _given_columns(options), parts), options)
 
@@ -545,8 +576,15 @@ class Annotations:
         numbers = rows.columns[NUMBER].to_numpy() if rows.columns is not None and NUMBER in rows.columns else None
         before = 0.0 if like is None else like.repeat_correlation
         how = options.get("repeats", "share" if before else "keep")
+        how = "keep" if like is not None and how == "noisy" else how
         when = (rows.columns, options.get("time"))
-        treated = treated_repeats(coded, blocks, rows.place, how, of_labels, numbers, known["known"], *when)
+        columns, soft, stays = rows.columns, None, None
+        if like.soft if like is not None else are_soft(options):
+            soft, columns, stays = read_soft(rows, coded, options, known["known"])
+        if stays is None:
+            treated = treated_repeats(coded, blocks, rows.place, how, of_labels, numbers, known["known"], *when)
+        else:
+            treated = Repeats(stays)
         kept = treated.kept
         left = coded if kept is None else coded.rows(kept)
         if kept is not None:
@@ -562,9 +600,10 @@ class Annotations:
             coded.alphabet,
             blocks,
             order,
-            columns=left.sorted_columns(rows.columns, kept),
+            columns=left.sorted_columns(columns, kept),
             label_names=names,
             time=time,
+            soft=soft,
             roles={
                 **rows.roles,
                 **({"label_covariates": ", ".join(map(str, timeless))} if timeless else {}),
@@ -593,6 +632,13 @@ class Annotations:
             blocks = with_covariates(blocks, self.order, *covariates)
         if self.edges is not None:
             blocks = with_edges(blocks, self.order, self.edges)
+        if self.soft is not None and blocks[0].has_labels:
+            evidence = self.soft.evidence(self.columns, self.label_codes()[2], self.n_classes)
+            blocks = (
+                [replace(b, soft=None) for b in blocks]
+                if evidence is None
+                else with_soft(blocks, self.order, evidence)
+            )
         return replace(self, blocks=blocks)
 
     @property
@@ -773,6 +819,8 @@ class Annotations:
             item, place = rows_by_item(self.blocks, self.order)
             trade = np.lexsort([torch.cat(drawn).numpy()[place], item])
             columns = columns.iloc[trade].reset_index(drop=True)
+            if self.soft is not None:  # it is of the labels that were
+                columns = columns.drop(columns=self.soft.names, errors="ignore")
         return replace(self, blocks=blocks, columns=columns)
 
     def _numbered(self, numbers: np.ndarray) -> Annotations:
@@ -837,6 +885,11 @@ class Annotations:
 
     def _merged(self, alphabet: LabelSet, code: np.ndarray) -> Annotations:
         """The labels as answers of another alphabet, whose code each answer here has, (L,)."""
+        if self.soft is not None:
+            raise DataError(
+                "labels that are probabilities, or seen with noise, tell of the classes that there are, and not of "
+                "several as one; add up the probabilities of these in the table, and read it again"
+            )
         item, annotator, answer = self.label_codes()
         coded = Coded(
             self.item_book,

@@ -28,7 +28,7 @@ MANY_CLASSES, FEW_NAMED = 32, 4
 classes that an item's labels name is at most one in so many of them."""
 OF_ITEMS = ("gold", "evidence", "features", "item_covariates", "edges")
 OF_ANNOTATORS = ("history", "abstainers", "annotator_covariates")
-OF_LABELS = ("label_covariates",)
+OF_LABELS = ("label_covariates", "soft")
 """What a block may hold besides labels, a row an item, an annotator or a label. What stands here is kept by folds,
 minibatches and devices, by joined blocks and by checkpoints."""
 
@@ -50,6 +50,8 @@ class Block:
         seen: by network of the model, its outputs, (n_items, ...); None where the model calls its networks itself.
         history: (A, K, K) pseudo-counts [annotator, truth, label] to be added to a prior, or None.
         item_covariates, annotator_covariates, label_covariates: read by the functions of these names; None without.
+        soft: (S, L), log p(what is seen of a label | the annotator means an answer), up to a constant of the label;
+            None where labels are seen for certain.
         edges: between the items; None without.
         abstainers: bool (A,), annotators who abstained at least once; None where nobody may abstain.
         space: where truths lie.
@@ -81,6 +83,7 @@ class Block:
     item_covariates: CovariateColumns | None = None
     annotator_covariates: CovariateColumns | None = None
     label_covariates: CovariateColumns | None = None
+    soft: Tensor | None = None
     edges: Edges | None = None
     abstainers: Tensor | None = None
     space: Space = CATEGORIES
@@ -188,6 +191,17 @@ class Block:
         back = self.by_item
         return RaggedIndex(self.n_items, self.n_labels, back.rows, self.bags.row_starts, back.cells, None, None)
 
+    def per_group(self, groups: tuple[int, ...]) -> RaggedIndex:
+        """Rows are ``group * n_items + item``, cells are labels; groups of annotators are counted from 0."""
+        if ("labels", groups) not in self._views:
+            of = torch.as_tensor(groups, device=self.device)
+            row = (of[self.annotator] * self.n_items + self.item).cpu().numpy()
+            rows = (max(groups, default=-1) + 1) * self.n_items
+            pairs = RaggedIndex.of_pairs(row, np.arange(self.n_labels), rows, self.n_labels)
+            self._views["labels", groups] = pairs.to(self.device)
+        found: RaggedIndex = self._views["labels", groups]
+        return found
+
     @cached_property
     def _weighted_per_item(self) -> RaggedIndex:
         """Rows are items, cells are labels: adds up what each label contributes, by its weight."""
@@ -224,7 +238,9 @@ class Block:
 
         None where truths are not to be summed out together, or where this saves too little.
         """
-        if not self.sparse or not self.has_labels or self.evidence is not None or self.n_classes < MANY_CLASSES:
+        if not self.sparse or not self.has_labels or self.n_classes < MANY_CLASSES:
+            return None
+        if self.evidence is not None or self.soft is not None:
             return None
         pairs = [(self.item * self.n_classes + self.answer)[self.named]]
         if self.gold is not None:
@@ -364,7 +380,8 @@ class Block:
         """
         item, cell = self.item.cpu().numpy(), cells.cpu().numpy()
         bags = RaggedIndex.of_pairs(item, cell, self.n_items, self.bags.n_cells).to(self.device)
-        return replace(self, bags=bags, has_labels=True, **self.labels_at(np.lexsort((cell, item))))
+        known = self.labels_at(np.lexsort((cell, item))) | {"soft": None}
+        return replace(self, bags=bags, has_labels=True, **known)
 
     def recoded(self, cells: Tensor, n_annotators: int, weight: Tensor | None = None) -> Block:
         """The items, whose labels, in this order, have other cells (S,) of as many annotators, and weights."""
@@ -501,6 +518,22 @@ def with_covariates(
         more: dict[str, Any] = {"item_covariates": items and items.at(at)}
         more["label_covariates"] = labels and labels.at(mine)
         found.append(replace(block, annotator_covariates=annotators, **more))
+        first += block.n_labels
+    return found
+
+
+def with_soft(blocks: Sequence[Block], order: np.ndarray, evidence: np.ndarray) -> list[Block]:
+    """All blocks with soft labels: log-evidence (S, K) of the classes that may be meant, as rows.
+
+    An abstention is seen for certain.
+    """
+    rows, first, found = torch.from_numpy(evidence[np.argsort(rows_by_item(blocks, order)[1])]), 0, []
+    for block in blocks:
+        mine, named = rows[first : first + block.n_labels], block.named
+        soft = torch.full((block.n_labels, block.n_answers), -torch.inf, dtype=mine.dtype)
+        soft[torch.arange(block.n_labels), block.answer] = 0.0
+        soft[named, : block.n_classes] = mine[named]
+        found.append(replace(block, soft=soft))
         first += block.n_labels
     return found
 

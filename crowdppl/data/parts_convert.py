@@ -100,7 +100,8 @@ def convert(
         memory_limit: of DuckDB, as it writes it. Beside it, a part of the labels is held in memory.
         options: of ``crowdppl.data.annotations.AnnotationOptions``: classes, abstentions, informative_abstentions,
             kind (one of which an item has a single id), unit, label_covariates, time, decimal, and repeats other
-            than "share". Others, such as gold and covariates of items, are given to ``Annotations.open``.
+            than "share" and "noisy". Others, such as gold and covariates of items, are given to
+            ``Annotations.open``.
 
     Returns:
         How many items, annotators, labels and parts there are.
@@ -149,10 +150,10 @@ def _require_taken(options: Mapping[str, Any]) -> None:
             raise DataError(
                 f"{name}= is not settled by convert; give it to crowdppl.Annotations.open, or leave it out"
             )
-    if options.get("repeats") == "share":
+    if options.get("repeats") in ("share", "noisy"):
         raise DataError(
-            "repeats='share' learns from all repeats at once, which convert does not; use repeats='one', or read "
-            "the labels by crowdppl.read_annotations"
+            f"repeats={options['repeats']!r} learns from all repeats at once, which convert does not; use "
+            "repeats='one', or read the labels by crowdppl.read_annotations"
         )
 
 

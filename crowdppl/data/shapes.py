@@ -20,6 +20,7 @@ from crowdppl.data.kinds.rankings import BETTER, OF_RANKS, RANKINGS
 from crowdppl.data.kinds.sequences import POSITION, SEQUENCES, tag_in_any_scheme
 from crowdppl.data.kinds.sets import SETS
 from crowdppl.data.kinds.similarity import DIFFERENT_SAME, SIMILARITY
+from crowdppl.data.soft_labels import with_most_probable
 from crowdppl.data.tables import (
     EVERYONE,
     LISTS,
@@ -121,6 +122,8 @@ def rows_of_table(table: Table, said: Said, kind: Kind, options: Mapping[str, An
     """
     refuse_twins(table.names, table.origin)
     table = _accepted(table, said)
+    table, label, options = with_most_probable(table, said.label, options)
+    said = said._replace(label=label)
     unsaid = all(options.get(name) is None for name in ("kind", "classes", "like"))
     if table.tokens and not (unsaid or kind == SEQUENCES):
         raise DataError(f"{table.origin} has columns of CoNLL, which are labels of sequences; say kind='sequence'")

@@ -587,6 +587,8 @@ def refuse(problem: Problem) -> None:
         raise NoProductError(NETWORK)
     if power := problem.label_power:
         raise NoProductError(f"it {power.what}")
+    if any(block.soft is not None for block in problem.blocks):
+        raise NoProductError("its labels are soft, and the answer that is meant is summed out")
     if problem.telling is not problem:
         raise NoProductError("its labels count for less where truths are told (discount)")
     if problem.sums_others and problem.n_labels * problem.blocks[0].n_classes > WORK:

@@ -42,7 +42,7 @@ def _tensors(problem: Problem) -> Iterator[tuple[str, Tensor | None]]:
     for network in networks_of(problem.model).values():
         yield from learned_arrays(network)
     for block in problem.blocks:
-        yield from ((name, getattr(block, name)) for name in ("gold", "evidence", "history", "abstainers"))
+        yield from ((name, getattr(block, name)) for name in ("gold", "evidence", "history", "abstainers", "soft"))
         covariates = (block.item_covariates, block.annotator_covariates, block.label_covariates)
         yield from ((f"{x.what} {x.names}", x.values) for x in covariates if x is not None)
         yield "edges", None if block.edges is None else block.edges.pairs

@@ -37,6 +37,7 @@ from crowdppl.inference.sites import (
     Reads,
     Site,
     label_power,
+    reads_soft_labels,
     sites_by_shape,
     structure_of,
 )
@@ -443,6 +444,11 @@ def build_problem(
     dtype = options.dtype or (torch.float64 if reduced(data.n_labels) < LARGE else torch.float32)
     blocks = with_network_outputs(model, data, data.on(options.device, dtype))
     blocks = [replace(b, sparse=True) for b in blocks]
+    if data.soft is not None and not reads_soft_labels(model, next(b for b in blocks if b.n_items)):
+        raise MethodError(
+            f"{type(model).__name__} reads labels as classes, and these are soft (probabilities, or answers seen "
+            "with noise); choose another method, or read the most probable classes as labels"
+        )
     known = None if evidence is None else evidence.to(options.device, dtype)
     if known is not None:
         blocks = [replace(b, evidence=known[b.offset : b.offset + b.n_items]) for b in blocks]

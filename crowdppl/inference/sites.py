@@ -204,6 +204,12 @@ def label_power(model: Model, block: Block) -> Power | None:
     return None
 
 
+def reads_soft_labels(model: Model, block: Block) -> bool:
+    """Whether the model's labels are those of ``annotate``, which sums out the answer that is meant."""
+    labels = [x.fn for x in one_item_sites(model, block).values() if isinstance(x.fn, Labels)]
+    return bool(labels) and all(isinstance(fn, CategoricalLabels) for fn in labels)
+
+
 class Reads(NamedTuple):
     """What of the data a model looks at.
 

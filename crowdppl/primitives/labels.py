@@ -233,6 +233,10 @@ class NumberLabels(Labels):
         return out
 
 
+MEANT = "answer meant"
+"""Name of the sum over the answer that an annotator means by each soft label."""
+
+
 class CategoricalLabels(Labels):
     """Classes and abstentions, given a discrete state such as the truth.
 
@@ -263,7 +267,8 @@ class CategoricalLabels(Labels):
         context: Tensor | None = None,
         weight: Tensor | None = None,
     ) -> None:
-        if isinstance(log_p, Coins) and not is_large(block) and block.named_classes is None:
+        small = not is_large(block) and block.named_classes is None
+        if isinstance(log_p, Coins) and (small or block.soft is not None):
             log_p = log_p.table(block.n_classes)
         if block.weights is not None:
             weight = block.weights if weight is None else weight * block.weights
@@ -284,10 +289,12 @@ class CategoricalLabels(Labels):
         block = self.viewed
         if value is not self.block.bags.cells:
             cells = block.annotator * block.n_answers + value % block.n_answers
-            block = block.recoded(cells, block.n_annotators, self.weight)
+            block = replace(block.recoded(cells, block.n_annotators, self.weight), soft=None)
         if self._sparse:
             return self._of_named(block)
-        if isinstance(self.log_p, Tensor):
+        if block.soft is not None:
+            sums, lead = self._from_callable(block, self._of_soft(block, block.soft))
+        elif isinstance(self.log_p, Tensor):
             sums, lead = self._from_table(block, self.log_p)
         elif isinstance(self.log_p, Coin | Coins):
             sums, lead = self._from_coin(block, self._by_label(block))
@@ -328,7 +335,27 @@ class CategoricalLabels(Labels):
         wide = self._weighted(wide)
         if self.within == "label":
             return wide.to(_precision(block, values)), lead
-        return ragged_sum(wide, block.per_item, _precision(block, values)), lead
+        rows = block.per_item if self.groups is None else block.per_group(self.groups)
+        return ragged_sum(wide, rows, _precision(block, values)), lead
+
+    def _of_soft(self, block: Block, soft: Tensor) -> Tensor:
+        """Log-probabilities of what is seen of each label; the answer that is meant is summed out: (..., S, T)."""
+        if isinstance(self.log_p, Tensor):
+            given = block.of_annotator(self.log_p, event_dim=2)
+        else:
+            answers = (torch.full_like(block.annotator, answer) for answer in range(block.n_answers))
+            given = torch.stack([self._of_answer(block, answer) for answer in answers], -1)
+        return logsumexp(given + soft.to(given.dtype).unsqueeze(-2), name=MEANT)
+
+    def _of_answer(self, block: Block, answer: Tensor) -> Tensor:
+        """Log-probabilities of one answer (S,) to each label, (..., S, T), where no table gives them."""
+        if not isinstance(self.log_p, Coin):
+            assert not isinstance(self.log_p, Tensor | Coins)
+            return self.log_p(answer)
+        right, wrong = self.log_p.log_right.unsqueeze(-1), self.log_p.log_wrong.unsqueeze(-1)
+        same = torch.arange(block.n_classes, device=block.device) == answer.unsqueeze(-1)
+        given = torch.where(same, right, wrong - _log_others(block))
+        return given * (answer < block.n_classes).unsqueeze(-1)  # which says nothing of abstentions
 
     @property
     def _sparse(self) -> bool:

@@ -28,6 +28,7 @@ from crowdppl.data.ids import Codebook, place_in_rows, tensor_to_numpy
 from crowdppl.data.kinds import KINDS
 from crowdppl.data.kinds.kind import LabelSet
 from crowdppl.data.kinds.sequences import units_of
+from crowdppl.data.soft_labels import SoftLabels
 from crowdppl.errors import CrowdpplError, CrowdpplWarning, MethodError, ResultError
 from crowdppl.inference.predict.answers import redrawn
 from crowdppl.inference.problem import model_sites
@@ -437,6 +438,7 @@ def _annotation_values(data: Annotations) -> tuple[dict[str, Any], dict[str, pd.
         "categories": {str(n): x.categories for n, x in of_items if isinstance(x, pd.CategoricalDtype)},
         "edges": data.edges,
         "label_names": data.label_names,
+        "soft": None if data.soft is None else _soft_values(data.soft),
         "time": data.time,
         "roles": {**data.roles},
         "warnings": [[type(warning).__name__, str(warning)] for warning in data.warnings],
@@ -478,7 +480,18 @@ def _annotations(values: Mapping[str, Any], tables: Mapping[str, pd.DataFrame], 
         warnings=tuple(_warning(*parts) for parts in values["warnings"]),
         repeat_correlation=values["repeat_correlation"],
         time=values["time"],
+        soft=None if values["soft"] is None else _soft_labels(values["soft"], answers.ids),
     ).filled(history=values["history"], abstainers=values["abstainers"])
+
+
+def _soft_values(soft: SoftLabels) -> dict[str, Any]:
+    """How soft labels are read; their classes are the first of all."""
+    return {**vars(soft), "classes": len(soft.classes)}
+
+
+def _soft_labels(values: Mapping[str, Any], answers: pd.Index[Any]) -> SoftLabels:
+    """The same, of a file."""
+    return SoftLabels(**{**values, "classes": answers[: values["classes"]]})
 
 
 def _prefix(name: str) -> str:

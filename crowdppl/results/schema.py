@@ -30,6 +30,7 @@ from crowdppl.core.fields import (
 )
 from crowdppl.core.validation import counts_of, kind_of, shown
 from crowdppl.data.kinds import KINDS
+from crowdppl.data.soft_labels import NOISE, SCALES
 from crowdppl.inference.confusions import site_dims
 from crowdppl.inference.engines import ENGINES
 from crowdppl.inference.options import FitOptions, options_from
@@ -140,6 +141,31 @@ class StoredRows(TypedDict):
     whole: bool
 
 
+def _maps(value: Any, place: str, sizes: Sizes) -> None:
+    """Maps of soft labels: those of their annotators, and one of any other."""
+    Numbers((sizes["soft annotators"] + 1, 1 + 2 * sizes["soft classes"] + len(NOISE)))(value, place, sizes)
+
+
+def _soft_classes(value: Any, place: str, sizes: Sizes) -> None:
+    """How many of the classes soft labels tell of."""
+    if not 2 <= value <= sizes["K"]:
+        raise refusal(place, shown(value), f"from 2 to {sizes['K']}")
+    sizes["soft classes"] = value
+
+
+class SoftParts(TypedDict):
+    """What a file holds of how soft labels are read."""
+
+    classes: Annotated[int, _soft_classes]
+    columns: tuple[str | int | bool, ...]
+    scale: Annotated[str, one_of(SCALES)]
+    floor: Annotated[float, within(0, 1)] | None
+    shown_first: str | int | bool | None
+    noisy: bool
+    annotators: Annotated[Ids, ids("soft annotators")]
+    maps: Annotated[np.ndarray, _maps]
+
+
 class AnnotationParts(TypedDict):
     """What a file holds of annotations beside its tables."""
 
@@ -155,6 +181,7 @@ class AnnotationParts(TypedDict):
     categories: dict[str, Annotated[Ids, ids("G")]]
     edges: Annotated[np.ndarray, Numbers(("E", 2), "i", 0, "N")] | None
     label_names: tuple[str | int | bool, ...]
+    soft: SoftParts | None
     time: str | int | bool | None
     roles: dict[str, str]
     warnings: list[list[str]]

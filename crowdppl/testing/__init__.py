@@ -27,6 +27,7 @@ from crowdppl.testing.sbc import rank_check as rank_check
 
 _CLASSES: dict[str, Callable[[Trial], None]] = {
     "answers": models.answers_sum_to_one,
+    "soft labels": models.soft_labels_are_mixtures,
     "named sites": models.named_sites_are_tables,
     "probabilities": fits.probabilities,
     "gold": fits.gold,

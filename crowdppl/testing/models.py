@@ -28,6 +28,7 @@ from crowdppl.inference.density import Density, trace_sites
 from crowdppl.inference.families import family_of
 from crowdppl.inference.options import Options
 from crowdppl.inference.problem import build_problem, model_runs
+from crowdppl.inference.sites import reads_soft_labels
 from crowdppl.inference.svi.svi import mean_field
 from crowdppl.primitives.labels import NumberLabels
 from crowdppl.primitives.model import Model, card_of, plates_of, set_up, settings_of, truth_of
@@ -296,6 +297,33 @@ def answers_sum_to_one(trial: Trial) -> None:
         abs(worst - 1) <= 1e-6,
         f"all answers of an item together have probability {worst:.6g}, not 1; each row of the table that annotate "
         "takes must sum to one over answers",
+    )
+
+
+def soft_labels_are_mixtures(trial: Trial) -> None:
+    """At a draw from the prior, a soft label is as probable as the answers that may be meant, by their evidence."""
+    people = [str(name) for name in trial.data.annotators]
+    design = trial.unlinked(trial.design([f"one {a}" for a in people], people))
+    model, block = set_up(trial.model, trial.data), replace(design.as_block(), uses_power=False)
+    if not reads_soft_labels(model, block.answered(block.bags.cells)):
+        return  # engines refuse them by name
+    shares = torch.rand(block.n_labels, block.n_answers, dtype=torch.float64) + 0.1
+    with model_runs(model, block):
+        values = latent_values(model, block.answered(block.bags.cells), 4)
+        density, total = Density(model.model, plates_of(model)), torch.zeros(block.n_items, dtype=torch.float64)
+        for answer in range(block.n_answers):
+            seen = block.answered((block.annotator * block.n_answers + answer).int())
+            try:
+                chance = density(seen, values).per_item.detach().double().exp()
+            except NumericalError:
+                return  # an answer is impossible here, and the density is not finite
+            total += shares[:, answer] * chance
+        found = density(replace(seen, soft=shares.log()), values).per_item.detach().double().exp()
+    worst = float((found / total - 1).abs().max())
+    require(
+        worst <= 1e-6,
+        f"a soft label is {1 + worst:.6g} times as probable as the answers that may be meant by it; read labels by "
+        "annotate alone",
     )
 
 

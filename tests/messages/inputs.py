@@ -41,6 +41,12 @@ def read(frame: Any = None, **options: Any) -> crowdppl.Annotations:
     return A.from_frame(table() if frame is None else frame, **options)
 
 
+def soft(px: Any = (0.9, 0.2, 0.5, 0.6), py: Any = (0.1, 0.8, 0.5, 0.4), **options: Any) -> crowdppl.Annotations:
+    """Annotations whose labels are probabilities of two classes."""
+    told = {"probabilities": ["px", "py"], "classes": ["x", "y"], **options}
+    return read(table(px=[*px], py=[*py]), **told)
+
+
 def pairs(winner: Any = ("p", "q", "p"), **columns: Any) -> pd.DataFrame:
     """Three comparisons."""
     own = {"left": ["p", "q", "r"], "right": ["q", "r", "p"], "annotator": ["a", "b", "a"], "winner": [*winner]}

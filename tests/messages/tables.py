@@ -16,7 +16,7 @@ from crowdppl.data.features import StoredFeatures, warn_of_rounding
 from crowdppl.data.ragged import _require_small
 from crowdppl.data.split import joined, label_folds
 from crowdppl.data.tables import as_pandas
-from tests.messages.inputs import FEATURES, A, Row, covariates, of_file, pairs, ranks, read, table, written
+from tests.messages.inputs import FEATURES, A, Row, covariates, of_file, pairs, ranks, read, soft, table, written
 
 NOBODY = "a model's own fault; the message says what it is to give"
 FIT: dict[str, Any] = {"inference": "vb", "seed": 0, "max_iterations": 3}
@@ -160,6 +160,38 @@ ROWS = [
     Row("coded.require_labels", lambda: fitted(A.design([1, 2], ["a", "b"], classes=["x", "y"])), lambda: fitted()),
     Row("ragged._require_small", lambda: _require_small(2**31, 1, 1), lambda: _require_small(1, 1, 1)),
     # covariates
+    Row("soft_labels.columns_of", lambda: soft(classes=[*"xyz"]), soft),
+    Row("soft_labels.columns_of", lambda: soft(probabilities="px", classes=None), lambda: soft(probabilities="py")),
+    Row("soft_labels.logits_of", lambda: soft(probabilities={"x": "px", "z": "py"}), soft),
+    Row("soft_labels.logits_of", lambda: soft(probabilities=["px", "pz"]), soft),
+    Row("soft_labels._numbers", lambda: soft(px=["a", 0.2, 0.5, 0.5]), soft),
+    Row("soft_labels._refuse_rows", lambda: soft(px=[0.9, 0.2, 0.5, 0.8]), lambda: soft(scale="score")),
+    Row(
+        "soft_labels.with_most_probable",
+        lambda: soft(px=[None, 0.2, 0.5, 0.5], py=[None, 0.8, 0.5, 0.5]),
+        lambda: soft(px=[None, 0.2, 0.5, 0.5], py=[None, 0.8, 0.5, 0.5], label="label"),
+    ),
+    Row("soft_labels.are_soft", lambda: read(table(), scale="log"), lambda: soft(scale="score")),
+    Row(
+        "soft_labels.read_soft",
+        lambda: read(table(label=[1, 2, 3, 4]), kind="real", repeats="noisy"),
+        lambda: read(table(label=[1, 2, 3, 4]), kind="real"),
+    ),
+    Row(
+        "soft_labels._first_codes",
+        lambda: read(table(), shown_first="first"),
+        lambda: read(table(first=["x", "y", "y", ""]), shown_first="first"),
+    ),
+    Row(
+        "soft_labels._first_codes",
+        lambda: read(table(first=["x", "y", "z", ""]), shown_first="first"),
+        lambda: read(table(first=["x", "y", "y", ""]), shown_first="first"),
+    ),
+    Row(
+        "annotations._merged",
+        lambda: soft(kind="ordinal").above("x"),
+        lambda: read(kind="ordinal", classes=["x", "y"]).above("x"),
+    ),
     Row(
         "covariates.chosen",
         lambda: read(item_covariates=covariates(words=[np.nan, 3.0])).as_block().item_covariates.chosen(["words"]),
