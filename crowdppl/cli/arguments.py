@@ -21,7 +21,11 @@ from crowdppl.errors import DataError, MethodError
 ON_TERMINAL = sys.stderr.isatty()
 
 Answers = Annotated[
-    Path, Argument(help="File with one label a row; --format names the formats.", metavar="ANSWERS")
+    Path,
+    Argument(
+        help="File with one label a row, --format names the formats; or a folder that convert wrote.",
+        metavar="ANSWERS",
+    ),
 ]
 ToConvert = Annotated[
     str,
