@@ -61,6 +61,8 @@ TAKEN = frozenset(
     ["classes", "abstentions", "informative_abstentions", "kind", "unit", "label_covariates", "repeats", "decimal"]
 ) | {"time"}
 """Options of annotations that are settled when labels are converted."""
+OPENED = frozenset(["gold", "features", "item_covariates", "annotator_covariates", "history"])
+"""Those that ``Annotations.open`` takes."""
 COUNTED = re.compile(r"(\d+) of (\d+) (.*)", re.DOTALL)
 """A warning that counts rows."""
 OF_ALL = (SparseDataWarning, DisconnectedWarning, OneClassWarning)
@@ -100,8 +102,8 @@ def convert(
         memory_limit: of DuckDB, as it writes it. Beside it, a part of the labels is held in memory.
         options: of ``crowdppl.data.annotations.AnnotationOptions``: classes, abstentions, informative_abstentions,
             kind (one of which an item has a single id), unit, label_covariates, time, decimal, and repeats other
-            than "share" and "noisy". Others, such as gold and covariates of items, are given to
-            ``Annotations.open``.
+            than "share" and "noisy". Known truths by id, features, covariates of items and annotators, and history
+            are given to ``Annotations.open``; others are refused.
 
     Returns:
         How many items, annotators, labels and parts there are.
@@ -147,9 +149,8 @@ def _require_taken(options: Mapping[str, Any]) -> None:
     """Refuses options that parts do not have."""
     for name, value in options.items():
         if name not in TAKEN and value is not None:
-            raise DataError(
-                f"{name}= is not settled by convert; give it to crowdppl.Annotations.open, or leave it out"
-            )
+            how = "give it to crowdppl.Annotations.open" if name in OPENED else "use crowdppl.read_annotations"
+            raise DataError(f"{name}= is not settled by convert; {how}, or leave it out")
     if options.get("repeats") in ("share", "noisy"):
         raise DataError(
             f"repeats={options['repeats']!r} learns from all repeats at once, which convert does not; use "
