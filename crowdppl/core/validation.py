@@ -268,7 +268,8 @@ def named_settings(settings: Any) -> dict[str, Any]:
 def warn(message: str | Warning, category: type[Warning] | None = None) -> None:
     """Warns, by a text of some category or a warning, at the innermost line outside this library."""
     frame, level = sys._getframe(1), 2
-    while str(frame.f_globals.get("__name__")).partition(".")[0] == "crowdppl" and frame.f_back is not None:
+    inside = ("crowdppl", "contextlib")  # of decorators of this library
+    while str(frame.f_globals.get("__name__")).partition(".")[0] in inside and frame.f_back is not None:
         frame, level = frame.f_back, level + 1
     warnings.warn(message, category, stacklevel=level)
 

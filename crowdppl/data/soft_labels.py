@@ -21,7 +21,7 @@ from torch import Tensor
 
 from crowdppl.core.validation import number_within, one_of, shown
 from crowdppl.data.coded import Coded
-from crowdppl.data.ids import Place, native
+from crowdppl.data.ids import Place, listed, native
 from crowdppl.data.tables import Rows, Table, as_pandas
 from crowdppl.data.votes import COUNTED
 from crowdppl.errors import DataError
@@ -134,7 +134,7 @@ def columns_of(options: Mapping[str, Any]) -> dict[Any, Hashable] | None:
     elif isinstance(given, str | int):
         named = {given: given} if classes is None else {[*classes][-1]: given}
     else:
-        columns = [*given]
+        columns = listed(given, "probabilities")
         known = columns if classes is None else [*classes]
         if len(known) != len(columns):
             raise DataError(
@@ -142,6 +142,9 @@ def columns_of(options: Mapping[str, Any]) -> dict[Any, Hashable] | None:
                 "each class, in their order, or give a mapping from class to column"
             )
         named = dict(zip(known, columns, strict=True))
+    wrong = next((x for x in named.values() if not isinstance(x, str | int)), None)
+    if wrong is not None:
+        raise DataError(f"probabilities= names {shown(wrong)}, which is no column; use text or whole numbers")
     if len(named) == 1 and (classes is None or len([*classes]) != 2):
         raise DataError(
             f"probabilities= names the one column {shown(next(iter(named.values())))}; say classes=[other, this], "
@@ -511,7 +514,8 @@ def read_soft(
     told = options if old is None else as_options(old)
     noisy, scale = told.get("repeats") == "noisy", told.get("scale") or SCALES[0]
     named = tuple((columns_of(told) or {}).values())
-    logits = logits_of(columns, told, "the table", rows.place) if {*named} <= {*columns.columns} and named else None
+    there = bool(named) and (old is None or {*named} <= {*columns.columns})
+    logits = logits_of(columns, told, "the table", rows.place) if there else None
     stays = gathered(coded.item, coded.annotator, answer, k) if noisy else np.arange(len(answer))
     kept, row = np.unique(stays, return_inverse=True)
     as_answers = answer < k
@@ -537,7 +541,7 @@ def _first_codes(columns: pd.DataFrame, first: Hashable | None, coded: Coded, pl
     out = np.full(len(coded.item), -1)
     if first is None:
         return out
-    if first not in columns.columns:
+    if not isinstance(first, str | int) or first not in columns.columns:
         raise DataError(f"the table has no column {shown(first)} of classes shown first; correct shown_first=")
     column = columns[first]
     there = np.flatnonzero(~(column.isna() | (column.astype(str).str.strip() == "")).to_numpy())

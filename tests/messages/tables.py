@@ -162,6 +162,7 @@ ROWS = [
     # covariates
     Row("soft_labels.columns_of", lambda: soft(classes=[*"xyz"]), soft),
     Row("soft_labels.columns_of", lambda: soft(probabilities="px", classes=None), lambda: soft(probabilities="py")),
+    Row("soft_labels.columns_of", lambda: soft(probabilities=["px", 0.5]), soft),
     Row("soft_labels.logits_of", lambda: soft(probabilities={"x": "px", "z": "py"}), soft),
     Row("soft_labels.logits_of", lambda: soft(probabilities=["px", "pz"]), soft),
     Row("soft_labels._numbers", lambda: soft(px=["a", 0.2, 0.5, 0.5]), soft),
