@@ -42,6 +42,8 @@ USUAL = (0.9, 0.06, 0.02, 0.02)
 NOISE = ("meant", "any", "first", "not_first")
 MOST_PROBABLE = "most probable label"
 """The column of the classes that have the largest probabilities."""
+FLAT = 1e-9
+"""Spread of an annotator's scores, by their size, up to which they are alike: that of all scores is taken."""
 STEADY = 10.0
 """Labels with the mean probabilities of all annotators that are added to each annotator's."""
 
@@ -169,8 +171,8 @@ def logits_of(table: pd.DataFrame, options: Mapping[str, Any], origin: str, plac
     floor = options.get("floor")
     if floor is not None:
         number_within("floor", floor, "a number from 0 and below 1", lambda x: 0 <= x < 1, error=DataError)
-    for name in (*named, *named.values()):
-        if name in named and name not in classes:
+    for name in named:
+        if name not in classes:
             raise DataError(f"probabilities= names the class {shown(name)}, which is none of {classes}; correct it")
     lost = [x for x in named.values() if x not in table.columns] or (
         [x for x in classes if x not in named] if len(named) > 1 else []
@@ -293,18 +295,19 @@ class _Maps:
 
     def _start(self, scale: str) -> tuple[Tensor, Tensor]:
         """Power and shifts by which scores have the spread of log-probabilities; of these, 1 and 0."""
-        power, shift = torch.ones(self.a + 1, 1).double(), torch.zeros(self.a + 1, self.k).double()
         if self.logits is None or scale != "score":
-            return power, shift
-        for a in range(self.a + 1):
-            mine = self.logits[(self.annotator == a) | (a == self.a)]
-            mine = mine[~mine.isnan().any(1)]
-            if len(mine):
-                middle = mine.mean(0) - mine.mean()
-                spread = float((mine - mine.mean(1, keepdim=True) - middle).square().mean().sqrt())
-                power[a] = 1 / max(spread, 1e-12)
-                shift[a] = -power[a] * middle
-        return power, shift
+            return torch.ones(self.a + 1, 1).double(), torch.zeros(self.a + 1, self.k).double()
+        there = ~self.logits.isnan().any(1)
+        x, who = self.logits[there], self.annotator[there]
+        x, n = x - x.mean(1, keepdim=True), torch.bincount(who, minlength=self.a).double().unsqueeze(1)
+        every, largest = x.mean(0, keepdim=True), x.abs().max()
+        middle = torch.zeros(self.a, self.k).double().index_add(0, who, x) / n.clamp(min=1)
+        square = torch.zeros(self.a, self.k).double().index_add(0, who, (x - middle[who]).square()) / n.clamp(min=1)
+        spread, usual = square.mean(1, keepdim=True).sqrt(), (x - every).square().mean().sqrt().clamp(min=1e-300)
+        flat = spread <= FLAT * middle.abs().amax(1, keepdim=True).clamp(min=FLAT * largest)
+        middle, spread = torch.where(flat, every, middle), torch.where(flat, usual, spread)
+        power = 1 / torch.cat([spread, usual.reshape(1, 1)])
+        return power, -power * torch.cat([middle, every])
 
     def maps(self) -> dict[str, Tensor]:
         """Power, shifts and log-shares of noise of each annotator, and at last of any other."""
@@ -422,14 +425,14 @@ def log_answers(answer: Tensor, first: Tensor, noise: Tensor | None, k: int) -> 
 def _evidence(seen: Seen, soft: SoftLabels, k: int, sure: np.ndarray) -> np.ndarray:
     """Evidence (S, K) of the classes that labels mean, at most 1, by maps; of labels that are ``sure``, NaN.
 
-    Annotators are rows of the maps. Classes that are new have the shifts and means of none.
+    Annotators are rows of the maps.
     """
-    out, known = torch.zeros(len(seen.item), k, dtype=torch.float64), len(soft.classes)
+    out = torch.zeros(len(seen.item), k, dtype=torch.float64)
     mine = torch.as_tensor(soft.maps[seen.annotator])
     if seen.logits is not None:
         logits = torch.as_tensor(seen.logits)
         there = ~logits.isnan().any(1)
-        power, shift, mean = (x[there] for x in mine.split((1, known, known, len(NOISE)), 1)[:3])
+        power, shift, mean = (x[there] for x in mine.split((1, k, k, len(NOISE)), 1)[:3])
         out[there] = calibrated(logits[there], power, shift) - mean.log()
     if len(seen.row):
         row, answer, first = (torch.as_tensor(x).long() for x in (seen.row, seen.answer, seen.first))
@@ -500,8 +503,8 @@ def read_soft(
     for kinds of labels that are no classes of items taken one by one.
     """
     like = options.get("like")
-    old, answer = None if like is None else like.soft, coded.answer
-    k, classes = coded.alphabet.n_classes, coded.alphabet.classes
+    old, answer, classes = None if like is None else like.soft, coded.answer, coded.alphabet.classes
+    k = len(classes if old is None else old.classes)  # a class that is new is seen for certain
     if coded.alphabet.kind not in COUNTED or answer is None:
         raise DataError(
             "probabilities=, shown_first= and repeats='noisy' are for labels of kind "
@@ -516,7 +519,7 @@ def read_soft(
     named = tuple((columns_of(told) or {}).values())
     there = bool(named) and (old is None or {*named} <= {*columns.columns})
     logits = logits_of(columns, told, "the table", rows.place) if there else None
-    stays = gathered(coded.item, coded.annotator, answer, k) if noisy else np.arange(len(answer))
+    stays = gathered(coded.item, coded.annotator, answer, len(classes)) if noisy else np.arange(len(answer))
     kept, row = np.unique(stays, return_inverse=True)
     as_answers = answer < k
     if logits is not None:
@@ -532,8 +535,7 @@ def read_soft(
         old = SoftLabels(classes.ids, *how, coded.annotators.ids, maps)
     code = old.annotators.get_indexer(coded.annotators.ids)  # of those who are new -1, the last row
     evidence = _evidence(seen._replace(annotator=code[seen.annotator]), old, k, answer[kept] >= k)
-    evidence = evidence[row, : len(old.classes)]
-    return old, columns.assign(**dict(zip(old.names, evidence.T, strict=True))), kept if noisy else None
+    return old, columns.assign(**dict(zip(old.names, evidence[row].T, strict=True))), kept if noisy else None
 
 
 def _first_codes(columns: pd.DataFrame, first: Hashable | None, coded: Coded, place: Place) -> np.ndarray:

@@ -232,6 +232,31 @@ def test_new_labels_are_read_by_the_maps_of_the_fit(tmp_path: Path) -> None:
     assert float((grown.probabilities().loc[150:] - whole.loc[150:]).abs().to_numpy().mean()) < 0.01
 
 
+def test_a_class_that_is_new_to_the_fit_is_seen_for_certain() -> None:
+    table, _ = judged(8, 60)
+    fitted = crowdppl.fit("one_coin", read(table), inference="vb", seed=0)
+    new = table[table["item"] < 5].assign(said=np.nan)
+    person = pd.DataFrame({"item": range(5), "annotator": "ann", "said": [0, 1, 2, 3, 3]})
+    data = crowdppl.Annotations.from_frame(
+        pd.concat([new, person], ignore_index=True), label="said", like=fitted.data, grow=True
+    )
+    block = data.as_block()
+    mine = block.annotator == data.annotators.get_loc("ann")
+    assert sorted(block.answer[mine].tolist()) == [0, 1, 2, 3, 3]
+    np.testing.assert_array_equal(block.soft[mine].exp(), np.eye(4)[block.answer[mine]])
+    assert bool((block.soft[~mine].exp().sum(1) > 1).all())
+    assert np.isfinite(fitted.predict(data).to_numpy()).all()
+
+
+def test_an_annotator_with_one_score_is_read_as_others_are() -> None:
+    table, _ = judged(9, 60)
+    one = pd.DataFrame([[7e5, 1.0, 0.0, 0, "once"]], columns=[*COLUMNS, "item", "annotator"])
+    data = read(pd.concat([table, one], ignore_index=True), scale="score")
+    assert data.soft is not None
+    powers = data.soft.table()["power"]
+    assert 0 < powers["once"] < 1e3 * powers["judge 0"]
+
+
 def test_a_method_that_takes_grades_for_numbers_is_refused() -> None:
     table, _ = judged(0, 30)
     with pytest.raises(MethodError, match="RaterFacets reads labels as classes, and these are soft"):
