@@ -58,13 +58,12 @@ def write_beside(axes: Axes, row: float, text: str, va: str = "center") -> None:
 
 
 def name_rows(axes: Axes, names: list[str]) -> bool:
-    """Names rows 0, 1, ... from the highest, where there is room; returns whether every row is named."""
+    """Names rows 0, 1, ... where there is room for all, and else none; returns which."""
     low, high = axes.get_ylim()
     points = 72 * axes.get_window_extent().height / axes.figure.dpi * len(names) / (high - low)
-    step = int(np.ceil(11 * len(names) / max(points, 1)))
-    rows = np.arange(len(names))[::-1][::step][::-1]
-    axes.set_yticks(rows, [names[row] for row in rows], fontsize="small")
-    return step == 1
+    room = points >= 9 * len(names)
+    axes.set_yticks(range(len(names)) if room else [], names if room else [], fontsize="small")
+    return bool(room)
 
 
 def short(name: Any, letters: int = MAX_LETTERS) -> str:

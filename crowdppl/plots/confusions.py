@@ -10,9 +10,8 @@ import numpy as np
 
 from crowdppl.core.intervals import Estimate
 from crowdppl.core.validation import shown
-from crowdppl.data.annotations import labels_given
 from crowdppl.errors import DataError, MethodError
-from crowdppl.inference.result import Fit
+from crowdppl.inference.result import Fit, NumberTruth
 from crowdppl.plots.axes import MIDDLE, flat_axes, short, short_names
 from crowdppl.results import intervals
 from crowdppl.results.mapped_tables import as_shown
@@ -22,6 +21,10 @@ if TYPE_CHECKING:
 
 MAX_WRITTEN = 10
 """Classes up to which the shares are written into a matrix."""
+SHOWN = 4
+"""Annotators drawn of the most, and of the least reliable."""
+OF_SETS = ("label: named?", "truth: in the set?")
+"""What labels and truths are of sets, whose classes are yes and no."""
 REACH = 0.4
 """Half the width of the scale from 0 to 1 in a cell."""
 
@@ -29,61 +32,73 @@ REACH = 0.4
 def plot_confusion(posterior: Fit, annotator: Any = None, *, ax: Any = None, level: float | None = None) -> Any:
     """Draws confusion matrices: rows are the truth, columns the label, darker is more probable.
 
+    By default the crowd's matrix comes first: how labels of all annotators fall, with their expected numbers, since
+    truths are not known for certain. Behind it are the four most and the four least reliable annotators.
+
     Args:
-        annotator: one id; a list of ids; None for all, or for those 25 who gave most labels.
-        ax: matplotlib axes to draw on, as many as annotators; made if absent.
-        level: draws intervals of this probability too: each cell then holds a scale, 0 at its left end and 1 at
-            its right, with the interval as a thick line and the mean as a stroke.
+        annotator: one id; a list of ids; by default the crowd and those it names.
+        ax: matplotlib axes to draw on, made if absent: as many as ids; without ids, as many of the panels are drawn
+            as there are axes, and on one the crowd's.
+        level: draws intervals of this probability too, of annotators: each cell then holds a scale, 0 at its left
+            end and 1 at its right, with the interval as a thick line and the mean as a stroke.
 
     Returns:
-        The axes for one annotator, an array of axes for several.
+        The axes for one annotator, or one given by ``ax``; an array of axes for several.
 
     Raises:
         DataError: for an unknown annotator, or when the axes are too few.
-        MethodError: for intervals of an engine that gives points, or a level that is not between 0 and 1.
+        MethodError: for truths that are no classes, intervals of an engine that gives points, or a level that is
+            not between 0 and 1.
 
     Examples:
         >>> posterior = crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="vb", seed=0)
-        >>> ax = posterior.plot_confusion("1")
-        >>> ax.get_xlabel(), ax.get_ylabel()
-        ('label', 'truth')
+        >>> [ax.get_title() for ax in posterior.plot_confusion()[:2]]
+        ['crowd\\n5 annotators, 315 labels', '1\\n88% right']
+        >>> posterior.plot_confusion("1").get_ylabel()
+        'truth'
     """
+    if isinstance(posterior.result.truth, NumberTruth):
+        raise MethodError(f"{posterior.method} has no classes to mix up; plot_annotators draws how labels differ")
     posterior = as_shown(posterior)
-    codes = _annotator_codes(posterior, annotator)
-    if not len(codes):
-        raise DataError("annotator= names none; give an id, a list of ids, or leave it out")
     if level is not None and posterior.result.table_draws is None:
         raise MethodError(
             f"{posterior.inference} found a point without intervals; leave level= out, or fit with vb or gibbs"
         )
     found = None if level is None else intervals.confusion(posterior, level)
-    axes = _grid(len(codes), posterior.data.answers) if ax is None else flat_axes(ax)
-    if len(axes) < len(codes):
-        raise DataError(f"{len(codes)} annotators need as many axes, {len(axes)} were given; name one annotator")
+    right = intervals.accuracy(posterior, 0.95).mean
+    codes = _extremes(right) if annotator is None else _annotator_codes(posterior, annotator)
+    if not len(codes):
+        raise DataError("annotator= names none; give an id, a list of ids, or leave it out")
+    given = None if ax is None else flat_axes(ax)
+    if given is not None and annotator is not None and len(given) < len(codes):
+        raise DataError(f"{len(codes)} annotators need as many axes, {len(given)} were given; name one annotator")
+    axes = _grid(len(codes), posterior.data.answers, crowd=annotator is None) if given is None else given
+    panels = list(axes)
+    if annotator is None:
+        _draw_crowd(panels.pop(0), posterior)
     names = short_names(posterior.data.annotators)
-    for panel, code in zip(axes, codes, strict=False):
-        _draw_matrix(panel, posterior, int(code), names[code], None if found is None else found.at(code))
-        if level is not None:
+    for panel, code in zip(panels, codes.tolist(), strict=False):
+        title = names[code] + ("" if np.isnan(right[code]) else f"\n{right[code]:.0%} right")
+        _draw_matrix(panel, posterior, np.asarray(posterior.result.confusions[code]), title)
+        if found is not None:
+            _draw_scales(panel, found.at(code), 0.25 if _written(posterior) else 0.0)
             panel.set_xlabel(f"{panel.get_xlabel()}\n(thick line: {level:.0%} interval)")
-    if ax is None:
-        columns = ceil(sqrt(len(codes)))
-        for n, panel in enumerate(axes):
-            left, bottom = n % columns == 0, n + columns >= len(codes)
-            panel.set(ylabel=panel.get_ylabel() if left else "", xlabel=panel.get_xlabel() if bottom else "")
-            panel.tick_params(labelleft=left, labelbottom=bottom)
-        if annotator is None and len(codes) < posterior.data.n_annotators:
-            shown = f"the {len(codes)} of {posterior.data.n_annotators} annotators with most labels"
-            axes[0].figure.suptitle(shown, fontsize="medium")
-    one = len(codes) == 1 and not isinstance(annotator, list | tuple)
-    return axes[0] if one else axes[: len(codes)]
+    if given is None:
+        _names_at_edges(axes, crowd=annotator is None)
+    if len(axes) == 1 and (given is not None or not isinstance(annotator, list | tuple)):
+        return axes[0]
+    return axes[: len(codes) + (annotator is None)]
+
+
+def _extremes(right: np.ndarray) -> np.ndarray:
+    """Codes of the most and the least reliable annotators, or of all, the most reliable first."""
+    order = np.argsort(-np.nan_to_num(right, nan=-1.0), kind="stable")
+    return order if len(order) <= 2 * SHOWN else np.concatenate([order[:SHOWN], order[-SHOWN:]])
 
 
 def _annotator_codes(posterior: Fit, wanted: Any) -> np.ndarray:
-    """Codes of the named annotators, or of those who gave most labels, in codebook order."""
+    """Codes of the named annotators."""
     known = posterior.data.annotators
-    if wanted is None:
-        most = np.argsort(-labels_given(posterior.data), kind="stable")
-        return np.sort(most[:25])  # in a grid of more, matrices would be stamps
     names = list(wanted) if isinstance(wanted, list | tuple) else [wanted]
     codes = posterior.data.annotator_book.codes(names)
     if (codes < 0).any():
@@ -92,41 +107,70 @@ def _annotator_codes(posterior: Fit, wanted: Any) -> np.ndarray:
     return codes
 
 
-def _grid(n: int, answers: Collection[Any]) -> np.ndarray:
-    """Axes for n confusion matrices, with room for the names of classes at the edges."""
+def _grid(n: int, answers: Collection[Any], crowd: bool) -> np.ndarray:
+    """Axes for n confusion matrices, in two rows beside the crowd's, with room for names at the edges."""
     import matplotlib.pyplot as plt  # slow to import
 
-    columns = ceil(sqrt(n))
+    columns = ceil(n / 2) if crowd else ceil(sqrt(n))
     rows = -(-n // columns)
-    side = 1.4 + 0.35 * min(len(answers), MAX_WRITTEN)
+    side = 1.0 + 0.25 * min(len(answers), MAX_WRITTEN)
     room = 0.075 * max(len(short(name)) for name in answers)
-    named_rows = 1 + (n % columns > 0)  # the row above a last row that is not full has names too
-    size = (side * columns + room, side * rows + 0.8 * room * named_rows)
-    axes = plt.subplots(rows, columns, squeeze=False, figsize=size, layout="constrained")[1].ravel()
-    for spare in axes[n:]:
-        spare.remove()
-    return np.asarray(axes[:n])
+    wide = 2 * crowd
+    size = (side * (columns + wide) + room, side * max(rows, wide) + 0.8 * room + 0.4)
+    figure = plt.figure(figsize=size, layout="constrained")
+    cells = figure.add_gridspec(max(rows, wide), columns + wide)
+    axes = [figure.add_subplot(cells[:, :2])] if crowd else []
+    tall = slice(None) if rows < wide else None
+    axes += [figure.add_subplot(cells[tall or k // columns, wide + k % columns]) for k in range(n)]
+    return np.array(axes, object)
 
 
-def _draw_matrix(axes: Axes, posterior: Fit, code: int, name: str, interval: Estimate | None) -> None:
-    """One confusion matrix under its annotator's name; shares are written in where there is room."""
-    data, table = posterior.data, posterior.result.confusions[code]
+def _names_at_edges(axes: np.ndarray, crowd: bool) -> None:
+    """Leaves names of classes to the first column and the lowest panel of each, those of the crowd aside."""
+    panels = axes[1:] if crowd else axes
+    cells = [(spec.rowspan.start, spec.colspan.start) for spec in (panel.get_subplotspec() for panel in panels)]
+    for (row, column), panel in zip(cells, panels, strict=True):
+        left = column == min(c for _, c in cells)
+        bottom = row == max(r for r, c in cells if c == column)
+        panel.set(ylabel=panel.get_ylabel() if left else "", xlabel=panel.get_xlabel() if bottom else "")
+        panel.tick_params(labelleft=left, labelbottom=bottom)
+
+
+def _draw_crowd(axes: Axes, posterior: Fit) -> None:
+    """How labels of all annotators fall by the probable truth: shares of each row, with expected numbers."""
+    data, (item, _, answer) = posterior.data, posterior.data.label_codes()
+    p = posterior.result.probabilities[item]
+    times = np.stack([np.bincount(answer, share, data.n_answers) for share in p.T])
+    shares = times / np.maximum(times.sum(1, keepdims=True), np.finfo(float).tiny)
+    title = f"crowd\n{data.n_annotators:,} annotators, {len(item):,} labels"
+    _draw_matrix(axes, posterior, shares, title, times)
+
+
+def _written(posterior: Fit) -> bool:
+    """Whether there is room for figures in the cells."""
+    return bool(max(posterior.data.n_classes, posterior.data.n_answers) <= MAX_WRITTEN)
+
+
+def _draw_matrix(
+    axes: Axes, posterior: Fit, table: np.ndarray, title: str, times: np.ndarray | None = None
+) -> None:
+    """One confusion matrix under its title; shares, and numbers of labels, are written in where there is room."""
+    data, written = posterior.data, _written(posterior)
     axes.imshow(table, cmap="Greys", vmin=0, vmax=1, aspect="auto")
-    written = max(table.shape) <= MAX_WRITTEN
     for (row, column), share in np.ndenumerate(table if written else table[:0]):
         text = f"{share:.2f}".removeprefix("0") if share < 0.995 else "1"
-        at = (column, row - (0.15 if interval is not None else 0))
-        axes.text(*at, text, ha="center", va="center", color=_ink(share), fontsize="small")
-    if interval is not None:
-        _draw_scales(axes, interval, 0.25 if written else 0.0)
+        text += "" if times is None else f"\n{times[row, column]:,.0f}"
+        axes.text(column, row, text, ha="center", va="center", color=_ink(share), fontsize="small")
     step, size = -(-max(table.shape) // 15), "medium" if written else "small"  # names that fit at an edge
     labels = short_names(data.answers)
     slanted: dict[str, Any] = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"}
     turned = slanted if max(map(len, labels)) > (4 if written else 2) else {}
     axes.set_xticks(range(0, len(labels), step), labels[::step], fontsize=size, **turned)
     axes.set_yticks(range(0, data.n_classes, step), labels[: data.n_classes : step], fontsize=size)
-    axes.set(xlabel="label" if written else "label (shade: white 0, black probability 1)", ylabel="truth")
-    axes.set_title(f"annotator{' ' if len(name) <= MAX_WRITTEN else chr(10)}{name}", fontsize="medium")
+    parts = data.alphabet.kind.parts
+    label, truth = ("label", "truth") if parts is None or parts.columns else OF_SETS
+    axes.set(xlabel=label if written else f"{label}\n(shade: white 0, black probability 1)", ylabel=truth)
+    axes.set_title(title, fontsize="medium")
 
 
 def _draw_scales(axes: Axes, interval: Estimate, shift: float) -> None:

@@ -6,11 +6,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from crowdppl.core import validation
-from crowdppl.errors import DataError
-from crowdppl.inference.result import Fit
-from crowdppl.plots.axes import ACCENT, DARK, LIGHT, MAX_POINTS, axes_or_new, legend_below, short_names
-from crowdppl.results.choices import choose, entropy
+from crowdppl.data.kinds.parts import compares
+from crowdppl.data.kinds.space import number_space
+from crowdppl.errors import DataError, MethodError
+from crowdppl.inference.result import Fit, NumberTruth
+from crowdppl.plots.axes import (
+    ACCENT,
+    DARK,
+    LIGHT,
+    MAX_POINTS,
+    axes_or_new,
+    legend_below,
+    short_names,
+    write_beside,
+)
+from crowdppl.results.choices import choose
+from crowdppl.results.truths import truth
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,6 +30,10 @@ MAX_PROBABILITY = 0.999
 """Labels with a larger probability are drawn as if they had this one."""
 CELLS = 40
 """Cells along each axis; items in one cell share a mark."""
+SETTLED, LIKELY = 0.95, 0.7
+"""Probabilities of a label from which on it is settled, or likely; below, it is open."""
+NAMED = 5
+"""The least sure items, which are named."""
 AREA = 12.0
 """Area of the mark of one item in square points; n items have root n times that."""
 
@@ -29,7 +44,8 @@ def plot_item_map(posterior: Fit, *, ax: Axes | None = None) -> Axes:
     Above left annotators agree and the label is sure; above right they disagree, and knowing who they are settles
     it; below, more labels or an expert are needed. A cross is an item whose label is not the one that most
     annotators gave. Items at nearly one place share a mark, larger for more. The vertical axis is logarithmic in
-    the probability of another class.
+    the probability of another class. Where truths are numbers, it is the half-width of their 95 % interval, and
+    labels disagree by their standard deviation.
 
     Args:
         posterior: what a fit returned. Items with fewer than two labels are left out; abstentions are no labels.
@@ -37,16 +53,18 @@ def plot_item_map(posterior: Fit, *, ax: Axes | None = None) -> Axes:
 
     Raises:
         DataError: when no item has two labels.
+        MethodError: for rankings, in which places of one problem depend on each other.
 
     Examples:
         >>> posterior = crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="vb", seed=0)
         >>> posterior.plot_item_map().get_xlabel()
         'disagreement: share of pairs of labels that differ'
     """
+    if isinstance(posterior.result.truth, NumberTruth):
+        return _number_map(posterior, ax)
     data, p, votes = posterior.data, posterior.result.probabilities, np.asarray(posterior.data.votes())
     several = votes.sum(1) > 1
-    if not several.any():
-        raise DataError(f"none of {len(votes)} items has two labels, so that nobody disagrees; label some twice")
+    _require_several(several)
     code, _ = choose(p, votes, data.items, data.classes)
     overruled = (votes[np.arange(len(p)), code] < votes.max(1))[several]
     x, doubt = disagreement(votes[several]), np.maximum(1 - p.max(1)[several], 1 - MAX_PROBABILITY)
@@ -62,11 +80,54 @@ def plot_item_map(posterior: Fit, *, ax: Axes | None = None) -> Axes:
     for size in (10, 100, 1000, 10_000):
         if size <= len(x) / 3:
             axes.scatter([], [], AREA * size**0.5, label=f"{size:,} items", **circle)
+    _title_map(axes, several)
+    legend_below(axes, 3)
+    return axes
+
+
+def _require_several(several: np.ndarray) -> None:
+    """Refuses items of which none has two labels."""
+    if not several.any():
+        raise DataError(f"none of {len(several)} items has two labels, so that nobody disagrees; label some twice")
+
+
+def _title_map(axes: Axes, several: np.ndarray) -> None:
+    """How many items are drawn, and how many are not."""
     out = len(several) - int(several.sum())
     left = f", {out:,} with fewer than two labels not shown" if out else ""
     axes.set_title(f"{int(several.sum()):,} items{left}", fontsize="medium")
-    legend_below(axes, 3)
+
+
+def _number_map(posterior: Fit, ax: Axes | None) -> Axes:
+    """Items by the spread of their labels and the width of their interval; the widest are named."""
+    data = posterior.data
+    if compares(data):
+        raise MethodError("places in a ranking depend on each other; plot_items draws how sure each is")
+    block = data.as_block()
+    numbers = block.answer if block.numbers is None else block.numbers
+    code, label = data.order[np.asarray(block.item)], np.asarray(numbers, float)
+    times = np.bincount(code, minlength=data.n_items)
+    several = times > 1
+    _require_several(several)
+    middle = np.bincount(code, label, len(times)) / np.maximum(times, 1)
+    spread = np.sqrt(np.bincount(code, (label - middle[code]) ** 2, len(times)) / np.maximum(times - 1, 1))
+    x, y, axes = spread[several], half_widths(posterior)[several], axes_or_new(ax, 6.4, 5.0)
+    axes.plot(x, y, "o", color=ACCENT, markersize=4, alpha=0.6, clip_on=False)
+    names = short_names(posterior.data.items[several])
+    for n in np.argsort(-y, kind="stable")[:NAMED]:
+        axes.annotate(names[n], (x[n], y[n]), (5, 3), textcoords="offset points", fontsize="small")
+    axes.set(xlim=(0, 1.1 * max(x.max(), 1e-9)), ylim=(0, 1.1 * y.max()))
+    axes.set_xlabel("disagreement: standard deviation of an item's labels")
+    axes.set_ylabel("95% interval of the truth: ± this much")
+    _title_map(axes, several)
     return axes
+
+
+def half_widths(posterior: Fit) -> np.ndarray:
+    """Half the width of each item's 95 % interval, in the unit of its truth, (N,)."""
+    table, space = truth(posterior, 0.95), number_space(posterior.data.space)
+    low, middle, high = table[["low", "estimate", "high"]].to_numpy(float).T
+    return np.asarray((space.error(high, middle) - space.error(low, middle)) / 2)
 
 
 def disagreement(votes: np.ndarray) -> np.ndarray:
@@ -85,7 +146,7 @@ def _cells(x: np.ndarray, doubt: np.ndarray, width: float) -> tuple[np.ndarray, 
 def _map_axes(axes: Axes, most: float, doubt: float) -> None:
     """Disagreement from 0 to the most; upwards the label's probability, from the least possible one."""
     axes.set_yscale("log")
-    marked = (0.1, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995)
+    marked = (0.1, 0.3, 0.5, 0.7, 0.9, 0.95, 0.99)
     ticks = [p for p in marked if 1 - p <= doubt + 1e-9] + [MAX_PROBABILITY]
     axes.set_yticks([1 - p for p in ticks], [*(f"{p:g}" for p in ticks[:-1]), f"≥ {MAX_PROBABILITY:g}"])
     axes.set_yticks([], minor=True)
@@ -93,42 +154,56 @@ def _map_axes(axes: Axes, most: float, doubt: float) -> None:
     axes.set(xlabel="disagreement: share of pairs of labels that differ", ylabel="probability of the label")
 
 
-def plot_items(posterior: Fit, *, ax: Axes | None = None, show: str = "entropy") -> Axes:
-    """Draws how sure the truth of the items is, from the surest to the least sure.
+def plot_items(posterior: Fit, *, ax: Axes | None = None) -> Axes:
+    """Draws how sure the label of each item is, from the surest to the least sure.
+
+    Shades part items into settled (95 % sure or more), likely and open ones (less than 70 %), with how many there
+    are. Where truths are numbers, it is the half-width of their 95 % interval, from the narrowest to the widest.
 
     Args:
         ax: axes to draw on; made if absent.
-        show: "entropy" of the truth in bits, or "probability" of the label.
-
-    Raises:
-        MethodError: for another ``show``.
 
     Examples:
         >>> posterior = crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="vb", seed=0)
-        >>> posterior.plot_items().get_ylabel()
-        'entropy of the truth (bits)'
+        >>> ax = posterior.plot_items()
+        >>> ax.get_ylabel(), [text.get_text() for text in ax.texts[:3]]
+        ('probability of the label', ['settled: 42', 'likely: 3', 'open: 0'])
     """
-    p = posterior.result.probabilities
-    validation.one_of("show", show, ("entropy", "probability"))
-    unsure = show == "entropy"
-    values = entropy(p) if unsure else p.max(1)
-    least, most = (0.0, float(np.log2(p.shape[1]))) if unsure else (1 / p.shape[1], 1.0)
-    order = np.argsort(values if unsure else -values, kind="stable")
-    values, place = values[order], np.arange(1, len(values) + 1)
-    axes = axes_or_new(ax)
-    axes.fill_between(place, least, values, step="mid", color=LIGHT, linewidth=0)
-    axes.step(place, values, where="mid", color=ACCENT, linewidth=1.2)
+    numbers = isinstance(posterior.result.truth, NumberTruth)
+    values = half_widths(posterior) if numbers else posterior.result.probabilities.max(1)
+    least = 0.0 if numbers else 1 / posterior.data.n_classes
+    most = 1.08 * float(np.nanmax(values)) if numbers else 1.0
+    order = np.argsort(values if numbers else -values, kind="stable")
+    drawn, place, axes = values[order], np.arange(1, len(values) + 1), axes_or_new(ax)
+    axes.set(xlim=(0.5, len(values) + 0.5), ylim=(least, most))
+    if not numbers:
+        _draw_shares(axes, values, least)
+    axes.fill_between(place, least, drawn, step="mid", color=ACCENT, alpha=0.15, linewidth=0, zorder=2)
+    axes.step(place, drawn, where="mid", color=ACCENT, linewidth=1.5, zorder=3)
     if len(values) <= MAX_POINTS:
-        axes.plot(place, values, "o", color=ACCENT, markersize=3)
-        names = short_names(posterior.data.items[order[-5:][::-1]])
-        at, va = ((0.02, 0.96), "top") if unsure else ((0.02, 0.04), "bottom")
-        text = "least sure:\n" + "\n".join(names)
-        axes.text(*at, text, transform=axes.transAxes, va=va, fontsize="small")
-    axes.set_xlim(0.5, len(values) + 0.5)
-    if unsure:  # as far as the least sure item, so that items who are nearly sure can be told apart
-        most = float(values[-1]) or most
-    axes.set_ylim(least, most + 0.04 * (most - least))
+        axes.plot(place, drawn, "o", color=ACCENT, markersize=3, clip_on=False, zorder=4)
+    names = short_names(posterior.data.items[order[-NAMED:][::-1]])
+    where: dict[str, Any] = {"transform": axes.transAxes, "fontsize": "small", "zorder": 5}
+    text = "widest:\n" if numbers else "least sure:\n"
+    axes.text(0.02, 0.05, text + "\n".join(names), va="bottom", **where)
     axes.locator_params(axis="x", integer=True)
-    axes.set_xlabel("item, the surest first")
-    axes.set_ylabel("entropy of the truth (bits)" if unsure else "probability of the label")
+    axes.set_xlabel(f"{len(values):,} items, the {'narrowest' if numbers else 'surest'} first")
+    axes.set_ylabel("95% interval: ± this much" if numbers else "probability of the label")
     return axes
+
+
+def _draw_shares(axes: Axes, sure: np.ndarray, least: float) -> None:
+    """Bands of settled, likely and open items, counted at the right; a band too low for its count has none."""
+    edges = [max(SETTLED, least), max(LIKELY, least), least]
+    for (name, n), low, high, shade in zip(
+        shares(sure).items(), edges, [1.0, *edges], ("0.96", "0.9", "0.82"), strict=False
+    ):
+        if high > low:
+            axes.axhspan(low, high, color=shade, linewidth=0, zorder=0)
+            write_beside(axes, (low + high) / 2, f"{name}: {n:,}")
+
+
+def shares(sure: np.ndarray) -> dict[str, int]:
+    """How many labels are settled, likely and open, by their probabilities (N,)."""
+    settled, likely = int((sure >= SETTLED).sum()), int((sure >= LIKELY).sum())
+    return {"settled": settled, "likely": likely - settled, "open": len(sure) - likely}

@@ -96,6 +96,18 @@ def order_probabilities(posterior: Fit) -> pd.DataFrame:
     return _by_group(posterior, partial(_before, inference=posterior.inference))
 
 
+def tiers(before: pd.DataFrame, sure: float = 0.95) -> np.ndarray:
+    """The tier of each object, from 1, by ``order_probabilities``, (O,).
+
+    A new tier begins at the first object that the best one of the tier is before with the probability ``sure``.
+    """
+    p, tier, best = before.to_numpy(), np.ones(len(before), np.int64), 0
+    for n in range(1, len(p)):
+        best = n if p[best, n] >= sure else best
+        tier[n] = tier[n - 1] + (best == n)
+    return tier
+
+
 def comparisons(posterior: Fit) -> pd.DataFrame:
     """For each label, what is probably preferred, and whether the label is wrong: to train a reward model on.
 

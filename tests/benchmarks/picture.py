@@ -13,7 +13,7 @@ WIDTH, HEIGHT, DPI = 10.0, 4.2, 110
 
 
 def draw(path: Path = PATH) -> Path:
-    """What the labels of each annotator are worth, and how one of them errs, learned without any known truth."""
+    """How often each annotator is right, and how one of them errs, learned without any known truth."""
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 

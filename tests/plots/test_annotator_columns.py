@@ -17,7 +17,7 @@ FIRST = [
     ("ranking", "plackett_luce", "reliable", ["reliable", "random"]),
     ("ordinal", "rater_facets", "severity", ["severity", "log_centrality"]),
     ("pair", "bradley_terry", "agreement", ["agreement"]),
-    ("pair", "crowd_bt", "information of a label (bits)", ["information", "accuracy"]),
+    ("pair", "crowd_bt", "accuracy: share of labels that are right", ["accuracy", "information"]),
 ]
 
 
@@ -36,5 +36,5 @@ def test_columns_are_drawn(kind: str, method: str, first: str, names: list[str])
 
 def test_a_method_that_knows_nothing_of_annotators_says_so() -> None:
     found = crowdppl.fit("label_mean", crowdppl.datasets.example("real"), inference="em")
-    with pytest.raises(MethodError, match="label_mean knows nothing of annotators"):
+    with pytest.raises(MethodError, match="label_mean knows nothing of annotators.*'gaussian_annotators'"):
         found.plot_annotators()

@@ -7,6 +7,7 @@ import pytest
 from matplotlib.figure import Figure
 from scipy.stats import binomtest, norm
 
+import crowdppl
 from crowdppl.errors import DataError, MethodError
 from crowdppl.evaluation.compare import Comparison
 from crowdppl.evaluation.evaluate import evaluate
@@ -32,25 +33,41 @@ def tied(n: int = 300) -> tuple[pd.DataFrame, pd.Series]:
 def test_they_draw_on_given_axes_and_refuse_unknown_items(plot: type) -> None:
     held, ax = posterior(n_classes=3), Figure().subplots()
     assert plot(held, dict.fromkeys(range(20), "class 1"), ax=ax) is ax
-    assert plt.get_fignums() == [] and ax.get_title().startswith("20 items") and coloured(ax) == []
+    assert plt.get_fignums() == [] and ax.get_title().startswith("20 ") and coloured(ax) == []
     with pytest.raises(DataError, match="no item of gold"):
         plot(held, {"elsewhere": "class 0"})
 
 
-def test_points_bars_and_intervals_are_those_of_the_bins() -> None:
+def test_points_are_bins_of_as_many_items_and_the_strip_counts_them() -> None:
     p, gold = drawn()
-    found = evaluate(p, gold)
-    used = found.bins.dropna()
-    ax = plot_reliability(p, gold)
+    ax = plot_reliability(p, gold, bins=3)
+    sure, right = p.max(axis=1).to_numpy(), (p.idxmax(axis=1) == gold).to_numpy()
+    home = np.searchsorted(np.quantile(sure, [1 / 3, 2 / 3]).round(2), sure)
     (points,) = (line for line in ax.lines if line.get_marker() == "o")
-    np.testing.assert_allclose(points.get_xydata(), used[["confidence", "accuracy"]])
-    np.testing.assert_allclose([bar.get_height() for bar in ax.patches], used["n"] / 300)
-    np.testing.assert_allclose([bar.get_x() for bar in ax.patches], used["low"])
+    by_hand = [(sure[home == k].mean(), right[home == k].mean()) for k in range(3)]
+    np.testing.assert_allclose(points.get_xydata(), by_hand)
     ends = np.array([segment[:, 1] for segment in ax.collections[0].get_segments()])
-    np.testing.assert_allclose(ends, np.transpose(wilson(used["accuracy"].to_numpy(), used["n"].to_numpy())))
-    assert f"{found.ece:.3f}" in ax.get_title()
+    np.testing.assert_allclose(ends, np.transpose(wilson(np.array(by_hand)[:, 1], np.bincount(home))))
+    (strip,) = ax.child_axes
+    assert sum(bar.get_height() for bar in strip.patches) == 300 and strip.get_xlim() == ax.get_xlim()
+    assert ax.get_xlim() == ax.get_ylim() and ax.get_aspect() == 1
+    assert f"{sure.mean():.0%} sure on average; {right.mean():.0%} are right" in ax.get_title()
     with pytest.raises(MethodError, match="bins=0"):
         plot_reliability(p, gold, bins=0)
+
+
+def test_numbers_have_coverage_of_intervals_and_errors_in_their_place() -> None:
+    held = crowdppl.fit("gaussian_annotators", crowdppl.datasets.example("real"), inference="vb", seed=0)
+    gold = held.truth()["estimate"] + 0.3
+    table = held.truth(0.5)
+    held_by_half = ((table["low"] <= gold) & (gold <= table["high"])).mean()
+    (points,) = (line for line in plot_reliability(held, gold).lines if line.get_marker() == "o")
+    assert points.get_xydata()[4] == pytest.approx([0.5, held_by_half])
+    lines = {line.get_label(): line.get_ydata() for line in plot_risk_coverage(held, gold).lines}
+    np.testing.assert_allclose(lines["found"], 0.3)
+    expected = np.sqrt(2 / np.pi) * held.truth()["sd"].mean()  # the mean of the absolute value of a Gaussian
+    assert lines["expected by the intervals"][-1] == pytest.approx(expected)
+    assert len(plot_risk_coverage(held).lines) == 1
 
 
 @pytest.mark.parametrize(("hits", "n"), [(0, 1), (97, 100)])
@@ -66,22 +83,25 @@ def test_the_risk_curve_by_hand() -> None:
     np.testing.assert_allclose(risk_curve(Sample.of(p, np.array([0, 0, 0, 1]))), [0, 0.25, 1 / 3, 0.5])
 
 
-def test_the_mean_of_the_risk_curve_is_the_area_that_is_scored() -> None:
+def test_the_curve_is_that_whose_area_is_scored_from_a_twentieth_on() -> None:
     p, gold = tied()
-    found = evaluate(p, gold)
+    found, sample = evaluate(p, gold), Sample.of(p.to_numpy(), gold.to_numpy())
     assert len(found.risk_coverage) == 11, "there are ties"
+    curve = risk_curve(sample)
+    assert curve.mean() == pytest.approx(found.aurc)
     ax = plot_risk_coverage(p, gold)
     lines = {line.get_label(): np.asarray(line.get_ydata()) for line in ax.lines}
-    assert np.mean(lines["surest first"]) == pytest.approx(found.aurc) and f"{found.aurc:.4f}" in ax.get_title()
-    at = np.round(found.risk_coverage["coverage"] * 300).astype(int) - 1
-    np.testing.assert_allclose(lines["surest first"][at], found.risk_coverage["risk"])
+    np.testing.assert_allclose(lines["found"], curve[14:])
     errors = round(300 * (1 - found.accuracy))
     assert lines["random order"][0] == pytest.approx(errors / 300)
     last = np.repeat([0, 1], [300 - errors, errors])
-    np.testing.assert_allclose(lines["errors last"], np.cumsum(last) / np.arange(1, 301), atol=1e-12)
+    np.testing.assert_allclose(lines["perfect order"], (np.cumsum(last) / np.arange(1, 301))[14:], atol=1e-12)
     edge = ax.collections[0].get_paths()[0].vertices
-    for end in wilson(lines["surest first"], np.arange(1, 301)):
+    for end in wilson(curve[14:], np.arange(15, 301)):
         assert np.isin(np.round(end, 9), np.round(edge[:, 1], 9)).all()
+    (alone,) = plot_risk_coverage(p).lines
+    wrong = np.sort(1 - p.max(axis=1))
+    np.testing.assert_allclose(alone.get_ydata(), (np.cumsum(wrong) / np.arange(1, 301))[14:])
 
 
 def test_marks_lie_where_the_probability_falls_below_round_numbers() -> None:
