@@ -24,6 +24,7 @@ from crowdppl.plots import chains, confusions, estimates, items
 from crowdppl.plots import evaluation as evaluation_plots
 from crowdppl.plots import panel as panel_plots
 from crowdppl.primitives.model import Model
+from crowdppl.report import write as reports
 from crowdppl.results import (
     acquisition,
     archive,
@@ -151,6 +152,10 @@ class Posterior(Fit):
     def without(self, annotators: Iterable[Any]) -> Posterior:
         """Fits again, without the labels of some annotators (``evaluation.calibration.without``)."""
         return Posterior.of(calibration.without(self, annotators))
+
+    def report(self, path: str | Path, gold: Any = None, **options: Any) -> Path:
+        """Writes a page for people who read no tables, and tables beside it (``crowdppl.report.write.report``)."""
+        return reports.report(self, path, gold, doubts=self.doubts(), **options)
 
     to_arviz = arviz.to_arviz
     save = archive.save

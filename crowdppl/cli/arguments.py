@@ -45,6 +45,24 @@ OutOfAnswers = Annotated[
     Path | None,
     Option(help="Folder to write to, made if need be; by default crowdppl-NAME, of NAME.csv.", metavar="FOLDER"),
 ]
+Page = Annotated[Path, Option("--out", help="File of HTML to write; tables lie beside it.", metavar="FILE")]
+Answered = Annotated[
+    Path,
+    Argument(
+        help="File with one label a row, --format names the formats; or a folder that `crowdppl fit` wrote.",
+        metavar="ANSWERS",
+    ),
+]
+Compared = Annotated[
+    Path | None,
+    Option(
+        "--gold",
+        help="File of known truths to compare with, an item and its class a row; they choose nothing.",
+        metavar="FILE",
+    ),
+]
+WithReport = Annotated[bool, Option("--report", help="Write report.html, a page that anybody can read, too.")]
+Language = Annotated[str, Option(help="en or de.", metavar="NAME")]
 Table = Annotated[Path | None, Option(help="CSV file to write the table to.", metavar="FILE")]
 Overwrite = Annotated[bool, Option("--overwrite", help="Replace the result of an earlier run.")]
 SpreadsheetSafe = Annotated[
@@ -322,6 +340,8 @@ OF_LABELS = (
     "stray",
 )
 """Those that are about the labels alone."""
+OF_REPORT = tuple(name for name in READING if name not in ("gold", "gold_column"))
+"""Those of a report, whose known truths are compared with and inform no fit."""
 OF_CONVERT = (
     *("format", "delimiter", "encoding", "item", "annotator", "no_annotator", "label", "classes", "abstain"),
     *("informative_abstentions", "kind", "unit", "decimal", "repeats", "time", "gold_column", "label_covariate"),

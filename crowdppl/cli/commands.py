@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 import time
 import warnings
@@ -108,6 +109,7 @@ def fit_answers(
     progress: arguments.Progress = arguments.ON_TERMINAL,
     overwrite: arguments.Overwrite = False,
     spreadsheet_safe: arguments.SpreadsheetSafe = False,
+    report: arguments.WithReport = False,
     **given: Any,
 ) -> None:
     """Fit a method to a file of answers.
@@ -119,6 +121,7 @@ def fit_answers(
     from crowdppl.cli.outputs import require_room, write_result
     from crowdppl.fitting import check_automatic, fit
     from crowdppl.inference.options import options_from
+    from crowdppl.report.write import PAGE
     from crowdppl.results.summary import summarise
 
     require_one_process()
@@ -146,6 +149,11 @@ def fit_answers(
     seconds = {"read": read - began, "fit": time.perf_counter() - read}
     read_from = {"gold": None} | {name: str(path) for name, path in files.items()}
     files_written = write_result(posterior, out, read_from, seconds, spreadsheet_safe=spreadsheet_safe)
+    if report:
+        said: Any = {"source": answers.name, "command": _command(), "tables": out}
+        files_written = (
+            f"{posterior.report(out / PAGE, **said, spreadsheet_safe=spreadsheet_safe).name}, {files_written}"
+        )
     if named is None and model != "auto":
         print(
             f"note: without --model, --inference, --setting and --trusted are for {model}; without these, auto is "
@@ -154,6 +162,51 @@ def fit_answers(
     _say_order(data, given)
     unsaid = [doubt for doubt in posterior.doubts() if doubt.general]  # the fit has printed the others
     print(_without_warnings(summarise(posterior, unsaid)), f"\n{files_written} are in {out}", sep="\n")
+
+
+@app.command("report")
+@arguments.reading(*arguments.OF_REPORT)
+def write_report(
+    answers: arguments.Answered,
+    out: arguments.Page = Path("report.html"),
+    gold: arguments.Compared = None,
+    model: arguments.Model = None,
+    inference: arguments.Inference = "auto",
+    models: arguments.LanguageModels = None,
+    language: arguments.Language = "en",
+    seed: arguments.Seed = 0,
+    overwrite: arguments.Overwrite = False,
+    spreadsheet_safe: arguments.SpreadsheetSafe = False,
+    **given: Any,
+) -> None:
+    """Write a page that anybody can read: what is settled, whom to trust, where to look, what to do next.
+
+    One file of HTML, which needs no network, and tables beside it: labels.csv, annotators.csv, check.csv (random
+    items to check) and ask_next.csv (whom to ask about what).
+    """
+    from crowdppl.cli.outputs import require_new
+    from crowdppl.data.files import read_gold
+    from crowdppl.fitting import fit
+    from crowdppl.posterior import load
+    from crowdppl.report.words import LANGUAGES
+    from crowdppl.results.archive import FILES
+
+    one_of("language", language, LANGUAGES)
+    require_new(out, overwrite, [answers, *([] if gold is None else [gold])])
+    named = {name: given[f"gold_{name}"] for name in ("item", "label", "encoding")}
+    known = None if gold is None else read_gold(gold, **named)
+    if all((answers / name).is_file() for name in FILES):
+        if model is not None or models is not None:
+            raise MethodError(f"{answers} holds a fit; leave --model and --models out, or give the file of labels")
+        posterior = load(answers)
+    else:
+        data = read_answers(answers, given)
+        how: Any = {"inference": inference, "models": _models(models), "seed": seed}
+        posterior = fit(model or "auto", data, **how)
+        _say_order(data, given)
+    options: Any = {"language": language, "source": answers.name, "command": _command()}
+    posterior.report(out, known, **options, spreadsheet_safe=spreadsheet_safe)
+    print(f"the report is in {out}, tables are in {out.parent / f'{out.stem}-files'}")
 
 
 @app.command("convert")
@@ -445,6 +498,11 @@ def list_datasets(name: Annotated[str | None, typer.Argument(help="A data set; b
     from crowdppl.datasets.public import described
 
     print(described(name))
+
+
+def _command() -> str:
+    """The command of this process; "" where another program calls."""
+    return shlex.join(["crowdppl", *sys.argv[1:]]) if Path(sys.argv[0]).stem in ("crowdppl", "__main__") else ""
 
 
 def _default_method(plain: bool, kind: str | None) -> str:

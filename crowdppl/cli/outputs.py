@@ -20,11 +20,13 @@ from crowdppl import __version__
 from crowdppl.core.files import made_folder, new_file, new_files, settle
 from crowdppl.data.kinds import KINDS
 from crowdppl.data.tables import arrow_table, coded_table
+from crowdppl.data.written import write_table
 from crowdppl.datasets import anaesthetists
 from crowdppl.errors import MethodError, ResultError
 from crowdppl.fitting import fit
 from crowdppl.posterior import Posterior
 from crowdppl.primitives.model import settings_of
+from crowdppl.report.write import ASK, CHECK, PAGE
 from crowdppl.results import archive
 
 if TYPE_CHECKING:
@@ -60,7 +62,7 @@ def write_result(
             _as_json(record(posterior, about, seconds)), indent=2, ensure_ascii=False, allow_nan=False
         )
         (new / RUN).write_text(text + "\n", encoding="utf-8")
-    for name in {*TABLES.values()} - {*own}:  # of an earlier result
+    for name in {*TABLES.values(), PAGE, CHECK, ASK} - {*own}:  # of an earlier result
         (folder / name).unlink(missing_ok=True)
     return ", ".join([*own, FILES])
 
@@ -79,32 +81,10 @@ def _table_of_kind(posterior: Posterior) -> dict[str, pa.Table]:
     return {TABLES[name]: coded_table({}, table) if table.index.name is None else arrow_table(table)}
 
 
-def write_table(table: pa.Table, path: Path, spreadsheet_safe: bool) -> None:
-    """Writes a table as CSV, in which text that a spreadsheet would run as a formula may get a quote before it."""
-    from pyarrow.csv import write_csv  # slow to import
-
-    write_csv(_without_formulas(table) if spreadsheet_safe else table, path)
-
-
 def write_frame(frame: pd.DataFrame, path: Path, spreadsheet_safe: bool) -> None:
     """Writes a table with its index as CSV; an old file stays until the new one is whole."""
     with new_file(path) as new:
         write_table(coded_table({}, frame.reset_index()), new, spreadsheet_safe)
-
-
-def _without_formulas(table: pa.Table) -> pa.Table:
-    """The table with a quote before each text, names of columns too, that begins as a formula does."""
-    import pyarrow as pa  # slow to import
-    import pyarrow.compute as pc
-
-    def safe(texts: Any) -> Any:
-        return pc.replace_substring_regex(texts, r"^[=+\-@\t\r]", r"'\0")
-
-    names = safe(pa.array(table.column_names)).to_pylist()
-    for n, column in enumerate(table.columns):
-        if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
-            table = table.set_column(n, names[n], safe(column))
-    return table.rename_columns(names)
 
 
 def require_room(folder: Path, overwrite: bool, sources: Iterable[Path] = ()) -> None:

@@ -1,11 +1,11 @@
-"""Sequences as files: CoNLL columns and character spans."""
+"""Files that are written: tables, and sequences as CoNLL columns and character spans."""
 
 from __future__ import annotations
 
 import json
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -17,6 +17,9 @@ from crowdppl.data.kinds.parts import in_one_column
 from crowdppl.data.kinds.sequences import SEQUENCE, SEQUENCES, Tags, units_of
 from crowdppl.data.tagged import END, NO_TAG, START, TOKEN
 from crowdppl.errors import DataError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 def write_conll(data: Annotations, path: str | Path, labels: pd.Series[Any] | None = None) -> None:
@@ -142,3 +145,25 @@ def _tagged(
     tags = np.full((data.n_items, data.n_annotators), None, object)
     tags[item, annotator] = answers[answer]
     return order, units[order, 1] == 1, [*data.annotators], tags[order]
+
+
+def write_table(table: pa.Table, path: Path, spreadsheet_safe: bool) -> None:
+    """Writes a table as CSV, in which text that a spreadsheet would run as a formula may get a quote before it."""
+    from pyarrow.csv import write_csv  # slow to import
+
+    write_csv(_without_formulas(table) if spreadsheet_safe else table, path)
+
+
+def _without_formulas(table: pa.Table) -> pa.Table:
+    """The table with a quote before each text, names of columns too, that begins as a formula does."""
+    import pyarrow as pa  # slow to import
+    import pyarrow.compute as pc
+
+    def safe(texts: Any) -> Any:
+        return pc.replace_substring_regex(texts, r"^[=+\-@\t\r]", r"'\0")
+
+    names = safe(pa.array(table.column_names)).to_pylist()
+    for n, column in enumerate(table.columns):
+        if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+            table = table.set_column(n, names[n], safe(column))
+    return table.rename_columns(names)

@@ -70,6 +70,36 @@ def test_an_estimate_is_printed_written_and_checked(tmp_path: Path, capsys: pyte
     assert "of='z' is none of the classes" in refused(capsys, *command[:4], "--of", "z", "--model", "one_coin")
 
 
+def test_a_report_names_items_to_check_and_reads_them_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stream = np.random.default_rng(0)
+    truth = stream.integers(0, 2, 80)
+    rows = [[f"{n}", a, "ny"[t ^ (stream.random() < 0.2)]] for n, t in enumerate(truth.tolist()) for a in "abc"]
+    answers = write(tmp_path / "answers.csv", [["item", "annotator", "label"], *rows])
+    quick = ("--model", "one_coin", "--inference", "vb")
+    page, check = tmp_path / "page.html", tmp_path / "page-files" / "check.csv"
+    assert run("report", answers, *quick, "--out", page) == 0
+    assert f"the report is in {page}" in capsys.readouterr().out
+    drawn = pd.read_csv(check)
+    assert len(drawn) == 50 and drawn["label"].isna().all()
+    drawn["label"] = ["ny"[truth[n]] if place < 30 else "" for place, n in enumerate(drawn["item"])]
+    drawn.to_csv(tmp_path / "checked.csv", index=False)
+    again = ("report", answers, *quick, "--gold", tmp_path / "checked.csv", "--out", page)
+    assert "exists; give another file" in refused(capsys, *again)
+    assert run(*again, "--overwrite") == 0
+    assert "By the 30 items that were checked" in page.read_text(encoding="utf-8")
+
+
+def test_a_fit_writes_a_report_beside_its_tables(tmp_path: Path, answers: Path) -> None:
+    command = ("fit", answers, "--model", "one_coin", "--inference", "vb", "--out", tmp_path / "result")
+    assert run(*command, "--report") == 0
+    assert {"report.html", "check.csv", "labels.csv"} <= {x.name for x in (tmp_path / "result").iterdir()}
+    assert run("report", tmp_path / "result", "--out", tmp_path / "again.html") == 0
+    assert run(*command, "--overwrite") == 0
+    assert not {"report.html", "check.csv"} & {x.name for x in (tmp_path / "result").iterdir()}
+
+
 def test_items_are_drawn_for_a_pilot_then_for_a_promise(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     stream = np.random.default_rng(0)
     truth = stream.integers(0, 2, 200)

@@ -40,6 +40,14 @@ def with_processes(n: str) -> None:
         commands.require_one_process()
 
 
+def reported(model: str | None) -> Any:
+    """A report on the fit of a folder."""
+    path = folder()
+    crowdppl.fit("one_coin", read(), **FIT).save(path)
+    reading: Any = {name: default for name, (_, default) in arguments.READING.items()}
+    return commands.write_report(path, path / "report.html", model=model, **reading)
+
+
 def stopped() -> Any:
     """A fit by auto that somebody stops."""
 
@@ -141,6 +149,7 @@ ROWS = [
         lambda: estimated(chances=written("item,chance\n" + "".join(f"{n},0.5\n" for n in range(20)), "drawn.csv")),
     ),
     Row("commands.estimate_figure", lambda: estimated(above=0.99), why="it ends the command, and is no message"),
+    Row("commands.write_report", lambda: reported(model="one_coin"), lambda: reported(model=None)),
     Row("commands.read_answers", lambda: gold(None), lambda: gold("latin-1")),
     Row("commands.warn_of_unread", lambda: unread(features=Path("f.csv")), unread),
     Row(

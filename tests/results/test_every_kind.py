@@ -99,6 +99,7 @@ FUNCTIONS: dict[str, tuple[set[str], Of]] = {
     "plot_panel": (CLASSES, lambda p, gold, path: p.plot_panel()),
     "at_level": (set(), lambda p, gold, path: p.at_level(1)),  # of classes that are paths
     "to_arviz": ({*CASES}, lambda p, gold, path: p.to_arviz()),
+    "report": ({*CASES}, lambda p, gold, path: p.report(path / "report.html")),
     "save": ({*CASES}, lambda p, gold, path: saved(p, path)),
     "plot_confusion": (CLASSES, lambda p, gold, path: p.plot_confusion()),
     "plot_annotators": ({*CASES}, lambda p, gold, path: p.plot_annotators()),

@@ -40,3 +40,9 @@ def doubts(posterior: Fit, thorough: bool = False) -> tuple[Doubt, ...]:
     """
     search = Search(posterior, switch("thorough", thorough))
     return tuple(found for finder in FINDERS if finder.applies(search) for found in finder.find(search))
+
+
+def looked_for(posterior: Fit) -> tuple[str, ...]:
+    """The kinds of doubts that ``doubts`` looks for in a fit, whether or not there are any."""
+    search = Search(posterior)
+    return tuple(dict.fromkeys(finder.kind for finder in FINDERS if finder.applies(search)))

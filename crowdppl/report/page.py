@@ -1,0 +1,145 @@
+"""The page of a report: its sections in order, from the facts of a fit."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from importlib.metadata import version
+from typing import Any
+
+from crowdppl import __version__
+from crowdppl.primitives.model import card_of, settings_of
+from crowdppl.report import checks, classes, numbers, people
+from crowdppl.report.blocks import Section, Text
+from crowdppl.report.facts import LIKELY, SETTLED, Facts
+from crowdppl.report.words import Say, Words, say
+
+Blocks = Callable[[Facts], Iterable[Any]]
+
+
+def nothing(facts: Facts) -> Iterator[Any]:
+    """A section that a kind of labels does not have."""
+    return iter(())
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What differs between kinds of labels: a function a section, which yields its blocks.
+
+    Attributes:
+        nouns: what is labelled, in the file of words.
+        results, people_title: keys of titles.
+    """
+
+    nouns: str
+    minute: Blocks
+    results: Blocks
+    first: Blocks
+    people: Blocks
+    mixed: Blocks
+    steps: Callable[[Facts, Sequence[str]], Iterable[Any]]
+    listing: Blocks
+    results_title: str = "titles.results"
+    people_title: str = "titles.people"
+
+
+NOUNS = ("set", "pair", "similarity", "sequence")
+"""Kinds of classes whose items are called by a word of their own."""
+CLASSES = Parts(
+    "classes",
+    classes.minute,
+    classes.results,
+    classes.first,
+    classes.people,
+    classes.mixed,
+    classes.steps,
+    classes.listing,
+)
+NUMBERS = Parts(
+    "numbers",
+    numbers.minute,
+    numbers.results,
+    numbers.first,
+    numbers.people,
+    numbers.mixed,
+    numbers.steps,
+    numbers.listing,
+    "titles.results_numbers",
+)
+
+
+def parts_of(facts: Facts) -> Parts:
+    """The parts of a report on what a fit found."""
+    if facts.are_numbers:
+        return NUMBERS
+    nouns = facts.data.alphabet.kind.name
+    return replace(CLASSES, nouns=nouns if nouns in NOUNS else CLASSES.nouns)
+
+
+def heading(facts: Facts) -> list[Say]:
+    """The title, and how many answers there are."""
+    data = facts.data
+    title = say(
+        "head.title_judges" if facts.are_models else "head.title", people=data.n_annotators, items=data.n_items
+    )
+    values: dict[str, Any] = {"labels": data.n_labels, "each": round(data.n_labels / max(1, data.n_items), 1)}
+    if data.n_classes and data.space.ordered:
+        names = data.classes
+        said = say("head.grades", n=len(names), low=names[0], high=names[-1], **values)
+    elif data.n_classes:
+        said = say("head.classes", n=data.n_classes, classes=list(data.classes), **values)
+    else:
+        said = say("head.answers", **values)
+    known = 0 if facts.gold is None else len(facts.gold)
+    return [title, said, say("head.truth", n=known) if known else say("head.no_truth")]
+
+
+def sections(facts: Facts, words: Words, parts: Parts, files: Sequence[str]) -> list[Section]:
+    """The sections of a page, without those that are empty."""
+    found = [
+        Section("minute", say("titles.minute"), list(parts.minute(facts))),
+        Section("rely", say("titles.rely"), list(checks.cards(facts, words))),
+        Section("results", say(parts.results_title), list(parts.results(facts))),
+        Section("first", say("titles.first"), list(parts.first(facts))),
+        Section("people", say(parts.people_title), list(parts.people(facts))),
+        Section("mixed", say("titles.mixed"), list(parts.mixed(facts))),
+        Section("next", say("titles.next"), list(parts.steps(facts, files))),
+        Section("listing", say("titles.listing"), [*parts.listing(facts), *people.listing(facts, words)]),
+    ]
+    return [section for section in found if section.blocks]
+
+
+def experts(facts: Facts) -> Iterator[Text]:
+    """What stands in the fold-out: the method, its source, settings, versions, doubts in experts' words."""
+    fit = facts.posterior
+    card = card_of(fit.model)
+    line = partial(Text, note=False)
+    yield line(say("experts.sure", settled=SETTLED, likely=LIKELY))
+    yield line(say("experts.right"))
+    if facts.gold is not None:
+        yield line(say("experts.checked"))
+    yield line(say("experts.method", method=fit.method, title=card.title if card else "", engine=fit.inference))
+    if card is not None:
+        yield line(
+            say("experts.reference", reference=f"{card.reference}{f' (doi:{card.doi})' if card.doi else ''}")
+        )
+        if card.assumes:
+            yield line(say("experts.assumes", assumes=card.assumes))
+    if scores := fit.result.diagnostics.get("scores"):
+        told = ", ".join(f"{name} {score:.3f}" for name, score in sorted(scores.items(), key=lambda x: -x[1]))
+        yield line(say("experts.chosen", scores=told))
+    if fit.correction is not None:
+        yield line(say("experts.correction", text=str(fit.correction)))
+    given = {**settings_of(fit.model), **{k: v for k, v in fit.options.items() if k in ("seed", "draws", "chains")}}
+    yield line(say("experts.settings", settings=", ".join(f"{k}={v}" for k, v in given.items())))
+    libraries = ", ".join(f"{name} {version(name)}" for name in ("torch", "pyro-ppl", "numpy", "pandas"))
+    told = f"crowdppl {__version__}, Python {platform.python_version()}, {libraries}"
+    yield line(say("experts.versions", versions=told))
+    if facts.command:
+        yield line(say("experts.command", command=facts.command))
+    for doubt in facts.doubts:
+        yield line(say("experts.doubt", kind=doubt.kind, text=doubt.text))
+        for remedy in doubt.remedies:
+            yield line(say("experts.remedy", remedy=remedy))

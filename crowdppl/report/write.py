@@ -1,0 +1,153 @@
+"""The report of a fit: one file of HTML, and tables beside it."""
+
+from __future__ import annotations
+
+import datetime
+import warnings
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+from markupsafe import Markup
+
+from crowdppl import __version__
+from crowdppl.core.doubt import Doubt
+from crowdppl.core.files import new_file, new_files
+from crowdppl.core.validation import require_path
+from crowdppl.data.tables import arrow_table, coded_table
+from crowdppl.data.written import write_table
+from crowdppl.errors import CrowdpplError, CrowdpplWarning, ResultError
+from crowdppl.inference.result import Fit
+from crowdppl.report.facts import Facts
+from crowdppl.report.page import experts, heading, parts_of, sections
+from crowdppl.report.pictures import votes_svg
+from crowdppl.report.words import Words, say
+from crowdppl.results.acquisition import suggest_labels
+from crowdppl.results.annotators import annotators
+from crowdppl.results.truths import to_arrow
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+LABELS, ANNOTATORS, CHECK, ASK = "labels.csv", "annotators.csv", "check.csv", "ask_next.csv"
+PAGE = "report.html"
+ASKED = 1_000
+"""Rows of ``ask_next.csv``."""
+MOST_PAIRS = 20_000_000
+"""Items times annotators up to which it is told whom to ask."""
+
+
+def report(
+    posterior: Fit,
+    path: str | Path,
+    gold: Mapping[Any, Any] | pd.Series | None = None,
+    *,
+    language: str = "en",
+    doubts: Sequence[Doubt] | None = None,
+    source: str = "",
+    command: str = "",
+    tables: str | Path | None = None,
+    spreadsheet_safe: bool = False,
+) -> Path:
+    """Writes a page for people who read no tables: what is settled, whom to trust, where to look, what to do next.
+
+    The page is one file without scripts of others and without network; tables lie in a folder beside it.
+
+    Args:
+        posterior: the fit.
+        path: the file of HTML; it is replaced.
+        gold: known truths by item to compare with; they choose nothing.
+        language: "en" or "de".
+        doubts: of the fit; by default none are told.
+        source: name of the file of labels.
+        command: how to make the report again.
+        tables: the folder of tables; by default beside the page, and named as it is with "-files". Tables of an
+            earlier report are replaced.
+        spreadsheet_safe: whether text in tables gets a quote before it that a spreadsheet would run.
+
+    Returns:
+        The path.
+
+    Raises:
+        MethodError: for a language without words.
+        DataError: for unknown items or classes in gold.
+        ResultError: when the path cannot be written.
+
+    Examples:
+        >>> posterior = crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="vb", seed=0)
+        >>> posterior.report("report.html").name
+        'report.html'
+    """
+    path = require_path(path, ResultError)
+    if path.is_dir():
+        raise ResultError(f"{path} is a folder; give the path of a file, such as {path / PAGE}")
+    folder = path.parent / f"{path.stem}-files" if tables is None else require_path(tables, ResultError)
+    facts = Facts(posterior, doubts or (), gold, source, command)
+    parts = parts_of(facts)
+    words = Words(language, parts.nouns)
+    given = _tables(facts)
+    prefix = "" if folder == path.parent else f"{folder.name}/"
+    page = rendered(facts, words, list(given), prefix)
+    with new_files(folder) as new:
+        for name, table in given.items():
+            write_table(table, new / name, spreadsheet_safe)
+    with new_file(path) as new:
+        new.write_text(page, encoding="utf-8")
+    return path
+
+
+def rendered(facts: Facts, words: Words, names: Sequence[str], prefix: str = "") -> str:
+    """The page as text."""
+    from jinja2 import Environment, FunctionLoader  # slow to import
+
+    parts, where = parts_of(facts), files(__package__) / "page_files"
+
+    def read(name: str) -> str:
+        return (where / name).read_text(encoding="utf-8")
+
+    environment = Environment(autoescape=True, loader=FunctionLoader(read), trim_blocks=True)
+    environment.globals.update(
+        html=words.html,
+        value=words.value,
+        plain=words.plain,
+        say=say,
+        draw=lambda picture: picture.draw(words),
+        votes=lambda x: votes_svg(x[0], x[1], words, x[2]),
+    )
+    told = {name: words.text(say(f"page.{key}")) for name, key in SCRIPT_WORDS.items()}
+    return environment.get_template("page.html").render(
+        language=words.language,
+        source=facts.source,
+        version=__version__,
+        date=datetime.date.today().isoformat(),
+        heading=heading(facts),
+        sections=sections(facts, words, parts, names),
+        experts=list(experts(facts)),
+        prefix=prefix,
+        style=Markup(read("page.css")),
+        script=Markup(read("page.js")),
+        script_words=told,
+    )
+
+
+SCRIPT_WORDS = {"search": "search", "download": "download", "none": "no_match"}
+"""Words that the script of the page shows, and their keys."""
+
+
+def _tables(facts: Facts) -> dict[str, pa.Table]:
+    """The tables beside a page, by file name."""
+    fit, data = facts.posterior, facts.data
+    found = {LABELS: to_arrow(fit), ANNOTATORS: arrow_table(annotators(fit))}
+    check = data.item_columns(facts.random_items())
+    found[CHECK] = coded_table({}, pd.DataFrame({**check, "label": ""}))
+    if data.n_items * data.n_annotators <= MOST_PAIRS:
+        try:
+            with warnings.catch_warnings(action="ignore", category=CrowdpplWarning):  # that there are fewer
+                asked = suggest_labels(fit, min(ASKED, data.n_items))
+        except CrowdpplError:  # of a method that cannot tell whom to ask
+            asked = pd.DataFrame()
+        if len(asked):
+            found[ASK] = coded_table({}, asked)
+    return found
