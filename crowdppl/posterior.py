@@ -20,9 +20,12 @@ from crowdppl.evaluation import by_group, calibration
 from crowdppl.evaluation import panel as panels
 from crowdppl.inference.result import Fit
 from crowdppl.plots import annotators as annotator_plots
-from crowdppl.plots import chains, confusions, estimates, items
+from crowdppl.plots import chains, confusions, estimates, items, raters
 from crowdppl.plots import evaluation as evaluation_plots
+from crowdppl.plots import labels as label_plots
 from crowdppl.plots import panel as panel_plots
+from crowdppl.plots import rankings as ranking_plots
+from crowdppl.plots import spans as span_plots
 from crowdppl.primitives.model import Model
 from crowdppl.report import write as reports
 from crowdppl.results import (
@@ -163,6 +166,12 @@ class Posterior(Fit):
     plot_annotators = estimates.plot_annotators
     plot_items = items.plot_items
     plot_estimates = estimates.plot_estimates
+    plot_order_probabilities = ranking_plots.plot_order_probabilities
+    plot_raters = raters.plot_raters
+    plot_labels = label_plots.plot_labels
+    plot_votes = label_plots.plot_votes
+    plot_certainty = label_plots.plot_certainty
+    plot_spans = span_plots.plot_spans
     plot_trace = chains.plot_trace
     plot_ranks = chains.plot_ranks
     plot_item_map = items.plot_item_map

@@ -18,6 +18,8 @@ LIGHT, MIDDLE, DARK = "0.8", "0.5", "0.15"
 """Greys that stay apart in print."""
 ACCENT = "#12568c"
 """The colour of the data; in a grey print it is nearly DARK."""
+COLOURS = (ACCENT, "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#999999", "#f0e442")
+"""Colours of classes, which the colour-blind tell apart (Okabe & Ito 2008)."""
 MAX_POINTS = 60
 """Annotators or points up to which each is drawn as a point."""
 MAX_LETTERS = 24
@@ -64,6 +66,18 @@ def name_rows(axes: Axes, names: list[str]) -> bool:
     room = points >= 9 * len(names)
     axes.set_yticks(range(len(names)) if room else [], names if room else [], fontsize="small")
     return bool(room)
+
+
+def ink(share: float) -> str:
+    """A colour that shows on a grey of this darkness."""
+    return "white" if share > 0.55 else "black"
+
+
+def outline(axes: Axes, start: float, size: int) -> None:
+    """A box around some cells on the diagonal of a matrix."""
+    from matplotlib.patches import Rectangle  # slow to import
+
+    axes.add_patch(Rectangle((start - 0.5, start - 0.5), size, size, fill=False, edgecolor="black", linewidth=1.5))
 
 
 def short(name: Any, letters: int = MAX_LETTERS) -> str:

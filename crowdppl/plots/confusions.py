@@ -12,7 +12,7 @@ from crowdppl.core.intervals import Estimate
 from crowdppl.core.validation import shown
 from crowdppl.errors import DataError, MethodError
 from crowdppl.inference.result import Fit, NumberTruth
-from crowdppl.plots.axes import MIDDLE, flat_axes, short, short_names
+from crowdppl.plots.axes import MIDDLE, flat_axes, ink, short, short_names
 from crowdppl.results import intervals
 from crowdppl.results.mapped_tables import as_shown
 
@@ -160,7 +160,7 @@ def _draw_matrix(
     for (row, column), share in np.ndenumerate(table if written else table[:0]):
         text = f"{share:.2f}".removeprefix("0") if share < 0.995 else "1"
         text += "" if times is None else f"\n{times[row, column]:,.0f}"
-        axes.text(column, row, text, ha="center", va="center", color=_ink(share), fontsize="small")
+        axes.text(column, row, text, ha="center", va="center", color=ink(share), fontsize="small")
     step, size = -(-max(table.shape) // 15), "medium" if written else "small"  # names that fit at an edge
     labels = short_names(data.answers)
     slanted: dict[str, Any] = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"}
@@ -176,15 +176,10 @@ def _draw_matrix(
 def _draw_scales(axes: Axes, interval: Estimate, shift: float) -> None:
     """In each cell a scale from 0 to 1, on it the interval, and the mean as a stroke."""
     row, column = (part.ravel() for part in np.indices(interval.mean.shape))
-    ink = [_ink(share) for share in interval.mean.ravel()]
+    ink = [ink(share) for share in interval.mean.ravel()]
     low, high, mean = (
         column - REACH + 2 * REACH * part.ravel() for part in (interval.low, interval.high, interval.mean)
     )
     axes.hlines(row + shift, column - REACH, column + REACH, color=MIDDLE, linewidth=0.6)
     axes.hlines(row + shift, low, high, color=ink, linewidth=2)
     axes.scatter(mean, row + shift, 50, marker="|", color=ink, linewidth=1.2, zorder=3)
-
-
-def _ink(share: float) -> str:
-    """A colour that shows on a shade."""
-    return "white" if share > 0.55 else "black"

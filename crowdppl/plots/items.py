@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 
+from crowdppl.data.annotations import Annotations
 from crowdppl.data.kinds.parts import compares
 from crowdppl.data.kinds.space import number_space
 from crowdppl.errors import DataError, MethodError
@@ -103,15 +105,13 @@ def _number_map(posterior: Fit, ax: Axes | None) -> Axes:
     data = posterior.data
     if compares(data):
         raise MethodError("places in a ranking depend on each other; plot_items draws how sure each is")
-    block = data.as_block()
-    numbers = block.answer if block.numbers is None else block.numbers
-    code, label = data.order[np.asarray(block.item)], np.asarray(numbers, float)
+    code, apart = apart_from_truth(posterior)
     times = np.bincount(code, minlength=data.n_items)
     several = times > 1
     _require_several(several)
-    middle = np.bincount(code, label, len(times)) / np.maximum(times, 1)
-    spread = np.sqrt(np.bincount(code, (label - middle[code]) ** 2, len(times)) / np.maximum(times - 1, 1))
-    x, y, axes = spread[several], half_widths(posterior)[several], axes_or_new(ax, 6.4, 5.0)
+    middle = np.bincount(code, apart, len(times)) / np.maximum(times, 1)
+    spread = np.sqrt(np.bincount(code, (apart - middle[code]) ** 2, len(times)) / np.maximum(times - 1, 1))
+    x, y, axes = spread[several], half_widths(truth(posterior), data)[several], axes_or_new(ax, 6.4, 5.0)
     axes.plot(x, y, "o", color=ACCENT, markersize=4, alpha=0.6, clip_on=False)
     names = short_names(posterior.data.items[several])
     for n in np.argsort(-y, kind="stable")[:NAMED]:
@@ -123,9 +123,18 @@ def _number_map(posterior: Fit, ax: Axes | None) -> Axes:
     return axes
 
 
-def half_widths(posterior: Fit) -> np.ndarray:
-    """Half the width of each item's 95 % interval, in the unit of its truth, (N,)."""
-    table, space = truth(posterior, 0.95), number_space(posterior.data.space)
+def apart_from_truth(posterior: Fit) -> tuple[np.ndarray, np.ndarray]:
+    """The item of each label, and the label less the estimate, (S,); of grades, less 0: they have no such scale."""
+    block, data = posterior.data.as_block(), posterior.data
+    code = data.order[np.asarray(block.item)]
+    if block.numbers is None or not isinstance(posterior.result.truth, NumberTruth):
+        return code, np.asarray(block.answer, float)
+    return code, number_space(data.space).error(np.asarray(block.numbers), posterior.result.truth.mean[code])
+
+
+def half_widths(table: pd.DataFrame, data: Annotations) -> np.ndarray:
+    """Half the width of each item's interval in a table of truths, the shorter way round of angles, (N,)."""
+    space = number_space(data.space)
     low, middle, high = table[["low", "estimate", "high"]].to_numpy(float).T
     return np.asarray((space.error(high, middle) - space.error(low, middle)) / 2)
 
@@ -170,7 +179,7 @@ def plot_items(posterior: Fit, *, ax: Axes | None = None) -> Axes:
         ('probability of the label', ['settled: 42', 'likely: 3', 'open: 0'])
     """
     numbers = isinstance(posterior.result.truth, NumberTruth)
-    values = half_widths(posterior) if numbers else posterior.result.probabilities.max(1)
+    values = half_widths(truth(posterior), posterior.data) if numbers else posterior.result.probabilities.max(1)
     least = 0.0 if numbers else 1 / posterior.data.n_classes
     most = 1.08 * float(np.nanmax(values)) if numbers else 1.0
     order = np.argsort(values if numbers else -values, kind="stable")

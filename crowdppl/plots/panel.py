@@ -10,13 +10,10 @@ import pandas as pd
 
 from crowdppl.evaluation.panel import panel
 from crowdppl.inference.result import Fit
-from crowdppl.plots.axes import axes_or_new, short_names
+from crowdppl.plots.axes import axes_or_new, outline, short_names
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-LINE = 1.5
-"""Width of the lines around families, in points."""
 
 
 def plot_panel(
@@ -59,15 +56,8 @@ def plot_panel(
     start = 0
     for size in np.unique(found.family[order], return_counts=True)[1]:
         if size > 1:
-            ax.add_patch(_square(start - 0.5, size))
+            outline(ax, start, size)
         start += size
     ax.figure.colorbar(image, ax=ax, label="correlation of errors")
     ax.set_title(f"error correlation, by {found.on}")
     return ax
-
-
-def _square(start: float, size: float) -> Any:
-    """The outline of a family's cells."""
-    from matplotlib.patches import Rectangle  # slow to import
-
-    return Rectangle((start, start), size, size, fill=False, edgecolor="black", linewidth=LINE)

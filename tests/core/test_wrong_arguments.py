@@ -242,7 +242,7 @@ SHARES += ["plot_confusion.level", "plot_annotators.level", "plot_agreement_netw
 COUNTS = ["suggest_labels.n", "suggest_labels.per_item", "draw_labels.n", "to_arviz.draws", "plot_ranks.bins"]
 COUNTS += ["plot_reliability.bins"]
 SEEDS = ["label_sets.seed", "suggest_labels.seed", "draw_labels.seed", "to_arviz.seed", "update.seed"]
-SEEDS += ["plot_agreement_network.seed"]
+SEEDS += ["plot_agreement_network.seed", "plot_certainty.seed"]
 SWITCHES = ["confusion.draws", "probabilities.sd", "suggest_labels.exclude_answered", "to_arviz.log_likelihood"]
 NUMERIC: list[tuple[list[str], Any, list[Any]]] = [
     (SHARES, np.float16(0.5), ["0.5", True, float("nan"), -0.5, 0, 1, [0.5], FRAME]),
