@@ -10,14 +10,14 @@ import torch
 
 from crowdppl.core.validation import seed_number, share_between, warn
 from crowdppl.criticism import collusion
-from crowdppl.criticism.collusion import excess_agreement
+from crowdppl.criticism.collusion import ExcessAgreement, excess_agreement
 from crowdppl.criticism.design import MIN_SHARED
 from crowdppl.criticism.doubts.fit import own
 from crowdppl.criticism.doubts.search import Search
 from crowdppl.data.coded import cell_counts
 from crowdppl.data.ids import native
 from crowdppl.errors import DataError, DoubtWarning, MethodError
-from crowdppl.inference.result import Fit, require_fit
+from crowdppl.inference.result import Fit, NumberTruth, require_fit
 from crowdppl.networks.experts import population_centre, principal_axes
 from crowdppl.plots.axes import ACCENT, DARK, LIGHT, MIDDLE, axes_or_new, legend_below, short, short_names
 
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 MAX_NAMES, LETTERS = 30, 16
 """Annotators who are named: all, or of more those with most links; letters of a name."""
+NUMBERED = 6
+"""Lines that say by how many labels a pair agrees more than expected."""
 MARKERS = "os^DvPX<>"
 FILLS = (ACCENT, "0.65", "white")
 """Colours of groups, one after the other once the markers are used up."""
@@ -41,8 +43,9 @@ def plot_agreement_network(
     """Draws annotators as nodes, and a line between two who agree more than the fitted model expects of them.
 
     The lines are the pairs that ``suspicious_annotators`` flags at the same level, wider for more agreement beyond
-    what is expected. Annotators in groups have a mark of their own, those without a line stand on a ring around.
-    Only lines have a meaning, places have none. Of more than 30 annotators, those with most lines are named.
+    what is expected; the widest ones say by how many labels. Annotators in groups have a mark of their own, those
+    without a line stand on a ring around. Only lines have a meaning, places have none. Of more than 30 annotators,
+    those with most lines are named.
 
     Args:
         ax: axes to draw on; made if absent.
@@ -52,7 +55,8 @@ def plot_agreement_network(
         seed: of the places.
 
     Raises:
-        MethodError: when the level is not between 0 and 1, or for a seed that is no whole number.
+        MethodError: for truths that are no classes, a level that is not between 0 and 1, or a seed that is no whole
+            number.
         DataError: when no item has two labels, or the groups are not one whole number for each annotator.
 
     Examples:
@@ -61,6 +65,11 @@ def plot_agreement_network(
         '5 annotators, 0 of 10 pairs linked'
     """
     level, seed = share_between("level", level, "0.05 is usual"), seed_number(seed)
+    if isinstance(posterior.result.truth, NumberTruth):
+        raise MethodError(
+            f"{posterior.method} has no classes on which two could agree; plot_raters draws who is off and by how "
+            "much, and agreement_pairs(data) says who agree"
+        )
     n = posterior.data.n_annotators
     excess = excess_agreement(posterior)
     linked = collusion.p_values(excess) <= level
@@ -73,15 +82,19 @@ def plot_agreement_network(
     _draw_links(axes, place, one, other, beyond)
     _draw_nodes(axes, place, group)
     away = _away(place, one, other)
+    _write_excess(axes, place, excess, linked)
     _write_names(axes, place, away, short_names(posterior.data.annotators, LETTERS), links)
     axes.update_datalim([(-1, -1), (1, 1)])  # two nodes lie on a line, which would leave no width
     axes.set_aspect("equal")
-    axes.margins(0.12)
+    axes.margins(0.22, 0.12)  # names stand beside nodes
     axes.set_xticks([])
     axes.set_yticks([])
     axes.spines[:].set_visible(False)
     axes.set_title(f"{n:,} annotators, {len(one):,} of {len(excess.one):,} pairs linked", fontsize="medium")
-    wider = f"\nwider for more, up to {beyond.max():+.0%} of the items that they share" if len(one) else ""
+    wider = ""
+    if len(one):
+        wider = f"\nwider for more: {beyond.min():.0%} to {beyond.max():.0%} of shared items; +: labels in common"
+        wider += " beyond what is expected"
     axes.set_xlabel(f"line: a pair that agrees more than expected (level {level:g}){wider}")
     if not len(one):
         nothing = "no pair agrees\nmore than expected" if len(excess.one) else f"no pair shares\n{MIN_SHARED} items"
@@ -134,6 +147,16 @@ def _draw_links(axes: Axes, place: np.ndarray, one: np.ndarray, other: np.ndarra
     widths = MIN_WIDTH + (MAX_WIDTH - MIN_WIDTH) * beyond / beyond.max() if len(beyond) else []
     ends = np.stack([place[one], place[other]], 1)
     axes.add_collection(LineCollection(list(ends), linewidths=widths, colors="0.6", zorder=1))
+
+
+def _write_excess(axes: Axes, place: np.ndarray, excess: ExcessAgreement, linked: np.ndarray) -> None:
+    """At the lines of the pairs with most labels in common beyond what is expected, how many those are."""
+    more = np.where(linked, excess.agreed - excess.expected, 0)
+    ground = {"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.3}
+    style: dict[str, Any] = {"fontsize": "x-small", "ha": "center", "va": "center", "bbox": ground, "color": "0.35"}
+    for n in np.argsort(-more, kind="stable")[: min(NUMBERED, int(linked.sum()))]:
+        x, y = (place[excess.one[n]] + place[excess.other[n]]) / 2
+        axes.text(x, y, f"+{more[n]:,.0f}", zorder=2, **style)
 
 
 def _draw_nodes(axes: Axes, place: np.ndarray, group: np.ndarray) -> None:

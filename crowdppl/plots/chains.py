@@ -16,6 +16,8 @@ from crowdppl.results.levels import require_own_model
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+MAX_CHAINS = 8
+"""Chains whose ranks are drawn."""
 STYLES = ("-", "--", "-.", ":")
 
 
@@ -71,8 +73,9 @@ def plot_ranks(posterior: Fit, site: str | None = None, *, ax: Axes | None = Non
 
     All draws of all chains are ranked together, and each chain's are counted in bins of rank. A chain that lies
     too high has its bars on the right, one that moves too little has them in the middle. The grey band holds 95 %
-    of the bars of chains that agree and whose draws are independent. After Vehtari, Gelman, Simpson, Carpenter &
-    Bürkner (2021), "Rank-normalization, folding, and localization: an improved R-hat".
+    of the bars of chains that agree and whose draws are independent. Of more than eight chains, those are drawn
+    whose bars differ most from level ones. After Vehtari, Gelman, Simpson, Carpenter & Bürkner (2021),
+    "Rank-normalization, folding, and localization: an improved R-hat".
 
     Args:
         posterior: a fit by gibbs or nuts, of two chains or more.
@@ -102,10 +105,14 @@ def plot_ranks(posterior: Fit, site: str | None = None, *, ax: Axes | None = Non
         raise MethodError(f"bins={bins} must be at most the {n_draws} draws of a chain; 20 are usual")
     if np.ptp(values) == 0:
         raise MethodError(f"all draws of {name} are equal, so that they have no ranks; choose another site")
-    axes = axes_or_new(ax, 6.4, max(2.6, 1.2 + 0.45 * n_chains))
-    _draw_rank_bars(axes, *rank_counts(values, bins))
+    counts, sizes = rank_counts(values, bins)
+    apart = ((counts - sizes / n_chains) ** 2).sum(1)
+    drawn = np.sort(np.argsort(-apart, kind="stable")[:MAX_CHAINS])
+    axes = axes_or_new(ax, 6.4, max(2.6, 1.2 + 0.45 * len(drawn)))
+    _draw_rank_bars(axes, counts[drawn], sizes, drawn + 1)
     axes.set(xlabel=f"rank among the {values.size:,} draws of all chains", ylabel="chain\n(height: draws)")
-    axes.set_title(name, fontsize="medium", wrap=True)
+    some = f": the {MAX_CHAINS} of {n_chains} chains that differ most" if n_chains > MAX_CHAINS else ""
+    axes.set_title(name + some, fontsize="medium", wrap=True)
     return axes
 
 
@@ -119,8 +126,8 @@ def rank_counts(values: np.ndarray, bins: int) -> tuple[np.ndarray, np.ndarray]:
     return counts, counts.sum(0)
 
 
-def _draw_rank_bars(axes: Axes, counts: np.ndarray, sizes: np.ndarray) -> None:
-    """Draws a row of bars for each chain, chain 1 on top, with the height of even bars and the band of noise."""
+def _draw_rank_bars(axes: Axes, counts: np.ndarray, sizes: np.ndarray, number: np.ndarray) -> None:
+    """Draws a row of bars for each chain, the first on top, with the height of even bars and the band of noise."""
     from scipy.stats import hypergeom  # slow to import
 
     n_chains, n_draws = counts.shape[0], int(counts[0].sum())
@@ -133,7 +140,7 @@ def _draw_rank_bars(axes: Axes, counts: np.ndarray, sizes: np.ndarray) -> None:
         axes.stairs(row + scale * bars, edges, baseline=row, color=ACCENT, linewidth=1, zorder=3)
         even = row + scale * n_draws * sizes / edges[-1]
         axes.stairs(even, edges, baseline=None, color=MIDDLE, linestyle=":", linewidth=1, zorder=2)
-    axes.set_yticks(np.arange(n_chains) + scale * n_draws / len(sizes), [str(n) for n in range(n_chains, 0, -1)])
+    axes.set_yticks(np.arange(n_chains) + scale * n_draws / len(sizes), number[::-1].tolist())
     axes.set(xlim=(0, edges[-1]), ylim=(0, n_chains))
 
 
@@ -154,5 +161,5 @@ def least_agreed(site: SiteResult, posterior: Fit) -> tuple[np.ndarray, str]:
     between, within = flat.mean(1).var(0), flat.var(1).mean(0)
     entry = int(np.argmax(between / np.maximum(within, np.finfo(np.float64).tiny)))
     at = zip(site.dims, np.unravel_index(entry, draws.shape[2:]), strict=True)
-    where = [f"{dim} {short(names[dim][int(n)]) if dim in names else n}" for dim, n in at]
+    where = [f"{dim} {short(names[dim][int(n)])}" if dim in names else f"entry {int(n) + 1}" for dim, n in at]
     return flat[..., entry], f"{site.name} ({', '.join(where)})" if where else site.name

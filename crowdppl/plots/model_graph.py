@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import combinations, permutations, product
 from math import hypot
 from typing import TYPE_CHECKING, Any
@@ -30,16 +30,22 @@ ITEMS, ANNOTATORS, FEATURES = "items", "annotators", "features"
 SEEN = "items with features"
 """Pyro wants another name for each plate object of a model."""
 
+LINKED = {"ChainedCategorical": "one before", "PottsCategorical": "neighbours"}
+"""What the truths of items depend on, of other items, by the name of their distribution."""
+
 
 @dataclass(frozen=True)
 class ModelGraph:
     """The variables of a model: parents of each, in the order in which the model draws them, the members of each
-    plate, outer plates first, and those that are observed.
+    plate, outer plates first, those that are observed; what else one depends on of its own kind, as in a chain; and
+    shapes.
     """
 
     parents: Mapping[str, tuple[str, ...]]
     plates: Mapping[str, tuple[str, ...]]
     observed: frozenset[str]
+    loops: Mapping[str, str] = field(default_factory=dict)
+    shapes: Mapping[str, str] = field(default_factory=dict)
 
     def plates_of(self, name: str) -> frozenset[str]:
         """The plates that a variable lies in."""
@@ -58,7 +64,8 @@ def graph_of(model: Any, data: Annotations) -> ModelGraph:
     """
     from pyro.infer.inspect import get_model_relations
 
-    found = get_model_relations(_on(set_up(model, data), data))
+    ready = set_up(model, data)
+    found = get_model_relations(_on(ready, data))
     factors = {name for name, fn in found["sample_dist"].items() if fn == "Unit"}
     parents = {name: tuple(above) for name, above in found["sample_sample"].items() if name not in factors}
     labels = [name for name, fn in found["sample_dist"].items() if fn.endswith("Labels")]
@@ -66,12 +73,22 @@ def graph_of(model: Any, data: Annotations) -> ModelGraph:
         raise MethodError("the model draws no labels: call crowdppl.primitives.annotate inside the plate of items")
     plates = _plates(found["plate_sample"], parents, labels)
     card = card_of(model)
-    if card is not None and KINDS[card.kind].numeric:  # the truth, which is integrated out, is no site
+    if card is not None and card.truth not in parents:  # it is integrated out, and no site
         above = parents.pop(labels[0])
-        own = [name for name in above if name in plates[ANNOTATORS]]
+        if KINDS[card.kind].numeric:
+            own = [name for name in above if name in plates[ANNOTATORS]]
+        else:  # of a scale, numbers of all items and their groups say where truths lie
+            own = [name for name in above if card.sites.get(name, "A") not in ("", "G")]
         parents |= {card.truth: tuple(name for name in above if name not in own), labels[0]: (*own, card.truth)}
         plates[ITEMS] = (*plates[ITEMS], card.truth)
-    return ModelGraph(parents, plates, frozenset(found["observed"]) & parents.keys())
+    read = {name for above in parents.values() for name in above}
+    loose = [name for name in parents if name not in read and not parents[name] and name not in labels]
+    parents[labels[0]] = (*parents[labels[0]], *loose)  # while a network learns, weights of labels read them
+    loops = {name: LINKED[fn] for name, fn in found["sample_dist"].items() if fn in LINKED and name in parents}
+    if hasattr(ready, "derived_covariates"):
+        loops[labels[0]] = "own last"
+    shapes = {} if card is None else {name: ", ".join(card.sites.get(name, "").split()) for name in parents}
+    return ModelGraph(parents, plates, frozenset(found["observed"]) & parents.keys(), loops, shapes)
 
 
 def _on(model: Any, data: Annotations) -> Callable[[], None]:
@@ -118,6 +135,8 @@ WIDTH, HEIGHT = 132.0, 92.0
 """Distances of neighbouring variables."""
 MARGIN, CAPTION = 14.0, 20.0
 """Between variables and the border of their plate; height of a plate's name."""
+LOOP = 56.0
+"""Room beside a variable that depends on its like; below an observed one, less."""
 THROUGH, CROSSED = 1e6, 1e4
 """Costs of an arrow through a variable, and of two that cross, in units of length."""
 
@@ -234,7 +253,7 @@ def _placed(
         free = [name for name in graph.parents if name not in columns and rows[name] == row]
         below = {name: [x[child] for child in graph.children(name)] for name in free}
         x |= spread({name: sum(at) / max(len(at), 1) for name, at in below.items()})
-    wide = {name: max(32.0, 3.6 * len(name) + 12) for name in graph.parents}
+    wide = {n: max(32.0, 3.6 * len(n) + 12, 3.4 * len(graph.shapes.get(n, "")) + 14) for n in graph.parents}
     return {name: Oval(x[name], rows[name] * height, wide[name], 27.0) for name in graph.parents}
 
 
@@ -252,10 +271,16 @@ def _box(graph: ModelGraph, plate: str, ovals: Mapping[str, Oval]) -> Box:
     members = [ovals[name] for name in graph.plates[plate]]
     inner = [p for p, names in graph.plates.items() if p != plate and set(names) < set(graph.plates[plate])]
     gap = MARGIN + (MARGIN + CAPTION) * len(inner) / 2
-    left, right = min(o.x - o.rx for o in members), max(o.x + o.rx for o in members)
+    left = min(o.x - o.rx for o in members)
+    right = max(o.x + o.rx for o in members)
     if plate == ANNOTATORS and len(members) == 1:
         left -= WIDTH - MARGIN  # labels alone: the plate's name is beside them
-    bottom = max(o.y + o.ry for o in members) + MARGIN + CAPTION + (CAPTION if plate == ITEMS else 0)
+    bottom = max(o.y + o.ry for o in members)
+    for name in graph.loops.keys() & {*graph.plates[plate]}:
+        at, below = ovals[name], name in graph.observed
+        right = max(right, at.x + at.rx + (0 if below else LOOP))
+        bottom = max(bottom, at.y + at.ry + (LOOP * 0.6 if below else 0))
+    bottom += MARGIN + CAPTION + (CAPTION if plate == ITEMS else 0)
     return Box(left - gap, min(o.y - o.ry for o in members) - gap, right + gap, bottom + (gap - MARGIN))
 
 
@@ -294,7 +319,8 @@ def plot_model(model: str | Model, data: Annotations | None = None, *, ax: Axes 
     """Draws the plate diagram of a model: its variables, and what each depends on.
 
     An arrow goes from a variable to those that are drawn given it; a variable is repeated for each member of the
-    plates (rounded boxes) around it; observed variables are filled. Labels lie where items and annotators meet. The
+    plates (rounded boxes) around it; observed variables are filled. Labels lie where items and annotators meet. A
+    variable with an arrow to itself depends on its like: a truth on the one before it in a sequence, say. The
     model is run once and traced, so that the diagram shows what the code does. Shapes are those of the card, if it
     has one. Graphviz is not needed.
 
@@ -328,8 +354,9 @@ def plot_model(model: str | Model, data: Annotations | None = None, *, ax: Axes 
         for parent in parents:
             _draw_arrow(axes, layout.ovals[parent], layout.ovals[child])
     for name, oval in layout.ovals.items():
-        shape = "" if card is None else card.sites.get(name, "")
-        _draw_variable(axes, name, oval, ", ".join(shape.split()), name in graph.observed)
+        _draw_variable(axes, name, oval, graph.shapes.get(name, ""), name in graph.observed)
+    for name, text in graph.loops.items():
+        _draw_loop(axes, layout.ovals[name], text, name in graph.observed)
     return axes
 
 
@@ -350,6 +377,20 @@ def _draw_arrow(axes: Axes, a: Oval, b: Oval) -> None:
     start, end = (a.x + out * dx, a.y + out * dy), (b.x - into * dx, b.y - into * dy)
     look: dict[str, Any] = {"arrowstyle": "-|>", "color": DARK, "linewidth": 1, "shrinkA": 0, "shrinkB": 0}
     axes.annotate("", end, start, arrowprops=look)
+
+
+def _draw_loop(axes: Axes, oval: Oval, text: str, below: bool) -> None:
+    """An arrow from a variable to itself, beside or below it, and what of its like it depends on."""
+    one, other = ((-0.6, 0.8), (0.6, 0.8)) if below else ((0.8, -0.6), (0.8, 0.6))
+    start, end = ((oval.x + x * oval.rx, oval.y + y * oval.ry) for x, y in (one, other))
+    bend = "arc3,rad=1.2" if below else "arc3,rad=-1.4"
+    look: dict[str, Any] = {"arrowstyle": "-|>", "color": DARK, "linewidth": 1, "connectionstyle": bend}
+    axes.annotate("", end, start, arrowprops=look | {"shrinkA": 0, "shrinkB": 0})
+    small: dict[str, Any] = {"fontsize": "x-small", "color": "0.35"}
+    if below:
+        axes.text(oval.x, oval.y + oval.ry + 21, text, ha="center", va="top", **small)
+    else:
+        axes.text(oval.x + oval.rx + 20, oval.y, text.replace(" ", "\n"), ha="left", va="center", **small)
 
 
 def _draw_variable(axes: Axes, name: str, oval: Oval, shape: str, observed: bool) -> None:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from crowdppl.errors import MethodError
 from crowdppl.evaluation.panel import panel
-from crowdppl.inference.result import Fit
+from crowdppl.inference.result import Fit, NumberTruth
 from crowdppl.plots.axes import axes_or_new, outline, short_names
 
 if TYPE_CHECKING:
@@ -38,6 +39,8 @@ def plot_panel(
         >>> posterior.plot_panel().get_title()
         'error correlation, by other panels'
     """
+    if isinstance(posterior.result.truth, NumberTruth):
+        raise MethodError(f"{posterior.method} has no classes that two could get wrong alike; use plot_raters")
     found = panel(posterior, gold, families=families, seed=seed)
     order = np.argsort(found.family, kind="stable")
     square, pairs = np.full((len(order),) * 2, np.nan), found.pairs()["correlation"].to_numpy()

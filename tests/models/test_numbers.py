@@ -501,11 +501,10 @@ def test_traces_are_drawn_and_what_counts_classes_is_refused() -> None:
     how: dict[str, Any] = {"inference": "gibbs", "draws": 20, "warmup": 10, "seed": 0}
     posterior = crowdppl.fit("gaussian_annotators", data, **how)
     assert posterior.plot_trace("error").get_title().startswith("error (annotator")
-    for refused in (
-        posterior.plot_agreement_network,
-        lambda: crowdppl.find_groups(data),
-        lambda: crowdppl.covariance_spammers(data),
-    ):
+    for picture in (posterior.plot_agreement_network, posterior.plot_panel):
+        with pytest.raises(MethodError, match="plot_raters"):
+            picture()
+    for refused in (lambda: crowdppl.find_groups(data), lambda: crowdppl.covariance_spammers(data)):
         with pytest.raises(DataError, match="numbers and have no classes"):
             refused()
 

@@ -70,8 +70,9 @@ def test_lines_are_the_pairs_that_are_flagged_and_marks_the_groups() -> None:
     beyond = ((excess.agreed - excess.expected) / excess.shared)[linked]
     np.testing.assert_allclose(lines(ax).get_linewidths(), 0.8 + 3.2 * beyond / beyond.max())
     assert ax.get_title() == "12 annotators, 6 of 66 pairs linked"
-    assert f"up to {beyond.max():+.0%}" in ax.get_xlabel() and "level 0.05" in ax.get_xlabel()
-    assert set(texts(ax)) == set(found.data.annotators)
+    assert f"{beyond.min():.0%} to {beyond.max():.0%}" in ax.get_xlabel() and "level 0.05" in ax.get_xlabel()
+    more = sorted(f"+{n:,.0f}" for n in (excess.agreed - excess.expected)[linked])
+    assert sorted(texts(ax)) == sorted([*more, *found.data.annotators])
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["group 0 (4)"]
     assert coloured(ax) == []
 

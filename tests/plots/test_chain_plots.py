@@ -90,6 +90,15 @@ def test_the_band_holds_bars_of_chains_that_agree_and_no_others() -> None:
     assert outside(narrow) > 0.3
 
 
+def test_of_many_chains_those_are_drawn_that_differ_most() -> None:
+    draws = np.random.default_rng(1).normal(size=(12, 100))
+    draws[[3, 9]] += 3
+    ax = plot_ranks(with_draws(draws), bins=5)
+    drawn = [int(text.get_text()) for text in ax.get_yticklabels()]
+    assert len(drawn) == 8 and {4, 10} <= {*drawn} and drawn == sorted(drawn, reverse=True)
+    assert ax.get_title() == "x: the 8 of 12 chains that differ most"
+
+
 def test_what_has_no_ranks_is_refused() -> None:
     with pytest.raises(MethodError, match="em kept no draws"):
         plot_ranks(posterior(drawn=False))

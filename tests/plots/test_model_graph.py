@@ -76,6 +76,16 @@ def test_the_graph_is_that_of_the_code() -> None:
     assert graph.children("drift") == ("heard",) and graph.plates_of("said") == {"items", "annotators"}
 
 
+def test_chains_are_loops_and_nothing_is_loose() -> None:
+    graph = graph_of(method("sequence_crowd"), a_few_labels("sequence"))
+    assert graph.loops == {"truth": "one before", "label": "own last"}
+    assert {"one\nbefore", "own last"} <= {text.get_text() for text in plot_model("sequence_crowd").texts}
+    facets = graph_of(method("rater_facets"), a_few_labels())
+    assert {*facets.parents["truth"]} == {"mean", "width"} and facets.plates_of("truth") == {"items"}
+    assert {*facets.parents["label"]} == {"truth", "step", "severity", "log_centrality", "log_consistency"}
+    assert "scale" in graph_of(method("madl"), a_few_labels()).parents["label"]
+
+
 def test_a_picture_without_data_is_of_labels_with_the_columns_of_the_card() -> None:
     assert "habit" in {text.get_text() for text in plot_model(Hurried()).texts}
 
