@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import pandas as pd
 
+from crowdppl.core.collective import together
 from crowdppl.core.doubt import Doubt
 from crowdppl.core.validation import one_of, require_path
 from crowdppl.criticism import doubts as doubting
@@ -36,6 +37,7 @@ from crowdppl.results import (
     decisions,
     grouping,
     levels,
+    part_files,
     rankings,
     truths,
     updating,
@@ -93,6 +95,7 @@ class Posterior(Fit):
     spans = span_tables.spans
     masks = mask_arrays.masks
     to_arrow = truths.to_arrow
+    to_parquet = part_files.to_parquet
     truth = truths.truth
     ranking = rankings.ranking
     order_probabilities = rankings.order_probabilities
@@ -183,9 +186,12 @@ class Posterior(Fit):
 
 OF_SHARES = {
     *("probabilities", "labels", "truth", "entropy", "to_arrow"),
-    *("confusion", "confusion_intervals", "prevalence", "site", "diagnostics"),
+    *("annotators", "confusion", "confusion_intervals", "prevalence", "site", "diagnostics", "summary"),
+    *("save", "to_parquet"),
 }
-"""What a posterior tells where processes share a fit: of the process's own items, and of what all items share."""
+"""What a posterior tells where processes share a fit: of the process's own items, of what all share, and files."""
+WAIT = 60.0
+"""Seconds after which a process that does not come to write is an error in all others."""
 
 
 class SharePosterior(Posterior):
@@ -200,9 +206,30 @@ class SharePosterior(Posterior):
             self.data.require_whole(f"posterior.{name}")
         return super().__getattribute__(name)
 
+    def annotators(self, level: float = 0.95) -> pd.DataFrame:
+        with together(WAIT):
+            return annotator_tables.annotators(self, level)
+
+    def summary(self) -> str:
+        with together(WAIT):
+            return summaries.summarise(self)
+
+    def save(self, path: str | Path) -> None:
+        with together(WAIT):
+            archive.save(self, path)
+
+    def to_parquet(self, path: str | Path) -> None:
+        with together(WAIT):
+            part_files.to_parquet(self, path)
+
 
 def load(
-    path: str | Path, *, method: str | None = None, model: Model | None = None, features: Any = None
+    path: str | Path,
+    *,
+    method: str | None = None,
+    model: Model | None = None,
+    features: Any = None,
+    parts: str | Path | None = None,
 ) -> Posterior:
     """Reads a posterior that ``Posterior.save`` wrote.
 
@@ -212,6 +239,8 @@ def load(
         model: the method itself, for one that is not in the registry, or with networks of your own, of the same
             architecture as those of the fit; weights and settings come from the file.
         features: the dataset of the fit's features, where they were one; only needed to read them again.
+        parts: the folder of the annotations, where they were opened from parts that have moved. In a process group
+            of ``torch.distributed``, each process gets the items of its own parts.
 
     Raises:
         ResultError: when a file is missing or damaged, of another format or method, when its method is not known
@@ -222,4 +251,5 @@ def load(
         >>> crowdppl.load("result", method="one_coin")
         <Posterior of one_coin by vb: 45 items, 5 annotators, 4 classes>
     """
-    return Posterior.of(archive.read(require_path(path, ResultError), method, model, features))
+    where = None if parts is None else require_path(parts, ResultError)
+    return Posterior.of(archive.read(require_path(path, ResultError), method, model, features, where))

@@ -18,7 +18,7 @@ import typer
 from crowdppl import __version__, registry
 from crowdppl.cli import arguments
 from crowdppl.core.validation import one_of, printable, warn
-from crowdppl.errors import CrowdpplError, CrowdpplWarning, MethodError
+from crowdppl.errors import CrowdpplError, CrowdpplWarning, MethodError, ProcessError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -67,12 +67,18 @@ def main(command: Sequence[str] | None = None) -> None:
         try:
             app(None if command is None else list(command))
         except CrowdpplError as error:
-            _print(str(error))
+            if is_first() or isinstance(error, ProcessError):  # the first one has the errors of all
+                _print(str(error))
         except OSError as error:
             _print(f"{error.filename}: {error.strerror}" if error.filename else str(error))
         else:
             return
     raise SystemExit(2)
+
+
+def is_first() -> bool:
+    """Whether this is the process that prints, of those that torchrun started: it has the number 0."""
+    return os.environ.get("RANK", "0") == "0"
 
 
 @app.callback(invoke_without_command=True)
@@ -83,12 +89,25 @@ def common(version: Annotated[bool, typer.Option("--version", help="Print the ve
         raise typer.Exit
 
 
-def require_one_process() -> None:
-    """Refuses processes that torchrun started, by a MethodError: each would write the same files."""
-    if (n := os.environ.get("WORLD_SIZE", "1")) != "1":
+def require_shared(answers: Path, model: str | None, report: bool = False) -> None:
+    """Refuses what processes that torchrun started cannot share, by a MethodError."""
+    if (n := os.environ.get("WORLD_SIZE", "1")) == "1":
+        return
+    from crowdppl.data.parts import is_folder_of_parts
+
+    if not is_folder_of_parts(answers):
         raise MethodError(
-            f"crowdppl fit writes what one process found, and here are {n} (WORLD_SIZE): call fit in a script, "
-            "after torch.distributed.init_process_group, or start one process"
+            f"{n} processes (WORLD_SIZE) share a folder of parts, and {answers} is none: crowdppl convert makes one"
+        )
+    if model in (None, "auto"):
+        raise MethodError(
+            f"{n} processes (WORLD_SIZE) share the fit of one method, and auto fits several; name one: --model "
+            "hierarchical_dawid_skene"
+        )
+    if report:
+        raise MethodError(
+            f"--report is of all items, of which each of {n} processes (WORLD_SIZE) has some; write it afterwards, in "
+            "one: crowdppl report RESULT"
         )
 
 
@@ -119,14 +138,19 @@ def fit_answers(
     Columns named item, annotator and label (or task, worker, answer and the like) are recognised.
     """
     from crowdppl.cli.outputs import require_room, write_result
+    from crowdppl.core.collective import in_step, process_group, together
     from crowdppl.fitting import check_automatic, fit
     from crowdppl.inference.options import options_from
     from crowdppl.report.write import PAGE
     from crowdppl.results.summary import summarise
 
-    require_one_process()
+    require_shared(answers, model, report)
     settings = arguments.pairs(setting, "--setting")
-    options = arguments.engine_options(option) | {"seed": seed, "device": device, "progress": progress}
+    options = arguments.engine_options(option) | {
+        "seed": seed,
+        "device": device,
+        "progress": progress and is_first(),
+    }
     options_from(options)  # errors are found before a long file is read
     out = out or Path(f"crowdppl-{answers.stem}")
     trust = arguments.names(trusted, "--trusted")
@@ -138,30 +162,34 @@ def fit_answers(
         registry.method(model, **settings)
     warn_of_unread({model: settings}, given)
     files = sources(answers, given)
-    require_room(out, overwrite, files.values())
-    began = time.perf_counter()
-    data = read_answers(answers, given)
-    read = time.perf_counter()
-    if named is None:  # of the kind that was recognised
-        model = _default_method(plain, data.kind)
-    how: Any = {"inference": inference, "settings": settings or None, "calibrate": calibrate, "trusted": trust}
-    posterior = fit(model, data, models=_models(models), **how, **options)
-    seconds = {"read": read - began, "fit": time.perf_counter() - read}
-    read_from = {"gold": None} | {name: str(path) for name, path in files.items()}
-    files_written = write_result(posterior, out, read_from, seconds, spreadsheet_safe=spreadsheet_safe)
+    with process_group(device), together():
+        with in_step():
+            require_room(out, overwrite, files.values())
+        began = time.perf_counter()
+        data = read_answers(answers, given)
+        read = time.perf_counter()
+        if named is None:  # of the kind that was recognised
+            model = _default_method(plain, data.kind)
+        how: Any = {"inference": inference, "settings": settings or None, "calibrate": calibrate, "trusted": trust}
+        posterior = fit(model, data, models=_models(models), **how, **options)
+        seconds = {"read": read - began, "fit": time.perf_counter() - read}
+        read_from = {"gold": None} | {name: str(path) for name, path in files.items()}
+        files_written = write_result(posterior, out, read_from, seconds, spreadsheet_safe=spreadsheet_safe)
+        unsaid = [] if data.is_share else [doubt for doubt in posterior.doubts() if doubt.general]
+        said = _without_warnings(summarise(posterior, unsaid))  # the fit has printed other doubts
+    if not is_first():
+        return
     if report:
-        said: Any = {"source": answers.name, "command": _command(), "tables": out}
-        files_written = (
-            f"{posterior.report(out / PAGE, **said, spreadsheet_safe=spreadsheet_safe).name}, {files_written}"
-        )
+        shown: Any = {"source": answers.name, "command": _command(), "tables": out}
+        page = posterior.report(out / PAGE, **shown, spreadsheet_safe=spreadsheet_safe)
+        files_written = f"{page.name}, {files_written}"
     if named is None and model != "auto":
         print(
             f"note: without --model, --inference, --setting and --trusted are for {model}; without these, auto is "
             "fitted"
         )
     _say_order(data, given)
-    unsaid = [doubt for doubt in posterior.doubts() if doubt.general]  # the fit has printed the others
-    print(_without_warnings(summarise(posterior, unsaid)), f"\n{files_written} are in {out}", sep="\n")
+    print(said, f"\n{files_written} are in {out}", sep="\n")
 
 
 @app.command("report")
@@ -189,13 +217,13 @@ def write_report(
     from crowdppl.fitting import fit
     from crowdppl.posterior import load
     from crowdppl.report.words import LANGUAGES
-    from crowdppl.results.archive import FILES
+    from crowdppl.results.archive import TEXT
 
     one_of("language", language, LANGUAGES)
     require_new(out, overwrite, [answers, *([] if gold is None else [gold])])
     named = {name: given[f"gold_{name}"] for name in ("item", "label", "encoding")}
     known = None if gold is None else read_gold(gold, **named)
-    if all((answers / name).is_file() for name in FILES):
+    if (answers / TEXT).is_file():
         if model is not None or models is not None:
             raise MethodError(f"{answers} holds a fit; leave --model and --models out, or give the file of labels")
         posterior = load(answers)
@@ -645,6 +673,8 @@ def _without_warnings(summary: str) -> str:
 
 def _print_warning(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
     """Prints warnings of crowdppl in one line, others without their place."""
+    if not is_first():
+        return
     if issubclass(category, CrowdpplWarning):
         _print(str(message), "warning: ")
     else:

@@ -17,7 +17,8 @@ import numpy as np
 import pandas as pd
 
 from crowdppl import __version__
-from crowdppl.core.files import made_folder, new_file, new_files, settle
+from crowdppl.core.collective import gathered, process
+from crowdppl.core.files import made_folder, new_file, new_files, new_files_of_all, settle
 from crowdppl.data.kinds import KINDS
 from crowdppl.data.tables import arrow_table, coded_table
 from crowdppl.data.written import write_table
@@ -27,15 +28,18 @@ from crowdppl.fitting import fit
 from crowdppl.posterior import Posterior
 from crowdppl.primitives.model import settings_of
 from crowdppl.report.write import ASK, CHECK, PAGE
-from crowdppl.results import archive
+from crowdppl.results import archive, part_files
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 LABELS, ANNOTATORS, RUN = "labels.csv", "annotators.csv", "run.json"
 FILES = f"{LABELS}, {ANNOTATORS}, {RUN} and the posterior ({', '.join(archive.FILES)})"
+FILES_OF_PARTS = f"{part_files.LABELS_OF_PARTS}, {ANNOTATORS}, {RUN} and the posterior"
 TABLES = {kind.table: f"{kind.table}.csv" for kind in KINDS.values() if kind.table}
 """By method of a posterior, the file of the table that belongs to a kind of labels."""
+SHOWN = 8
+"""Files of a result that a refusal names."""
 DEMO = "built in: Dawid & Skene (1979), Table 1"
 """The entry "answers" of run.json, by which a demonstration is recognised."""
 
@@ -48,29 +52,44 @@ def write_result(
     *,
     spreadsheet_safe: bool = False,
 ) -> str:
-    """Writes tables, the posterior and run.json together, with further entries and timings; says which."""
-    began = time.perf_counter()
+    """Writes tables, the posterior and run.json together, with further entries and timings; says which.
+
+    Labels are a file a part where they were opened from parts; processes that share the fit write together.
+    """
+    began, opened = time.perf_counter(), posterior.data.opened is not None
     own = _table_of_kind(posterior)
-    with new_files(folder) as new:
-        for name, table in own.items():
-            write_table(table, new / name, spreadsheet_safe)
-        write_table(posterior.to_arrow(), new / LABELS, spreadsheet_safe)
-        write_table(arrow_table(posterior.annotators()), new / ANNOTATORS, spreadsheet_safe)
-        archive.write(posterior, new)
+    with new_files_of_all(folder) as new:
+        written = archive.write(posterior, new)
+        labels = part_files.write_labels(posterior, new) if opened else []
+        written += [name for names in gathered(labels) for name in names]
+        tables = {**own, ANNOTATORS: arrow_table(posterior.annotators())}
+        for name, table in (tables if opened else {**tables, LABELS: posterior.to_arrow()}).items():
+            if process() == 0:
+                write_table(table, new / name, spreadsheet_safe)
+                written.append(name)
         seconds = {**timings, "write": time.perf_counter() - began}
         text = json.dumps(
             _as_json(record(posterior, about, seconds)), indent=2, ensure_ascii=False, allow_nan=False
         )
-        (new / RUN).write_text(text + "\n", encoding="utf-8")
-    for name in {*TABLES.values(), PAGE, CHECK, ASK} - {*own}:  # of an earlier result
-        (folder / name).unlink(missing_ok=True)
-    return ", ".join([*own, FILES])
+        if process() == 0:
+            (new / RUN).write_text(text + "\n", encoding="utf-8")
+    if process() == 0:  # of an earlier result
+        for name in {*files_there(folder), PAGE, CHECK, ASK} - {*written, RUN}:
+            (folder / name).unlink(missing_ok=True)
+    return ", ".join([*own, FILES_OF_PARTS if opened else FILES])
+
+
+def files_there(folder: Path) -> list[str]:
+    """The files of a folder that bear names of a result's."""
+    tables = [name for name in (LABELS, ANNOTATORS, RUN, *TABLES.values()) if (folder / name).exists()]
+    labels = sorted(path.name for path in folder.glob(part_files.LABELS_OF_PARTS))
+    return [*tables, *labels, *archive.files_there(folder)]
 
 
 def _table_of_kind(posterior: Posterior) -> dict[str, pa.Table]:
     """The table that belongs to the kind of labels, by its file; none where the method does not have it."""
     name = posterior.data.alphabet.kind.table
-    if not name:
+    if not name or posterior.data.is_share:
         return {}
     try:
         table = getattr(posterior, name)()
@@ -90,13 +109,13 @@ def write_frame(frame: pd.DataFrame, path: Path, spreadsheet_safe: bool) -> None
 def require_room(folder: Path, overwrite: bool, sources: Iterable[Path] = ()) -> None:
     """Makes the folder of a result; ResultError where a result, a source or another file would be lost."""
     settle(made_folder(folder))
-    files = (LABELS, ANNOTATORS, RUN, *TABLES.values(), *archive.FILES)
-    there = [name for name in files if (folder / name).exists()]
+    there = files_there(folder)
     for name in there:
         _refuse_source(folder / name, sources, "folder")
     if there and not overwrite:
-        raise ResultError(f"{folder} holds a result ({', '.join(there)}); give another folder, or --overwrite")
-    if {LABELS, ANNOTATORS, RUN, *TABLES.values()} & {*there} and "crowdppl" not in run_record(folder):
+        named = ", ".join(there[:SHOWN]) + (" ..." if len(there) > SHOWN else "")
+        raise ResultError(f"{folder} holds a result ({named}); give another folder, or --overwrite")
+    if {*there} - {*archive.files_there(folder)} and "crowdppl" not in run_record(folder):
         raise ResultError(f"{folder / there[0]} was not written by crowdppl; give another folder")
     archive.spare_others(folder)
 
@@ -131,7 +150,8 @@ def record(posterior: Posterior, about: Mapping[str, Any], seconds: Mapping[str,
     diagnostics, correction = posterior.diagnostics(), posterior.correction
     diagnostics.pop("objectives", None)  # long, and in the posterior
     warnings = [*posterior.data.warnings, *diagnostics.pop("warnings", [])]
-    warnings += [*(() if correction is None else correction.notes), *posterior.doubts()]
+    doubts = () if posterior.data.is_share else posterior.doubts()
+    warnings += [*(() if correction is None else correction.notes), *doubts]
     return {
         "crowdppl": __version__,
         "python": platform.python_version(),
@@ -146,7 +166,7 @@ def record(posterior: Posterior, about: Mapping[str, Any], seconds: Mapping[str,
         "data": posterior.data.summary(),
         "diagnostics": diagnostics,
         "warnings": list(map(str, warnings)),
-        "doubts": [vars(doubt) for doubt in posterior.doubts()],
+        "doubts": [vars(doubt) for doubt in doubts],
     }
 
 

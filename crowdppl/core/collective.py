@@ -6,6 +6,7 @@ is given.
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -51,6 +52,21 @@ def n_processes() -> int:
 def process() -> int:
     """The number of this one among them, from 0."""
     return 0 if _together.get() is None else dist.get_rank()
+
+
+@contextmanager
+def process_group(device: str = "cpu") -> Iterator[None]:
+    """The group of the processes that torchrun started, each with a GPU of its own on "cuda"; none of one alone."""
+    if int(os.environ.get("WORLD_SIZE", "1")) == 1 or group_size() > 1:
+        yield
+        return
+    if device == "cuda":
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    dist.init_process_group("nccl" if device == "cuda" else "gloo")
+    try:
+        yield
+    finally:
+        dist.destroy_process_group()
 
 
 @contextmanager
@@ -146,6 +162,16 @@ def all_reduced(given: Sequence[Any], how: Literal["sum", "max"] = "sum") -> lis
     _all_reduce(flat, dist.ReduceOp.SUM if how == "sum" else dist.ReduceOp.MAX)
     parts = flat.split([one.numel() for one in tensors])
     return [_like(one, part, own) for one, part, own in zip(given, parts, tensors, strict=True)]
+
+
+def gathered(value: Any) -> list[Any]:
+    """What each process has of a picklable value, in their order."""
+    if n_processes() == 1:
+        return [value]
+    _exchange(None)
+    every: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(every, value)
+    return every
 
 
 def agreed(what: str, digest: int, remedy: str) -> None:

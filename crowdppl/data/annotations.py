@@ -52,6 +52,7 @@ from crowdppl.data.kinds.space import REAL_LINE, number_space
 from crowdppl.data.levels import above, ancestor, coarser
 from crowdppl.data.masks import labels_of_masks
 from crowdppl.data.notation import with_decimal_commas
+from crowdppl.data.opened import Opened, Totals
 from crowdppl.data.parts import Stored, of_own_parts, read_parts
 from crowdppl.data.repeats import Repeats, treated_repeats
 from crowdppl.data.shapes import Said, rows_of_table
@@ -317,6 +318,8 @@ class Annotations:
         warnings: those that were emitted.
         share: the number of the process whose items these are, from 0, and of how many, where several processes
             share a data set; None for all of its items.
+        opened: the parts from which they were opened, as they are there; else None.
+        totals: counts of all items, where these are some of them; else None.
 
     Examples:
         >>> dicts = crowdppl.Annotations.from_dicts({"ann": {"x": 1, "y": 2}, "bob": {"x": 1, "y": 2}})
@@ -347,6 +350,8 @@ class Annotations:
     time: Hashable | None = None
     share: tuple[int, int] | None = None
     soft: SoftLabels | None = None
+    opened: Opened | None = None
+    totals: Totals | None = None
 
     @classmethod
     def from_frame(
@@ -501,6 +506,7 @@ class Annotations:
             share = (process(), n_processes()) if n_processes() > 1 else None
             stored = read_parts(path, *(share or (0, 1)), check=switch("check", check, error=DataError))
             made = cls._of_parts(stored, share, known, annotator_covariates, history)
+            made = made if share is None else replace(made, totals=Totals.of(made))
         for warning in made.warnings if share is None or share[0] == 0 else ():
             warn(warning)
         return made
@@ -547,6 +553,7 @@ class Annotations:
             warnings=stored.warnings,
             time=stored.manifest.time,
             share=share,
+            opened=Opened.of(stored),
         ).filled(history=history, abstainers=None if stored.may is None else torch.from_numpy(stored.may))
 
     @classmethod
@@ -821,14 +828,14 @@ class Annotations:
             columns = columns.iloc[trade].reset_index(drop=True)
             if self.soft is not None:  # it is of the labels that were
                 columns = columns.drop(columns=self.soft.names, errors="ignore")
-        return replace(self, blocks=blocks, columns=columns)
+        return replace(self, blocks=blocks, columns=columns, opened=None)
 
     def _numbered(self, numbers: np.ndarray) -> Annotations:
         """The design with numbers as labels, (S,) in the order of the blocks."""
         first = pd.DataFrame({NUMBER: numbers[rows_by_item(self.blocks, self.order)[1]]})
         rest = [] if self.columns is None else [self.columns.drop(columns=NUMBER, errors="ignore")]
         blocks = [replace(block, has_labels=True) for block in self.blocks]
-        return replace(self, columns=pd.concat([first, *rest], axis=1), blocks=blocks).filled()
+        return replace(self, columns=pd.concat([first, *rest], axis=1), blocks=blocks, opened=None).filled()
 
     def with_gold(self, gold: Any) -> Annotations:
         """A copy with other known truths, a series or mapping by item id, or None; DataError if not of these.
@@ -915,6 +922,7 @@ class Annotations:
             order=order,
             known=known,
             columns=coded.sorted_columns(self.columns, None),
+            opened=None,
         )
         return made.filled(history=history, abstainers=None if may is None else torch.from_numpy(may))
 
@@ -950,19 +958,32 @@ class Annotations:
         ]
 
     def summary(self) -> dict[str, Any]:
-        """Columns that were read, counts of items, annotators, labels and classes, and warnings, ready for JSON."""
-        counts = cell_counts(self.blocks)
-        per_item = np.concatenate([row_sizes(block) for block in self.blocks])
+        """Columns that were read, counts of items, annotators, labels and classes, and warnings, ready for JSON.
+
+        Of some of the items, such as those of one of several processes, counts of all items, without others.
+        """
         answers = [str(native(answer)) for answer in self.answers] if self.n_classes else []
-        given = dict(zip(answers, counts.sum(0).tolist(), strict=False)) if self.blocks[0].has_labels else {}
-        return {
-            "items": self.n_items,
+        of_all = self.totals or self
+        found = {
+            "items": of_all.n_items,
             "annotators": self.n_annotators,
-            "labels": self.n_labels,
+            "labels": of_all.n_labels,
             "kind": self.kind,
             "classes": answers[: self.n_classes],
             "abstentions": answers[self.n_classes :],
             "informative_abstentions": self.alphabet.informative,
+            "repeat_correlation": self.repeat_correlation,
+            "columns": {**self.roles},
+            "warnings": [f"{type(warning).__name__}: {warning}" for warning in self.warnings],
+        }
+        return found if self.totals is not None else found | self._counts(answers)
+
+    def _counts(self, answers: list[str]) -> dict[str, Any]:
+        """What is counted of single items, annotators and answers."""
+        counts = cell_counts(self.blocks)
+        per_item = np.concatenate([row_sizes(block) for block in self.blocks])
+        given = dict(zip(answers, counts.sum(0).tolist(), strict=False)) if self.blocks[0].has_labels else {}
+        return {
             "labels_by_answer": given,
             **(
                 {}
@@ -973,10 +994,7 @@ class Annotations:
             "labels_an_annotator": REAL_LINE.summary(counts.sum(1)),
             "items_without_labels": int((per_item == 0).sum()),
             "repeats": count_repeats(self.blocks),
-            "repeat_correlation": self.repeat_correlation,
             "gold": int(self.is_known.sum()),
-            "columns": {**self.roles},
-            "warnings": [f"{type(warning).__name__}: {warning}" for warning in self.warnings],
         }
 
     @cached_property
@@ -1010,8 +1028,8 @@ def _given_columns(options: AnnotationOptions) -> pd.DataFrame | None:
 
 
 def labels_given(data: Annotations) -> np.ndarray:
-    """How many labels each annotator gave, abstentions included: int64 (A,)."""
-    return np.asarray(cell_counts(data.blocks).sum(1))
+    """How many labels each annotator gave, abstentions included, of all items: int64 (A,)."""
+    return np.asarray(cell_counts(data.blocks).sum(1) if data.totals is None else data.totals.labels)
 
 
 def require_annotations(data: Any, name: str = "data", *, shared: bool = False) -> Annotations:

@@ -135,8 +135,14 @@ class Manifest:
 
 
 class Stored(NamedTuple):
-    """What parts hold, as annotations have it; ``may`` says who abstained, None where nobody can."""
+    """What parts hold, as annotations have it; ``may`` says who abstained, None where nobody can.
 
+    ``folder`` and ``digest``, that of its dataset.json, and the numbers of ``parts`` say where it was read.
+    """
+
+    folder: Path
+    digest: str
+    parts: range
     manifest: Manifest
     items: Codebook
     annotators: Codebook
@@ -189,7 +195,8 @@ def read_parts(path: Any, process: int = 0, processes: int = 1, check: bool = Fa
     check_tables(len(annotators), len(alphabet.book))
     none_may = alphabet.n_classes in (0, len(alphabet.book))
     found, first = list[_Read](), 0
-    for number in own_parts(len(manifest.parts), process, processes):
+    own = own_parts(len(manifest.parts), process, processes)
+    for number in own:
         read = _read_part(folder, number, manifest, annotators, alphabet, check)
         found.append(read.moved(first))
         first += len(read.ids)
@@ -198,6 +205,9 @@ def read_parts(path: Any, process: int = 0, processes: int = 1, check: bool = Fa
     columns = [read.columns for read in found if read.columns is not None]
     known = [read.known for read in found if read.known is not None]
     return Stored(
+        folder.absolute(),
+        digest_of(folder / MANIFEST),
+        own,
         manifest,
         items,
         annotators,

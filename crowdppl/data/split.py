@@ -141,7 +141,7 @@ def _with_parts(data: Annotations) -> tuple[pd.DataFrame, Any]:
 def check_aligned(old: Annotations, new: Annotations) -> Annotations:
     """New annotations under old codes, with the kind of the old ones and the abstainers of both."""
     tells = old.alphabet.informative
-    new = replace(new, alphabet=replace(new.alphabet, kind=old.alphabet.kind, informative=tells))
+    new = replace(new, alphabet=replace(new.alphabet, kind=old.alphabet.kind, informative=tells), opened=None)
     if old.abstainers is None or new.abstainers is None:
         return new
     may = torch.from_numpy(new.abstainers.copy())
@@ -231,7 +231,7 @@ def with_rows(
     answers = answer if first.has_labels else None
     coded = Coded(data.item_book, data.annotator_book, data.alphabet, item, annotator, answers)
     order, blocks = coded.blocks(units_of(data.item_covariates, data.edges, data.n_items))
-    other = replace(data, blocks=blocks, order=order, columns=columns, warnings=())
+    other = replace(data, blocks=blocks, order=order, columns=columns, warnings=(), opened=None)
     return other.filled(**{name: getattr(first, name) for name in OF_ANNOTATORS})
 
 

@@ -18,7 +18,7 @@ from crowdppl.inference.families import FAMILIES, Family
 from crowdppl.primitives.model import Model
 
 T = TypeVar("T")
-FORMAT = 23
+FORMAT = 24
 """Of files that hold these records: raised whenever a field changes, and other formats are refused."""
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from contextlib import nullcontext
 from copy import deepcopy
 from dataclasses import is_dataclass, replace
 from pathlib import Path
@@ -17,8 +18,9 @@ import torch
 from torch import Tensor
 
 from crowdppl import __version__, registry
+from crowdppl.core.collective import gathered, in_step, process, together
 from crowdppl.core.fields import Sizes
-from crowdppl.core.files import new_files, settle
+from crowdppl.core.files import new_files_of_all, settle
 from crowdppl.core.validation import kind_of, printable, require_path
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.coded import Coded, check_tables
@@ -28,6 +30,7 @@ from crowdppl.data.ids import Codebook, place_in_rows, tensor_to_numpy
 from crowdppl.data.kinds import KINDS
 from crowdppl.data.kinds.kind import LabelSet
 from crowdppl.data.kinds.sequences import units_of
+from crowdppl.data.parts import is_folder_of_parts
 from crowdppl.data.soft_labels import SoftLabels
 from crowdppl.errors import CrowdpplError, CrowdpplWarning, MethodError, ResultError
 from crowdppl.inference.predict.answers import redrawn
@@ -38,6 +41,7 @@ from crowdppl.networks.embedding import Embedding
 from crowdppl.networks.outputs import networks_of, state_of
 from crowdppl.primitives.model import Model, set_up, settings_of
 from crowdppl.results.levels import require_own_model
+from crowdppl.results.part_files import OF_PARTS, array_files, read_arrays, write_arrays
 from crowdppl.results.schema import FIT, LARGEST, RECORDS, require_counts, require_posterior, require_sites
 
 TEXT, ARRAYS = "posterior.json", "posterior.safetensors"
@@ -65,8 +69,10 @@ def save(posterior: Fit, path: str | Path) -> None:
 
     Kept are the annotations with gold, features, covariates and further columns, the method with its settings and
     the weights of its networks, what the fit found, and the other fits of a corrected posterior. Features that are
-    a dataset stay where they are, and draws of vb that nobody asked for are made again after loading. Nothing is
-    pickled: any Parquet, safetensors or JSON reader opens the files.
+    a dataset stay where they are, and so do annotations that were opened from parts, if nothing but gold and
+    history was given: the folder names theirs, and has what was found of items in a file a part. Of processes that
+    share a fit, all must call it, with a folder that all see. Draws of vb that nobody asked for are made again
+    after loading. Nothing is pickled: any Parquet, safetensors or JSON reader opens the files.
 
     Args:
         path: the folder. A posterior that is already there is replaced last and at once, so that it stays where the
@@ -74,7 +80,8 @@ def save(posterior: Fit, path: str | Path) -> None:
 
     Raises:
         ResultError: when a setting, a column or a network's extra state is of a type that cannot be saved, the path
-            is that of a file, the disk is full, or a file that crowdppl did not write would be replaced.
+            is that of a file, the disk is full, a file that crowdppl did not write would be replaced, or processes
+            do not see one folder.
 
     Examples:
         >>> posterior = crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="vb", seed=0)
@@ -84,31 +91,52 @@ def save(posterior: Fit, path: str | Path) -> None:
     """
     require_path(path, ResultError)
     require_own_model(posterior)
-    spare_others(Path(path))
-    with new_files(path) as folder:
-        write(posterior, folder)
+    with in_step():
+        spare_others(Path(path))
+    with new_files_of_all(path) as folder:
+        written = write(posterior, folder)
+    remove_stale(Path(path), written)
 
 
-def read(folder: Path, method: str | None, model: Model | None, features: Any = None) -> Fit:
+def read(
+    folder: Path, method: str | None, model: Model | None, features: Any = None, parts: Path | None = None
+) -> Fit:
     """The posterior of a folder that ``save`` wrote; see ``crowdppl.load``."""
     try:
         settle(folder)
-        return _assembled(folder, method, model, features)
+        return _assembled(folder, method, model, features, parts)
     except CrowdpplError:
         raise
     except Exception as error:  # of whichever library meets what is damaged or forged first
         raise ResultError(f"{folder / TEXT} or a file beside it is damaged: {error!r}; fetch it anew") from error
 
 
-def _assembled(folder: Path, method: str | None, model: Model | None, features: Any) -> Fit:
+def _assembled(folder: Path, method: str | None, model: Model | None, features: Any, parts: Path | None) -> Fit:
     """The posterior of what the files hold, checked before it is used."""
-    contents, arrays, tables = _read(folder)
+    about = _about(folder)
+    opened = _opened(folder, about["contents"]["data"], parts)
+    with together() if opened is not None and opened.is_share else nullcontext():
+        return _with_data(folder, about, opened, method, model, features)
+
+
+def _with_data(
+    folder: Path,
+    about: Mapping[str, Any],
+    opened: Annotations | None,
+    method: str | None,
+    model: Model | None,
+    features: Any,
+) -> Fit:
+    """The posterior of what the files hold, with annotations that were ``opened`` from parts, or saved with it."""
+    contents = about["contents"]
+    arrays, tables = _read(folder, about["files"], opened)
     values = unpack(contents, arrays)
-    sizes = require_posterior(values, tables) | {"numbers": sum(x.size for x in arrays.values())}
+    sizes = require_posterior(values, tables, opened) | {"numbers": sum(x.size for x in arrays.values())}
     saved, correction = values["method"], values["correction"]
     if method is not None and method != saved:
         raise ResultError(f"{folder} holds a posterior of {saved}, not of {method}; leave method= out")
-    data = _annotations(values["data"], tables, features)
+    kept = values["data"]
+    data = _annotations(kept, tables, features) if opened is None else _reopened(opened, kept)
     fit = _fit(folder, values, data, model, sizes)
     if correction is None:
         return fit
@@ -116,8 +144,8 @@ def _assembled(folder: Path, method: str | None, model: Model | None, features: 
     return replace(fit, correction=Correction(**correction | {"others": others}))
 
 
-def write(posterior: Fit, folder: Path) -> None:
-    """Writes the files of a posterior to an empty folder; errors as of ``save``."""
+def write(posterior: Fit, folder: Path) -> list[str]:
+    """Writes the files of a posterior to an empty folder, and says which; errors as of ``save``."""
     import pyarrow as pa  # slow to import
     from pyarrow import parquet
     from safetensors.numpy import save_file
@@ -133,19 +161,37 @@ def write(posterior: Fit, folder: Path) -> None:
         tables = {name: pa.Table.from_pandas(x, preserve_index=False) for name, x in frames.items()}
     except (pa.ArrowException, UnicodeEncodeError) as error:
         raise ResultError(f"annotations cannot be saved: {error}; use text, numbers or times") from error
-    save_file(arrays, folder / ARRAYS)
-    for name, table in tables.items():
-        parquet.write_table(table, folder / TABLES[name], **AS_IT_IS)
-    digests = {name: _file_digest(folder / name) for name in FILES[1:]}
+    own = write_arrays(arrays, posterior.data, folder) if not tables else []
+    if process() == 0:
+        save_file(arrays, folder / ARRAYS)
+        for name, table in tables.items():
+            parquet.write_table(table, folder / TABLES[name], **AS_IT_IS)
+        own += [ARRAYS, *(TABLES[name] for name in tables)]
+    digests: dict[str, str] = {}
+    for one in gathered({name: _file_digest(folder / name) for name in own}):
+        digests |= one
+    written = [TEXT, *digests]
+    if process() != 0:
+        return written
     about = {"format": FORMAT, "crowdppl": __version__, "files": digests, "contents": contents}
     text = json.dumps(about | {"digest": _digest(about)}, indent=1)
     (folder / TEXT).write_text(text, encoding="ascii")
+    return written
 
 
-def _read(folder: Path) -> tuple[Any, dict[str, np.ndarray], dict[str, pd.DataFrame]]:
-    """Values, arrays and tables of the files; ResultError for missing, damaged or mixed ones, and other formats."""
-    from safetensors.numpy import load_file  # slow to import
+def files_there(folder: Path) -> list[str]:
+    """The files of a folder that bear names of a posterior's."""
+    return [name for name in FILES if (folder / name).exists()] + sorted(x.name for x in folder.glob(OF_PARTS))
 
+
+def remove_stale(folder: Path, written: Collection[str]) -> None:
+    """Removes files of an earlier posterior that the one ``written`` does not have."""
+    for name in {*files_there(folder)} - {*written} if process() == 0 else ():
+        (folder / name).unlink(missing_ok=True)
+
+
+def _about(folder: Path) -> dict[str, Any]:
+    """What the first file says; ResultError where it is missing, damaged, or of another format."""
     for name in FILES[:2]:
         if not (folder / name).is_file():
             raise ResultError(f"{folder} holds no {name}, so it is no saved posterior, or only part of one")
@@ -161,12 +207,24 @@ def _read(folder: Path) -> tuple[Any, dict[str, np.ndarray], dict[str, pd.DataFr
         )
     if not whole:
         raise ResultError(f"{text} is damaged: its contents are not those that were written")
-    for name in FILES[1:]:
+    return dict(about)
+
+
+def _read(
+    folder: Path, digests: Mapping[str, str], data: Annotations | None
+) -> tuple[dict[str, np.ndarray], dict[str, pd.DataFrame]]:
+    """Arrays and tables of the files, and of the parts of ``data``; ResultError for missing or other ones."""
+    from safetensors.numpy import load_file  # slow to import
+
+    parts = [] if data is None else array_files(data)
+    for name in (ARRAYS, *(TABLES.values() if data is None else parts)):
         file = folder / name
-        if not file.is_file() or _file_digest(file) != about["files"][name]:
+        if not file.is_file() or _file_digest(file) != digests[name]:
             raise ResultError(f"{file} is missing, damaged, or belongs to another {TEXT}; fetch it anew")
-    tables = {name: _table(folder / file) for name, file in TABLES.items()}
-    return about["contents"], load_file(folder / ARRAYS), tables
+    arrays = load_file(folder / ARRAYS)
+    if data is not None:
+        return arrays | read_arrays(folder, parts), {}
+    return arrays, {name: _table(folder / file) for name, file in TABLES.items()}
 
 
 def _table(path: Path) -> pd.DataFrame:
@@ -202,7 +260,7 @@ def spare_others(folder: Path) -> None:
         start = text.read_bytes()[:100]  # where the library is named
         found = [text] if start and b'"crowdppl"' not in start else []
     else:
-        found = [folder / name for name in FILES if (folder / name).exists()]
+        found = [folder / name for name in files_there(folder)]
     if found:
         raise ResultError(
             f"{found[0]} is not of a posterior that crowdppl saved; give another folder, or move it away"
@@ -410,7 +468,14 @@ def _with_stand_ins(data: Annotations) -> Annotations:
 
 
 def _annotation_values(data: Annotations) -> tuple[dict[str, Any], dict[str, pd.DataFrame]]:
-    """Annotations as tables of labels (by code), items and annotators, and everything else."""
+    """Annotations as tables of labels (by code), items and annotators, and everything else.
+
+    Where they stay in parts, there are no tables.
+    """
+    if stays(data):
+        assert data.opened is not None
+        told = {"folder": str(data.opened.folder), "digest": data.opened.digest}
+        return {**told, "history": data.history, "known": data.known}, {}
     given = {name: getattr(data, name) for name in FRAMES}
     frames = {name: x if isinstance(x, pd.DataFrame) else None for name, x in given.items()}
     features = None if frames["features"] is not None else data.features
@@ -482,6 +547,36 @@ def _annotations(values: Mapping[str, Any], tables: Mapping[str, pd.DataFrame], 
         time=values["time"],
         soft=None if values["soft"] is None else _soft_labels(values["soft"], answers.ids),
     ).filled(history=values["history"], abstainers=values["abstainers"])
+
+
+def stays(data: Annotations) -> bool:
+    """Whether annotations stay in the parts that they were opened from; else they are saved."""
+    more = (data.features, data.item_covariates, data.annotator_covariates)
+    return data.opened is not None and all(x is None for x in more)
+
+
+def _opened(folder: Path, packed: Mapping[str, Any], parts: Path | None) -> Annotations | None:
+    """The annotations of a posterior that stayed in their parts; None of one that was saved with them."""
+    if "folder" not in packed:
+        if parts is not None:
+            raise ResultError(f"{folder} holds its annotations; leave parts= out")
+        return None
+    where = Path(str(packed["folder"])) if parts is None else parts
+    if not is_folder_of_parts(where):
+        raise ResultError(
+            f"{folder} holds a fit of the parts in {where}, which are not there; say where they are: "
+            "crowdppl.load(path, parts=...)"
+        )
+    data = Annotations.open(where)
+    if data.opened is None or data.opened.digest != packed["digest"]:
+        raise ResultError(f"{where} holds other labels than those that were fitted; give parts= of these")
+    return data
+
+
+def _reopened(data: Annotations, values: Mapping[str, Any]) -> Annotations:
+    """Annotations that were opened, with the history and the known truths of a fit."""
+    history: Any = {} if values["history"] is None else {"history": values["history"]}
+    return replace(data.with_gold(None), known=values["known"]).filled(**history)
 
 
 def _soft_values(soft: SoftLabels) -> dict[str, Any]:

@@ -19,23 +19,27 @@ def best(probabilities: np.ndarray) -> np.ndarray:
     return np.asarray(probabilities >= probabilities.max(1, keepdims=True) * (1 - TIE))
 
 
-def choose(probabilities: np.ndarray, votes: np.ndarray, items: Ids, classes: Ids) -> tuple[np.ndarray, np.ndarray]:
+def choose(
+    probabilities: np.ndarray, votes: np.ndarray, items: Ids, classes: Ids, totals: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
     """The most probable class of each item, int64 (N,), and whether others were as probable, bool (N,).
 
-    A tie goes to the class with more votes (N, K) on the item, then on all items, then to the one whose name,
-    hashed with the item's id, comes first: the order of classes and rows does not matter, and no class wins all
-    ties.
+    A tie goes to the class with more votes (N, K) on the item, then on all items (``totals``, (K,), where these are
+    some of them), then to the one whose name, hashed with the item's id, comes first: the order of classes and rows
+    does not matter, and no class wins all ties.
     """
-    return settle(best(probabilities), votes, items, classes)
+    return settle(best(probabilities), votes, items, classes, totals)
 
 
-def settle(candidates: np.ndarray, votes: np.ndarray, items: Ids, classes: Ids) -> tuple[np.ndarray, np.ndarray]:
+def settle(
+    candidates: np.ndarray, votes: np.ndarray, items: Ids, classes: Ids, totals: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
     """One of the candidates of each item, bool (N, K), by the rule of ``choose``, and whether there were others."""
     tied = candidates.sum(1) > 1
     code = candidates.argmax(1)
     at = np.flatnonzero(tied)
     some = candidates[at]
-    for score in (votes[at], np.broadcast_to(votes.sum(0), some.shape)):
+    for score in (votes[at], np.broadcast_to(votes.sum(0) if totals is None else totals, some.shape)):
         score = np.where(some, score, -np.inf)
         some = score == score.max(1, keepdims=True)
     code[at] = some.argmax(1)

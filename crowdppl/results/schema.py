@@ -29,6 +29,7 @@ from crowdppl.core.fields import (
     within,
 )
 from crowdppl.core.validation import counts_of, kind_of, shown
+from crowdppl.data.annotations import Annotations
 from crowdppl.data.kinds import KINDS
 from crowdppl.data.soft_labels import NOISE, SCALES
 from crowdppl.inference.confusions import site_dims
@@ -187,6 +188,15 @@ class AnnotationParts(TypedDict):
     warnings: list[list[str]]
 
 
+class OpenedParts(TypedDict):
+    """What a file holds of annotations that stay in their parts."""
+
+    folder: str
+    digest: str
+    history: Annotated[Tensor, Numbers("A K K", low=0)] | None
+    known: np.ndarray | None
+
+
 class NetworkParts(TypedDict):
     """What a file holds of a network, which may be the user's own: tensors, and first weights that changed."""
 
@@ -210,12 +220,40 @@ OTHERS: Any = dict[str, Parts("Other", FIT_PARTS)]  # type: ignore[misc]
 CORRECTION = Parts("Correction", {**hints_of(Correction), "others": OTHERS})
 POSTERIOR = Parts("Posterior", {"data": AnnotationParts, **FIT_PARTS, "correction": CORRECTION | None})
 """What a file holds of a posterior beside the tables of its data."""
+OF_PARTS = Parts("PosteriorOfParts", {"data": OpenedParts, **FIT_PARTS, "correction": CORRECTION | None})
+"""What a file holds of one whose data stay in their parts."""
 RECORDS = {f"${kind.__name__}": kind for kind in records(POSTERIOR)}
 """Records that are saved field by field, by their tag in JSON."""
 
 
-def require_posterior(values: Any, tables: Mapping[str, pd.DataFrame]) -> Sizes:
-    """Refuses what ``save`` did not write, by a ResultError; returns the sizes of the data."""
+def require_posterior(values: Any, tables: Mapping[str, pd.DataFrame], opened: Annotations | None = None) -> Sizes:
+    """Refuses what ``save`` did not write, by a ResultError; returns the sizes of the data.
+
+    These are in tables, or were ``opened`` from their parts.
+    """
+    sizes = _require_tables(values, tables) if opened is None else _require_opened(values, opened)
+    _require_fits(values)
+    return sizes
+
+
+def _require_opened(values: Any, data: Annotations) -> Sizes:
+    """What is saved of a fit of annotations that stay in their parts."""
+    sizes = {"N": data.n_items, "A": data.n_annotators, "S": data.n_labels}
+    sizes |= {"K": data.n_classes, "L": data.n_answers}
+    require(values, OF_PARTS, "posterior", sizes)
+    if (known := values["data"]["known"]) is not None:
+        _require_known(known, "posterior/data/known", sizes)
+    return sizes
+
+
+def _require_known(known: np.ndarray, place: str, sizes: Sizes) -> None:
+    """Known truths: -1 stands for an unknown class, NaN for an unknown number."""
+    check = Numbers("N", "i", -1, "K") if sizes["K"] else Numbers("N")
+    check(np.where(np.isnan(known), np.zeros_like(known), known), place, sizes)
+
+
+def _require_tables(values: Any, tables: Mapping[str, pd.DataFrame]) -> Sizes:
+    """What is saved with its annotations."""
     labels, items, people = (tables[name] for name in ("labels", "items", "annotators"))
     sizes = {"N": len(items), "A": len(people), "S": len(labels)}
     if not all(sizes.values()):
@@ -225,9 +263,13 @@ def require_posterior(values: Any, tables: Mapping[str, pd.DataFrame]) -> Sizes:
         ids(letter)(pd.Index(table["id"].array), "an id", sizes)
     for name, most in (("item", "N"), ("annotator", "A"), ("answer", "L")):
         Numbers("S", "i", 0, most)(labels[name].to_numpy(), f"labels/{name}", sizes)
-    if "gold" in items:  # -1 stands for an unknown class, NaN for an unknown number
-        gold, known = items["gold"].to_numpy(), Numbers("N", "i", -1, "K") if sizes["K"] else Numbers("N")
-        known(np.where(np.isnan(gold), np.zeros_like(gold), gold), "items/gold", sizes)
+    if "gold" in items:
+        _require_known(items["gold"].to_numpy(), "items/gold", sizes)
+    return sizes
+
+
+def _require_fits(values: Any) -> None:
+    """The fits of a posterior: their options, and that they belong together."""
     correction, fits = values["correction"] or {}, {values["method"]: values}
     fits |= correction.get("others", {})
     for part in ("weights", "rates"):
@@ -242,7 +284,6 @@ def require_posterior(values: Any, tables: Mapping[str, pd.DataFrame]) -> Sizes:
         if (found.tables is not None) != classes or (found.draws is not None and not classes):
             place, wanted = f"the result of {name}", "of classes with tables, or numbers without"
             raise refusal(place, "of other tables than its truths need", wanted)
-    return sizes
 
 
 def require_counts(model: Model, numbers: int) -> None:

@@ -9,6 +9,7 @@ from typing import Any, cast
 import numpy as np
 import pandas as pd
 
+from crowdppl.core.collective import reduced
 from crowdppl.core.validation import printable
 from crowdppl.data.kinds.classes import Classes
 from crowdppl.data.kinds.space import POSITIVE, number_space
@@ -17,6 +18,7 @@ from crowdppl.inference.result import Fit, NumberTruth
 from crowdppl.primitives.model import truth_space
 from crowdppl.results import grouping
 from crowdppl.results.annotators import annotators, prevalence
+from crowdppl.results.part_files import fits_by_part
 from crowdppl.results.rankings import ranking
 from crowdppl.results.spans import spans
 from crowdppl.results.truths import fair_averages, labels, shared_variance, truth
@@ -56,15 +58,17 @@ def summarise(posterior: Fit, doubts: Sequence[object] = ()) -> str:
     """
     table, lines = _kind_lines(posterior)
     known = table in ("ranking", "fair_averages")  # which say more of truths than a row of each item
+    known |= posterior.data.is_share and isinstance(posterior.result.truth, NumberTruth)  # it has some of them
     parts = [lines, [] if known else _truth_lines(posterior), _annotator_lines(posterior)]
     parts = [_fit_lines(posterior, doubts), *parts]  # last, for intervals tell why they are narrow
-    return printable("\n\n".join("\n".join(lines) for lines in parts if lines))
+    return printable("\n\n".join("\n".join(part) for part in parts if part))
 
 
 def _fit_lines(posterior: Fit, doubts: Sequence[object]) -> list[str]:
     data, found = posterior.data, posterior.result.diagnostics
+    of_all = data.totals or data
     lines = [
-        f"{posterior.method} by {posterior.inference}: {data.n_labels:,} labels of {data.n_items:,} items "
+        f"{posterior.method} by {posterior.inference}: {of_all.n_labels:,} labels of {of_all.n_items:,} items "
         f"by {data.n_annotators:,} annotators" + (f", {data.n_classes} classes" if data.n_classes else "")
     ]
     if data.roles:
@@ -130,15 +134,17 @@ def _truth_lines(posterior: Fit) -> list[str]:
         words = "; medians; annotators' numbers are of logarithms, so that a bias of 0.1 is 10 %" if logs else ""
         lines = [f"truth: {posterior.data.n_items:,} numbers, {spread}{ends}{words}", *_first_rows(table, "items")]
         return [*lines, *_shared_lines(posterior)]
-    found, share = labels(posterior), prevalence(posterior)
-    sure = int((found["probability"] >= 0.95).sum())
-    tied = int(found["tied"].sum())
+    share, found = prevalence(posterior), np.zeros(3 + posterior.data.n_classes, np.int64)
+    for _, fit in fits_by_part(posterior):
+        part = labels(fit)
+        each = part["label"].value_counts().reindex(share.index, fill_value=0)
+        found += [len(part), (part["probability"] >= 0.95).sum(), part["tied"].sum(), *each]
+    n, sure, tied, *labelled = reduced(found).tolist()
     ties = f", {tied:,} tied" if tied else ""
-    counts = found["label"].value_counts().reindex(share.index, fill_value=0)
-    table = share.assign(labelled=counts).head(MAX_ROWS)
+    table = share.assign(labelled=labelled).head(MAX_ROWS)
     kind, more = posterior.data.alphabet.kind, len(share) - len(table)
     called = kind.called if isinstance(kind, Classes) else "classes"
-    lines = [f"truth: {sure:,} of {len(found):,} items at 95 % or more{ties}; prevalence of the {called}"]
+    lines = [f"truth: {sure:,} of {n:,} items at 95 % or more{ties}; prevalence of the {called}"]
     return [*lines, _table(table), *([f"... and {more} more {called}"] if more > 0 else [])]
 
 

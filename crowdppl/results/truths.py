@@ -139,7 +139,8 @@ def labels(posterior: Fit) -> pd.DataFrame:
         38        3         0.82     0.69      7  False
     """
     p, votes = posterior.result.probabilities, np.asarray(posterior.data.votes())
-    code, tied = choices.choose(p, votes, posterior.data.items, posterior.data.classes)
+    totals = None if posterior.data.totals is None else posterior.data.totals.votes
+    code, tied = choices.choose(p, votes, posterior.data.items, posterior.data.classes, totals)
     columns = {
         "label": posterior.data.classes.take(code),
         "probability": p[np.arange(len(p)), code],

@@ -34,10 +34,16 @@ def without_methods() -> Any:
         return arguments.default_methods("bare")
 
 
-def with_processes(n: str) -> None:
+def with_processes(answers: Path, model: str | None, report: bool = False) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("WORLD_SIZE", n)
-        commands.require_one_process()
+        patch.setenv("WORLD_SIZE", "2")
+        commands.require_shared(answers, model, report)
+
+
+def parts() -> Path:
+    Path("PARTS").mkdir(exist_ok=True)
+    Path("PARTS/dataset.json").touch()
+    return Path("PARTS")
 
 
 def reported(model: str | None) -> Any:
@@ -97,7 +103,17 @@ def planned(**given: Any) -> Any:
 
 
 ROWS = [
-    Row("commands.require_one_process", lambda: with_processes("2"), lambda: with_processes("1")),
+    Row(
+        "commands.require_shared",
+        lambda: with_processes(written("item,annotator,label"), "mace"),
+        lambda: with_processes(parts(), "mace"),
+    ),
+    Row("commands.require_shared", lambda: with_processes(parts(), None), lambda: with_processes(parts(), "mace")),
+    Row(
+        "commands.require_shared",
+        lambda: with_processes(parts(), "mace", report=True),
+        lambda: with_processes(parts(), "mace"),
+    ),
     Row("arguments.default_methods", without_methods, lambda: arguments.default_methods("pair")),
     Row(
         "arguments.names",

@@ -70,6 +70,7 @@ FUNCTIONS: dict[str, tuple[set[str], Of]] = {
     "entropy": (CLASSES, lambda p, gold, path: p.entropy()),
     "truth": ({*CASES}, lambda p, gold, path: p.truth()),
     "to_arrow": ({*CASES}, lambda p, gold, path: p.to_arrow()),
+    "to_parquet": ({*CASES}, lambda p, gold, path: p.to_parquet(path)),
     "separation": (NUMBERS, lambda p, gold, path: p.separation()),
     "annotators": ({*CASES}, lambda p, gold, path: p.annotators()),
     "confusion": (CLASSES, lambda p, gold, path: p.confusion()),
