@@ -506,7 +506,7 @@ class Annotations:
             share = (process(), n_processes()) if n_processes() > 1 else None
             stored = read_parts(path, *(share or (0, 1)), check=switch("check", check, error=DataError))
             made = cls._of_parts(stored, share, known, annotator_covariates, history)
-            made = made if share is None else replace(made, totals=Totals.of(made))
+            made = made if share is None else replace(made, totals=Totals.of(made.blocks))
         for warning in made.warnings if share is None or share[0] == 0 else ():
             warn(warning)
         return made

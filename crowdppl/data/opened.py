@@ -1,21 +1,17 @@
-"""Annotations that were opened from parts: which these are, counts of all of them, and the annotations of each."""
+"""Annotations that were opened from parts: which these are, and counts of all of them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from crowdppl.core.collective import all_reduced
+from crowdppl.data.blocks import Block
 from crowdppl.data.coded import cell_counts
-from crowdppl.data.ids import Codebook
 from crowdppl.data.parts import Stored
-
-if TYPE_CHECKING:
-    from crowdppl.data.annotations import Annotations
 
 
 @dataclass(frozen=True)
@@ -57,42 +53,8 @@ class Totals:
     votes: np.ndarray
 
     @classmethod
-    def of(cls, data: Annotations) -> Totals:
-        """Of annotations; of processes that share them, of all together."""
-        counts = cell_counts(data.blocks)
-        return cls(*all_reduced([data.n_items, data.n_labels, counts.sum(1), counts[:, : data.n_classes].sum(0)]))
-
-
-def by_part(data: Annotations) -> Iterator[tuple[int, slice, Annotations]]:
-    """Annotations part by part: the number of the part, its items by code, and their labels without covariates.
-
-    Those that were not opened from parts are one part.
-    """
-    if data.opened is None:
-        yield 0, slice(0, data.n_items), data
-        return
-    totals, first = data.totals or Totals.of(data), 0
-    for number, size in zip(data.opened.parts, data.opened.items, strict=True):
-        own = slice(first, first + size)
-        blocks = [b for b in data.blocks if own.start <= b.offset < own.stop]
-        if blocks:  # else it has no items
-            yield (
-                number,
-                own,
-                replace(
-                    data,
-                    item_book=Codebook("item", data.item_book.ids[own]),
-                    blocks=[replace(block, offset=block.offset - first) for block in blocks],
-                    order=data.order[own] - np.int32(first),
-                    known=None if data.known is None else data.known[own],
-                    features=None,
-                    item_covariates=None,
-                    columns=None,
-                    label_names=(),
-                    time=None,
-                    opened=None,
-                    share=None,
-                    totals=totals,
-                ),
-            )
-        first += size
+    def of(cls, blocks: Sequence[Block]) -> Totals:
+        """Of blocks; where processes share a data set, of those of all together."""
+        counts = cell_counts(blocks)
+        n_items, n_labels = sum(block.n_items for block in blocks), int(counts.sum())
+        return cls(*all_reduced([n_items, n_labels, counts.sum(1), counts[:, : blocks[0].n_classes].sum(0)]))

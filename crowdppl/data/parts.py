@@ -318,8 +318,9 @@ def _ids(item: Any) -> tuple[pd.Index[Any], np.ndarray]:
     new = np.ones(len(item), bool)
     if len(item):
         new[1:] = pc.not_equal(item[1:], item[:-1]).to_numpy(zero_copy_only=False)
-    ids = pd.Index(item.filter(new).to_pandas())
-    if not ids.is_unique:
+    first = item.filter(new)
+    ids = pd.Index(first.to_pandas())
+    if pc.count_distinct(first).as_py() != len(first):  # an index would keep what it needs to tell
         raise ValueError(f"rows of the item {native(ids[ids.duplicated()][0])!r} are not together")
     return ids, new
 

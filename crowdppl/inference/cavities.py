@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 from torch.nn.functional import embedding_bag
 
-from crowdppl.core.collective import all_reduced, in_step, process, reduced
 from crowdppl.data.blocks import Block
 from crowdppl.data.covariates import CovariateColumns
 from crowdppl.data.ragged import RaggedIndex, flip, transposed_sum
@@ -35,10 +34,8 @@ PIECE = 200_000
 """Entries that are computed together: so many stay in a processor's cache."""
 ASKED = 8
 """Pieces of items, spread evenly, of which it is checked that their labels multiply."""
-SWEEPS, WORK = 200, 5_000_000
-"""Sweeps at most, and their entries at most; there is always one."""
-STEP, SETTLED = 0.7, 1e-6
-"""Part of the way to the new probabilities that a sweep goes, and the largest change at which they have settled."""
+WORK = 5_000_000
+"""Labels times classes up to which what is slow is done."""
 NETWORK = "its network enters each item, and what it learned from a label cannot be removed"
 
 
@@ -459,18 +456,14 @@ class ItemLabels:
         if not all(bool(((out[x] - shares[x]).abs() < SAME[shares.dtype]).all()) for x, _ in asked):
             raise NoProductError("labels of an item depend on one another given its truth")
 
-    def parameters(self, priors: Mapping[str, Tensor], shares: Tensor) -> Tensors:
-        """Priors plus the counts of all labels at shares (N, K) of truths, in the shape of the priors."""
+    def count(self, parameters: Tensors, shares: Tensor) -> None:
+        """Adds the counts of all labels at shares (N, K) of truths to parameters of the sites, float64."""
         kinds = torch.zeros_like(self.labels.constant)
         for offset, bags in self.bags:
             kinds += transposed_sum(shares[offset : offset + bags.n_rows], bags, kinds.dtype)[self.cells]
         for _, part in self._pieces if not self.bags else ():
             own = shares.index_select(0, self.item[part]).double()
             kinds.index_add_(0, self.kind[part], self._weighted(own, part))
-        first = process() == 0
-        out = {
-            n: x.double().contiguous().clone() if first else torch.zeros_like(x).double() for n, x in priors.items()
-        }
         if self.truth_kind is None:
             truths = shares.double().sum(0, keepdim=True)
         else:
@@ -478,8 +471,7 @@ class ItemLabels:
         for usage, uses in ((self.labels, kinds), (self.truth, truths)):
             for name, entry in usage.entries.items():
                 has = entry >= 0
-                out[name].view(-1).index_add_(0, entry[has], uses[has])
-        return dict(zip(out, all_reduced([*out.values()]), strict=True))
+                parameters[name].view(-1).index_add_(0, entry[has], uses[has])
 
     def of_truth(self, rows: Mapping[str, RowCounts], change: Tensor, items: Tensor | None = None) -> Tensor:
         """log p(truth) of items (n, K), by default all, after changes of the counts of their truths."""
@@ -616,55 +608,3 @@ def _weights(problem: Problem) -> Tensor | None:
     return torch.cat(
         [b.item.new_ones(b.n_labels, dtype=torch.float64) if b.weights is None else b.weights for b in blocks]
     )
-
-
-@dataclass(frozen=True)
-class Collapsed:
-    """Where collapsed variational Bayes ended.
-
-    Attributes:
-        shares: (N, K) probabilities of truths, by position.
-        parameters: of the sites, prior and counts at these shares.
-        sweeps: how many there were.
-        change: the largest change of a probability in the last.
-    """
-
-    shares: Tensor
-    parameters: Tensors
-    sweeps: int
-    change: float
-
-
-def collapsed(
-    problem: Problem, priors: Mapping[str, Tensor], values: Mapping[str, Tensor], shares: Tensor
-) -> Collapsed:
-    """Collapsed variational Bayes of order zero from a mean field (Asuncion et al. 2009, "On smoothing and
-    inference for topic models").
-
-    The parameters are integrated out: an item's labels are weighed by expected shares of rows from which the item's
-    own expected counts are removed, until probabilities settle; labels of an item that use one row count one after
-    another. With many labels there are few sweeps: an item's own part of the counts is small there.
-
-    Args:
-        priors: parameters of the conjugate sites.
-        values: statistics of all sites at which the mean field weighs labels.
-        shares: (N, K) probabilities of truths of the mean field, by position.
-
-    Raises:
-        NoProductError: where labels of an item are no product of shares given its truth.
-    """
-    shares = shares.to(problem.blocks[0].dtype)
-    refuse(problem)
-    with in_step():
-        labels = ItemLabels.of(problem, values)
-        labels.check(values, shares)
-    most = max(1, min(SWEEPS, WORK // max(1, reduced(len(labels.item)) * shares.shape[1])))
-    change, sweeps = float("inf"), 0
-    while sweeps < most and change > SETTLED:
-        rows = {n: RowCounts.of(x) for n, x in labels.parameters(priors, shares).items()}
-        new = normalised(labels.without_own(rows, shares))
-        step = STEP if sweeps else 1.0
-        moved = shares + step * (new - shares)
-        change, shares, sweeps = reduced(float((new - shares).abs().max()), "max"), moved, sweeps + 1
-    shares = shares.double() / shares.double().sum(1, keepdim=True)
-    return Collapsed(shares, labels.parameters(priors, shares), sweeps, change)

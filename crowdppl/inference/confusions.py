@@ -175,12 +175,24 @@ def number_truth(problem: Problem, draws: Draws, order: np.ndarray) -> NumberTru
 
 def truth_at(problem: Problem, values: Mapping[str, Tensor], chains: int | None, order: np.ndarray) -> np.ndarray:
     """Truth probabilities (N, K) in codebook order at one value of the parameters (particles are averaged)."""
+    return shares_by_code(shares_at(problem, values, chains), order)
+
+
+def shares_at(problem: Problem, values: Mapping[str, Tensor], chains: int | None) -> Tensor:
+    """The same by position, (N, K) as the transpose of what a pass makes."""
     assert problem.truth is not None
     if chains is not None and problem.sums_others:  # without the probabilities of all classes at each particle
-        return by_code((_truth_sums(problem, values, chains)[0] / chains).t().cpu().numpy(), order)
+        return (_truth_sums(problem, values, chains)[0] / chains).t()
     marginal = problem.telling.full_pass(chains)(values, marginals=(problem.truth,)).marginals[problem.truth]
-    out = marginal if chains is None else marginal.double().mean(1)
-    return by_code(out.t().cpu().numpy(), order).astype(np.float64, copy=False)
+    return (marginal if chains is None else marginal.double().mean(1)).t()
+
+
+def shares_by_code(shares: Tensor, order: np.ndarray) -> np.ndarray:
+    """Probabilities (N, K) in codebook order as float64, from those by position: a class at a time, for memory."""
+    place, found = np.argsort(order), np.empty((shares.shape[1], len(shares)))
+    for row, one in zip(found, shares.t(), strict=True):
+        row[:] = one.cpu().numpy().take(place)
+    return found.T
 
 
 def site_dims(model: Model, site: Site) -> tuple[str, ...]:

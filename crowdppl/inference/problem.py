@@ -373,12 +373,12 @@ class Problem:
         if self.truth is None or self.truth in self.given:
             return self.given.get(self.truth or "")
         if number == 0:
-            return soft_truth(votes(self.blocks))
+            return torch.cat([soft_truth(votes([block])).to(block.dtype) for block in self.blocks])
         if number == 1:
             return spectral_truth(self.blocks)
         places = [(block, self.place(block)) for block in self.blocks]
         streams = ((b, self.options.generator(3, number, *([at] if at else []))) for b, at in places)
-        return torch.cat([soft_truth(votes([block]), stream) for block, stream in streams])
+        return torch.cat([soft_truth(votes([block]), stream).to(block.dtype) for block, stream in streams])
 
     def start_potentials(self, number: int) -> dict[str, Tensor]:
         """Log-potentials of the truth at start number n, for a pass; none where confusions of the start tell it.

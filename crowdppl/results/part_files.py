@@ -13,7 +13,7 @@ import numpy as np
 from crowdppl.core.files import new_files_of_all
 from crowdppl.core.validation import require_path
 from crowdppl.data.annotations import Annotations
-from crowdppl.data.opened import by_part
+from crowdppl.data.by_part import by_part
 from crowdppl.errors import ResultError
 from crowdppl.inference.result import ClassProbabilities, Fit, OnDemand
 from crowdppl.results.truths import to_arrow

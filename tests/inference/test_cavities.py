@@ -15,6 +15,7 @@ import crowdppl
 from crowdppl import Annotations
 from crowdppl.inference import cavities
 from crowdppl.inference.predict.cavity import log_left_out
+from crowdppl.inference.vb import collapsed
 from crowdppl.primitives import (
     annotate,
     confusion_prior,
@@ -192,9 +193,9 @@ def test_pieces_and_few_sweeps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cavities, "PIECE", 50)
     pieces = crowdppl.fit("class_coin", data, **SURE)
     np.testing.assert_allclose(pieces.probabilities(), whole.probabilities(), atol=1e-9)
-    monkeypatch.setattr(cavities, "WORK", 1)
+    monkeypatch.setattr(collapsed, "WORK", 1)
     once = crowdppl.fit("class_coin", data, **SURE).result.diagnostics
-    assert once["sweeps"] == 1 and once["change"] > cavities.SETTLED
+    assert once["sweeps"] == 1 and once["change"] > collapsed.SETTLED
 
 
 @pytest.mark.parametrize(

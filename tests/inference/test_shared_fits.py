@@ -151,7 +151,7 @@ def wrong(process: int, processes: int) -> dict[str, str]:
         "batch_size": lambda: fit(batch_size=10),
         "score": lambda: crowdppl.evaluate(posterior, dict.fromkeys(data.items, 0)),
         "doubts": lambda: posterior.doubts(),
-        "save": lambda: posterior.save("nowhere"),
+        "update": lambda: posterior.update(frame()),
         "agreement": lambda: crowdppl.agreement_table(data),
         "reads": lambda: fit(Reads()),  # type: ignore[arg-type]
         **{f"callback, {name}": lambda error=error: fit(callback=_at(1, error)) for name, error in strange.items()},
@@ -223,7 +223,7 @@ def test_what_processes_cannot_share_is_refused_by_name_in_all(found: Any) -> No
         "batch_size": "MethodError: processes cannot share batch_size=10 of vb",
         "score": "DataError: a score would be of the items of process 0",
         "doubts": "DataError: posterior.doubts would be of the items of process 0",
-        "save": "DataError: posterior.save would be of the items of process 0",
+        "update": "DataError: posterior.update would be of the items of process 0",
         "reads": "MethodError: processes cannot share a fit of Reads: its setup may read labels",
         "agreement": "DataError: data would be of the items of process 0",
     }

@@ -15,6 +15,7 @@ from safetensors.numpy import load_file, save_file
 import crowdppl
 from crowdppl.cli.commands import main
 from crowdppl.errors import CrowdpplError, ResultError
+from crowdppl.inference.vb import collapsed
 from crowdppl.posterior import Posterior
 from tests.inference.shared import by_processes
 
@@ -149,6 +150,15 @@ def test_a_result_takes_the_place_of_another_without_leaving_files(folder: Path,
         posterior.save(tmp_path)
         assert len([*tmp_path.iterdir()]) == n
         assert_same(posterior, crowdppl.load(tmp_path))
+
+
+def test_labels_in_chunks_tell_the_same_as_at_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = fit(folder)
+    assert whole.diagnostics()["sweeps"] > 1
+    monkeypatch.setattr(collapsed, "CHUNK", 50)
+    in_chunks = fit(folder)
+    np.testing.assert_allclose(in_chunks.probabilities(), whole.probabilities(), rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(in_chunks.site("confusion"), whole.site("confusion"), rtol=1e-9)
 
 
 def test_annotations_that_are_changed_no_longer_stay(folder: Path) -> None:

@@ -9,13 +9,12 @@ from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from crowdppl.core.collective import together
 from crowdppl.core.devices import moved_to, pyro_state_kept
 from crowdppl.inference.assembly import tables_of_draws, tables_of_values
-from crowdppl.inference.cavities import NoProductError, collapsed
+from crowdppl.inference.cavities import NoProductError
 from crowdppl.inference.confusions import (
     MOST_DRAWS,
     affordable,
@@ -24,9 +23,10 @@ from crowdppl.inference.confusions import (
     by_code,
     draw_tables,
     number_truth,
+    shares_at,
+    shares_by_code,
     site_dims,
     thinned,
-    truth_at,
     truth_over,
 )
 from crowdppl.inference.draws import crossed, draws_of, mean_of
@@ -44,6 +44,7 @@ from crowdppl.inference.result import (
     TruthSpread,
 )
 from crowdppl.inference.state import State, gaussians_of
+from crowdppl.inference.vb.collapsed import collapsed
 from crowdppl.inference.vb.coordinate_ascent import EM, VB, CoordinateAscent
 from crowdppl.inference.vb.fit import AscentRun, epochs, run_starts
 from crowdppl.inference.vb.linear_response import Widths, why_mean_field, widths
@@ -97,20 +98,19 @@ def result_of_state(problem: Problem, order: np.ndarray, run: AscentRun, diagnos
     told = values
     if problem.telling is not problem and run.ascent.rule.spreads:  # as predict tells truths of new items
         told = values | mean_of(problem, sites, [s.name for s in problem.of_kind("conjugate")])
-    shares, state = truth_at(problem, told, chains, order), run.state
+    shares, state = shares_at(problem, told, chains), run.state
     if run.ascent.rule.spreads:
         try:
-            by_position = torch.from_numpy(shares[order]).to(problem.options.device)
-            own = collapsed(problem, found.prior_parameters(), values, by_position)
+            own = collapsed(problem, found.prior_parameters(), values, shares)
         except NoProductError as reason:
             diagnostics["mean_field"] = reason.why
         else:
             diagnostics |= {"sweeps": own.sweeps, "change": own.change}
-            shares = by_code(own.shares.cpu().numpy(), order)
+            shares = own.shares
             moved = {n: x.cpu().numpy() for n, x in own.parameters.items()}
             sites |= {n: sites[n].with_parameter(x) for n, x in moved.items()}
             state = replace(run.state, parameters={**run.state.parameters, **own.parameters})
-    truth = ClassProbabilities(shares)
+    truth = ClassProbabilities(shares_by_code(shares, order))
     problem = replace(problem)  # lives on in the result, without what was recorded of its passes
     options, has_networks, spreads = problem.options, bool(networks_of(problem.model)), run.ascent.rule.spreads
 

@@ -12,9 +12,8 @@ from scipy.stats import beta
 import crowdppl
 from crowdppl import Annotations
 from crowdppl.core.intervals import from_dirichlet
-from crowdppl.inference import cavities
 from crowdppl.inference.loop import Progress
-from crowdppl.inference.vb import linear_response, short_chains
+from crowdppl.inference.vb import collapsed, linear_response, short_chains
 from crowdppl.posterior import Posterior
 
 K = 3
@@ -111,7 +110,7 @@ def test_annotators_with_many_labels_are_not_drowned_by_those_with_few(monkeypat
 def test_short_of_the_fixed_point_widths_are_those_at_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """On the flat way of annotators who are hardly better than chance, some direction bends upwards."""
     monkeypatch.setattr(short_chains, "FACTORS", 0)
-    monkeypatch.setattr(cavities, "SWEEPS", 1)  # more would go most of the way
+    monkeypatch.setattr(collapsed, "SWEEPS", 1)  # more would go most of the way
     seed = 2
     design = crowdppl.random_design(400, 10, 5, classes=3, seed=seed)
     model = crowdppl.method("bayesian_dawid_skene", prior_strength=10.0, prior_accuracy=0.5)
