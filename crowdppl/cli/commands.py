@@ -106,8 +106,8 @@ def require_shared(answers: Path, model: str | None, report: bool = False) -> No
         )
     if report:
         raise MethodError(
-            f"--report is of all items, of which each of {n} processes (WORLD_SIZE) has some; write it afterwards, in "
-            "one: crowdppl report RESULT"
+            f"--report is of all items, of which each of {n} processes (WORLD_SIZE) has some; write it afterwards, "
+            "in one: crowdppl report RESULT"
         )
 
 
