@@ -7,6 +7,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 PATH = ROOT / "docs" / "benchmarks.md"
 
+SCALE = "Labels of any size, by several processes"
 BASELINES = "Baselines without a model"
 THRESHOLDS = "Grades by thresholds"
 ESTIMATES = "Figures from a few labels by people"
@@ -47,6 +48,7 @@ SECTIONS = (
     "Memory of EM",
     "EM from a million to ten million labels",
     "The command line at ten million labels",
+    SCALE,
     "An epoch of a network",
     *ON_A_GPU,
     "bayes_dgc on LabelMe",
