@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -23,15 +23,12 @@ from crowdppl.data.kinds import KINDS
 from crowdppl.data.tables import arrow_table, coded_table
 from crowdppl.data.written import write_table
 from crowdppl.datasets import anaesthetists
-from crowdppl.errors import MethodError, ResultError
+from crowdppl.errors import ResultError
 from crowdppl.fitting import fit
 from crowdppl.posterior import Posterior
 from crowdppl.primitives.model import settings_of
-from crowdppl.report.write import ASK, CHECK, PAGE
+from crowdppl.report.write import ASK, CHECK, PAGE, of_kind
 from crowdppl.results import archive, part_files
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 LABELS, ANNOTATORS, RUN = "labels.csv", "annotators.csv", "run.json"
 FILES = f"{LABELS}, {ANNOTATORS}, {RUN} and the posterior ({', '.join(archive.FILES)})"
@@ -57,7 +54,7 @@ def write_result(
     Labels are a file a part where they were opened from parts; processes that share the fit write together.
     """
     began, opened = time.perf_counter(), posterior.data.opened is not None
-    own = _table_of_kind(posterior)
+    own = {} if posterior.data.is_share else of_kind(posterior)
     with new_files_of_all(folder) as new:
         written = archive.write(posterior, new)
         labels = part_files.write_labels(posterior, new) if opened else []
@@ -84,20 +81,6 @@ def files_there(folder: Path) -> list[str]:
     tables = [name for name in (LABELS, ANNOTATORS, RUN, *TABLES.values()) if (folder / name).exists()]
     labels = sorted(path.name for path in folder.glob(part_files.LABELS_OF_PARTS))
     return [*tables, *labels, *archive.files_there(folder)]
-
-
-def _table_of_kind(posterior: Posterior) -> dict[str, pa.Table]:
-    """The table that belongs to the kind of labels, by its file; none where the method does not have it."""
-    name = posterior.data.alphabet.kind.table
-    if not name or posterior.data.is_share:
-        return {}
-    try:
-        table = getattr(posterior, name)()
-    except MethodError:
-        return {}
-    if name == "sets":
-        table["set"] = [";".join(map(str, members)) for members in table["set"]]
-    return {TABLES[name]: coded_table({}, table) if table.index.name is None else arrow_table(table)}
 
 
 def write_frame(frame: pd.DataFrame, path: Path, spreadsheet_safe: bool) -> None:

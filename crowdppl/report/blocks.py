@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, ClassVar, Literal, Protocol
 
 from markupsafe import Markup
@@ -111,12 +112,44 @@ class Steps:
 
 @dataclass(frozen=True)
 class Passage:
-    """A text with marked places, and below it lines of those who marked."""
+    """A text with marked places (first, last, type, probability), and what people marked in it (first, last)."""
 
     title: Any
     tokens: Sequence[str]
     marks: Sequence[tuple[int, int, str, float]]
     by: Sequence[tuple[Any, Sequence[tuple[int, int]]]] = ()
+
+    def runs(self) -> Iterator[Run]:
+        """The words, those of a mark together."""
+        place = 0
+        for first, last, kind, p in sorted(self.marks):
+            if first > place:
+                yield Run(" ".join(self.tokens[place:first]))
+            yield Run(" ".join(self.tokens[first : last + 1]), kind, p)
+            place = last + 1
+        if place < len(self.tokens):
+            yield Run(" ".join(self.tokens[place:]))
+
+    def lines(self) -> Iterator[tuple[Any, Sequence[tuple[str, bool]]]]:
+        """Of each who marked, the words, and whether they were marked."""
+        for who, marks in self.by:
+            on = [any(a <= n <= b for a, b in marks) for n in range(len(self.tokens))]
+            edges = [0, *(n for n in range(1, len(on)) if on[n] != on[n - 1]), len(on)]
+            yield who, [(" ".join(self.tokens[a:b]), on[a]) for a, b in pairwise(edges)]
+
+
+@dataclass(frozen=True)
+class Run:
+    """Words in a row; of a mark, its type and probability."""
+
+    text: str
+    type: str | None = None
+    p: float = 0.0
+
+    @property
+    def depth(self) -> str:
+        """How dark a mark is, from 0 to 1."""
+        return f"{self.p:.2f}"
 
 
 @dataclass(frozen=True)
@@ -125,15 +158,6 @@ class Passages:
 
     block: ClassVar[str] = "passages"
     passages: Sequence[Passage]
-
-
-@dataclass(frozen=True)
-class Details:
-    """Blocks that are folded away."""
-
-    block: ClassVar[str] = "details"
-    title: Say
-    blocks: Sequence[Any]
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,8 @@ from crowdppl.report.facts import CHECKS, Facts
 from crowdppl.report.words import Say, Words, say
 from crowdppl.results.updating import labels_without, predict
 
+OF_PEOPLE = ("spammers", "copying", "together", "thin")
+"""Kinds of doubts that are not told to be settled of models, which err together."""
 MOST_LABELS = 2_000_000
 """Labels up to which it is told what leaving people out would change."""
 
@@ -25,16 +27,17 @@ def code_of(kind: str) -> str:
     return re.sub(r"\W+", "_", kind)
 
 
-def cards(facts: Facts, words: Words) -> Iterator[Card]:
+def cards(facts: Facts, words: Words, check: str) -> Iterator[Card]:
     """A card a doubt, then one for known truths or their lack, and one for what is fine."""
     for doubt in facts.doubts:
         if not doubt.general:
             yield _card(facts, doubt, words)
     if facts.gold is None and not facts.are_models:
-        yield Card("middle", [say("rely.unchecked")], say("rely.check", n=min(CHECKS, facts.data.n_items)))
+        yield Card("middle", [say("rely.unchecked")], say(check, n=min(CHECKS, facts.data.n_items)))
     found = {doubt.kind for doubt in facts.doubts}
-    pairs = facts.data.alphabet.kind.parts is not None
-    passed = [kind for kind in looked_for(facts.posterior) if kind not in found and (kind != "position" or pairs)]
+    unfit: tuple[str, ...] = () if facts.data.alphabet.kind.parts is not None else ("position",)
+    unfit += OF_PEOPLE if facts.are_models else ()
+    passed = [kind for kind in looked_for(facts.posterior) if kind not in {*found, *unfit}]
     fine = [say(f"fine.{code_of(kind)}") for kind in dict.fromkeys(passed) if words.has(f"fine.{code_of(kind)}")]
     if facts.posterior.result.diagnostics.get("converged"):
         fine.insert(0, say("fine.converged"))

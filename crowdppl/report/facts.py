@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from math import sqrt
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -14,12 +14,14 @@ import pandas as pd
 from crowdppl.core.doubt import Doubt
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.ids import native
+from crowdppl.data.split import whole_units
 from crowdppl.evaluation.evaluate import matched
 from crowdppl.inference.result import Fit, NumberTruth
 from crowdppl.primitives.model import discount_of
 from crowdppl.results import annotators as annotator_tables
 from crowdppl.results import truths
 
+T = TypeVar("T")
 SETTLED, LIKELY = 0.95, 0.7
 """Probabilities from which on a label is settled, or likely."""
 CHECKS = 50
@@ -45,6 +47,7 @@ class Facts:
     gold: Any = None
     source: str = ""
     command: str = ""
+    _made: dict[Any, Any] = field(default_factory=dict, init=False)
 
     @property
     def data(self) -> Annotations:
@@ -85,15 +88,29 @@ class Facts:
         """The table of ``truth()``."""
         return truths.truth(self.posterior)
 
+    def once(self, make: Callable[[Facts], T]) -> T:
+        """What a function makes of the facts, which it is asked for once."""
+        if make not in self._made:
+            self._made[make] = make(self)
+        found: T = self._made[make]
+        return found
+
     @cached_property
     def of_classes(self) -> OfClasses:
         """What there is where truths are classes."""
         return OfClasses.of(self)
 
     def random_items(self, n: int = CHECKS) -> np.ndarray:
-        """Codes of random items without a known truth, for a person to check, in random order."""
-        free = np.flatnonzero(~self.data.is_known)
-        return np.random.default_rng(0).permutation(free)[:n]
+        """Codes of random items without a known truth, for a person to check: ``n``, or whole texts and sets."""
+        unit = whole_units(self.data)
+        free = ~self.data.is_known
+        drawn = np.random.default_rng(0).permutation(np.unique(unit[free]))
+        sizes = np.cumsum(np.bincount(unit[free], minlength=int(unit.max(initial=0)) + 1)[drawn])
+        drawn = drawn[: int(np.searchsorted(sizes, n)) + 1]
+        place = np.full(int(unit.max(initial=0)) + 1, len(drawn))
+        place[drawn] = np.arange(len(drawn))
+        found = np.flatnonzero(free & (place[unit] < len(drawn)))
+        return found[np.argsort(place[unit[found]], kind="stable")]
 
 
 @dataclass(frozen=True, eq=False)

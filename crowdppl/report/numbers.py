@@ -113,7 +113,7 @@ class OfNumbers:
 
 def minute(facts: Facts) -> Iterator[Any]:
     """How many estimates are known how finely, and whether their order is."""
-    of = OfNumbers.of(facts)
+    of = facts.once(OfNumbers.of)
     half, unit = of.half[of.free], of.unit
     tier = np.where(half <= unit, 0, np.where(half <= 2 * unit, 1, 2))
     tiers: Sequence[tuple[str, Tone]] = (("fine", "good"), ("fair", "middle"), ("rough", "bad"))
@@ -163,7 +163,7 @@ def _against_gold(facts: Facts) -> Say:
 
 def results(facts: Facts) -> Iterator[Any]:
     """The highest and the lowest estimates with their ranges."""
-    of = OfNumbers.of(facts)
+    of = facts.once(OfNumbers.of)
     order = np.argsort(-of.estimate, kind="stable")
     few = len(order) <= 2 * FEW
     shown = order if few else np.concatenate([order[:FEW], order[-FEW:]])
@@ -181,7 +181,7 @@ def results(facts: Facts) -> Iterator[Any]:
 
 def first(facts: Facts) -> Iterator[Any]:
     """The items on which people differ most."""
-    of = OfNumbers.of(facts)
+    of = facts.once(OfNumbers.of)
     order = np.argsort(-np.nan_to_num(of.spread, nan=-1), kind="stable")
     order = order[np.isfinite(of.spread[order])][:FEW]
     if not len(order):
@@ -204,7 +204,7 @@ def first(facts: Facts) -> Iterator[Any]:
 
 def people(facts: Facts) -> Iterator[Any]:
     """Who rates above or below the estimates, and how exactly."""
-    of = OfNumbers.of(facts)
+    of = facts.once(OfNumbers.of)
     table = of.people[of.people["size"] >= max(2.0, facts.enough)].sort_values("mean", kind="stable")
     if table.empty:
         return
@@ -278,7 +278,7 @@ def mixed(facts: Facts) -> Iterator[Any]:
 
 def steps(facts: Facts, files: Sequence[str]) -> Iterator[Any]:
     """What to do next."""
-    of = OfNumbers.of(facts)
+    of = facts.once(OfNumbers.of)
     found: list[Say] = []
     if facts.gold is None:
         found.append(say("steps.check_numbers", n=len(facts.random_items())))
@@ -297,7 +297,7 @@ def steps(facts: Facts, files: Sequence[str]) -> Iterator[Any]:
 
 def listing(facts: Facts) -> Iterator[Table]:
     """All estimates, the widest first."""
-    of = OfNumbers.of(facts)
+    of = facts.once(OfNumbers.of)
     order = np.argsort(-of.half, kind="stable")[:LONG]
     given = np.bincount(of.labels[0], minlength=len(of.estimate))
     titles = ["item", "estimate", "low", "high", "within", "given"]

@@ -11,17 +11,14 @@ from typing import Any
 
 from crowdppl import __version__
 from crowdppl.primitives.model import card_of, settings_of
-from crowdppl.report import checks, classes, numbers, people
+from crowdppl.report import checks, classes, judges, numbers, people, rankings, spans
 from crowdppl.report.blocks import Section, Text
 from crowdppl.report.facts import LIKELY, SETTLED, Facts
+from crowdppl.report.rankings import Ranked
 from crowdppl.report.words import Say, Words, say
+from crowdppl.results.spans import tags_of
 
 Blocks = Callable[[Facts], Iterable[Any]]
-
-
-def nothing(facts: Facts) -> Iterator[Any]:
-    """A section that a kind of labels does not have."""
-    return iter(())
 
 
 @dataclass(frozen=True)
@@ -30,7 +27,8 @@ class Parts:
 
     Attributes:
         nouns: what is labelled, in the file of words.
-        results, people_title: keys of titles.
+        results_title, check: keys of the title of results, and of what to do where nobody checked anything.
+        counted: how many there are of what is labelled.
     """
 
     nouns: str
@@ -42,7 +40,8 @@ class Parts:
     steps: Callable[[Facts, Sequence[str]], Iterable[Any]]
     listing: Blocks
     results_title: str = "titles.results"
-    people_title: str = "titles.people"
+    check: str = "rely.check"
+    counted: Callable[[Facts], int] = lambda facts: facts.data.n_items
 
 
 NOUNS = ("set", "pair", "similarity", "sequence")
@@ -68,24 +67,72 @@ NUMBERS = Parts(
     numbers.listing,
     "titles.results_numbers",
 )
+RANKS = Parts(
+    "ranks",
+    rankings.minute,
+    rankings.results,
+    rankings.first,
+    rankings.people,
+    rankings.mixed,
+    rankings.steps,
+    rankings.listing,
+    "titles.results_ranks",
+    "rely.check_ranks",
+    lambda facts: len(rankings.ranked(facts).table),
+)
+SPANS = Parts(
+    "spans",
+    spans.minute,
+    spans.results,
+    spans.first,
+    spans.people,
+    spans.mixed,
+    spans.steps,
+    spans.listing,
+    "titles.results_spans",
+    "rely.check_texts",
+    spans.texts,
+)
+JUDGES = Parts(
+    "judges",
+    judges.minute,
+    judges.results,
+    judges.first,
+    judges.people,
+    judges.mixed,
+    judges.steps,
+    judges.listing,
+    "titles.results_judges",
+)
 
 
 def parts_of(facts: Facts) -> Parts:
     """The parts of a report on what a fit found."""
+    if facts.once(Ranked.of) is not None:
+        return RANKS
+    if tags_of(facts.data) is not None:
+        return SPANS
+    if facts.are_models and not facts.are_numbers:
+        return JUDGES
     if facts.are_numbers:
         return NUMBERS
     nouns = facts.data.alphabet.kind.name
     return replace(CLASSES, nouns=nouns if nouns in NOUNS else CLASSES.nouns)
 
 
-def heading(facts: Facts) -> list[Say]:
+def heading(facts: Facts, parts: Parts) -> list[Say]:
     """The title, and how many answers there are."""
     data = facts.data
+    n, items = data.n_annotators, parts.counted(facts)
     title = say(
-        "head.title_judges" if facts.are_models else "head.title", people=data.n_annotators, items=data.n_items
+        f"head.title_{parts.nouns}" if parts.nouns in ("ranks", "spans", "judges") else "head.title",
+        people=n,
+        items=items,
     )
     values: dict[str, Any] = {"labels": data.n_labels, "each": round(data.n_labels / max(1, data.n_items), 1)}
-    if data.n_classes and data.space.ordered:
+    if parts.nouns in ("ranks", "spans"):
+        said = say("head.answers", **values)
+    elif data.n_classes and data.space.ordered:
         names = data.classes
         said = say("head.grades", n=len(names), low=names[0], high=names[-1], **values)
     elif data.n_classes:
@@ -100,10 +147,10 @@ def sections(facts: Facts, words: Words, parts: Parts, files: Sequence[str]) -> 
     """The sections of a page, without those that are empty."""
     found = [
         Section("minute", say("titles.minute"), list(parts.minute(facts))),
-        Section("rely", say("titles.rely"), list(checks.cards(facts, words))),
+        Section("rely", say("titles.rely"), list(checks.cards(facts, words, parts.check))),
         Section("results", say(parts.results_title), list(parts.results(facts))),
         Section("first", say("titles.first"), list(parts.first(facts))),
-        Section("people", say(parts.people_title), list(parts.people(facts))),
+        Section("people", say("titles.people"), list(parts.people(facts))),
         Section("mixed", say("titles.mixed"), list(parts.mixed(facts))),
         Section("next", say("titles.next"), list(parts.steps(facts, files))),
         Section("listing", say("titles.listing"), [*parts.listing(facts), *people.listing(facts, words)]),

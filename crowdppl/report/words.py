@@ -17,7 +17,7 @@ from markupsafe import Markup, escape
 
 from crowdppl.core.validation import one_of, printable
 
-LANGUAGES = ("en",)
+LANGUAGES = ("en", "de")
 MOST_NAMED = 5
 """Ids of a list that a sentence names."""
 LONGEST = 100
@@ -91,7 +91,8 @@ class Words(Formatter):
     def _fill(self, said: Say, prepare: Callable[[str], str]) -> str:
         found = self.find(said.key)
         if isinstance(found, Mapping):
-            found = found["one" if said.values.get("n") == 1 else "other"]
+            n = said.values.get("n")
+            found = found.get("none", found["other"]) if n == 0 else found["one" if n == 1 else "other"]
         values = {**self.nouns, **said.values}
         page = prepare is _marked_up
         parts = []
@@ -108,7 +109,8 @@ class Words(Formatter):
         return "".join(parts)
 
     def _shown(self, x: Any, spec: str, page: bool) -> str:
-        """A value by its format: "" for counts and text, pct, pct1 (with a decimal), num, about, id, ids, list."""
+        """A value by its format: "" for counts and text, pct, pct1 (with a decimal), num, about, points,
+        id, ids, list."""
         if spec == "ids" or (spec == "list" and not isinstance(x, str)):
             return self._listed(x, "id" if spec == "ids" else "", page)
         if spec == "id":
@@ -129,8 +131,8 @@ class Words(Formatter):
             return str(self.marks["percent"]).format(self._number(round(100 * x, 1), "num"))
         if spec == "about":
             return str(self.marks["under_one"]) if x < 0.95 else self._number(round(x), "")
-        if spec == "signed":
-            return f"{'+' if x > 0 else '−' if x < 0 else ''}{self._number(abs(x), 'num')}"
+        if spec == "points":
+            return f"{'+' if x > 0 else '−' if x < 0 else ''}{abs(x):.0f}"
         text = (
             f"{x:,.0f}" if spec == "" or abs(x) >= 1000 else f"{x:.2f}" if abs(x) >= 0.1 or x == 0 else f"{x:.1g}"
         )

@@ -16,6 +16,7 @@ from crowdppl import __version__
 from crowdppl.core.doubt import Doubt
 from crowdppl.core.files import new_file, new_files
 from crowdppl.core.validation import require_path
+from crowdppl.data.ids import by_item
 from crowdppl.data.tables import arrow_table, coded_table
 from crowdppl.data.written import write_table
 from crowdppl.errors import CrowdpplError, CrowdpplWarning, ResultError
@@ -26,6 +27,7 @@ from crowdppl.report.pictures import votes_svg
 from crowdppl.report.words import Words, say
 from crowdppl.results.acquisition import suggest_labels
 from crowdppl.results.annotators import annotators
+from crowdppl.results.summary import table_of_kind
 from crowdppl.results.truths import to_arrow
 
 if TYPE_CHECKING:
@@ -84,7 +86,7 @@ def report(
     if path.is_dir():
         raise ResultError(f"{path} is a folder; give the path of a file, such as {path / PAGE}")
     folder = path.parent / f"{path.stem}-files" if tables is None else require_path(tables, ResultError)
-    facts = Facts(posterior, doubts or (), gold, source, command)
+    facts = Facts(posterior, doubts or (), None if gold is None else by_item(gold), source, command)
     parts = parts_of(facts)
     words = Words(language, parts.nouns)
     given = _tables(facts)
@@ -122,7 +124,7 @@ def rendered(facts: Facts, words: Words, names: Sequence[str], prefix: str = "")
         source=facts.source,
         version=__version__,
         date=datetime.date.today().isoformat(),
-        heading=heading(facts),
+        heading=heading(facts, parts),
         sections=sections(facts, words, parts, names),
         experts=list(experts(facts)),
         prefix=prefix,
@@ -140,6 +142,7 @@ def _tables(facts: Facts) -> dict[str, pa.Table]:
     """The tables beside a page, by file name."""
     fit, data = facts.posterior, facts.data
     found = {LABELS: to_arrow(fit), ANNOTATORS: arrow_table(annotators(fit))}
+    found |= of_kind(fit)
     check = data.item_columns(facts.random_items())
     found[CHECK] = coded_table({}, pd.DataFrame({**check, "label": ""}))
     if data.n_items * data.n_annotators <= MOST_PAIRS:
@@ -151,3 +154,13 @@ def _tables(facts: Facts) -> dict[str, pa.Table]:
         if len(asked):
             found[ASK] = coded_table({}, asked)
     return found
+
+
+def of_kind(posterior: Fit) -> dict[str, pa.Table]:
+    """The table that belongs to the kind of labels, by its file; none where the method does not have it."""
+    table, name = table_of_kind(posterior), posterior.data.alphabet.kind.table
+    if table is None:
+        return {}
+    if "set" in table:  # of several classes
+        table["set"] = [";".join(map(str, members)) for members in table["set"]]
+    return {f"{name}.csv": coded_table({}, table) if table.index.name is None else arrow_table(table)}

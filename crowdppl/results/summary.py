@@ -105,17 +105,23 @@ TITLES: dict[str, tuple[str, Callable[[Fit], pd.DataFrame]]] = {
 """Titles of the tables that belong to kinds of labels, and what makes them."""
 
 
-def _kind_lines(posterior: Fit) -> tuple[str, list[str]]:
-    """The table that belongs to the kind of labels, by name; none where there is none, or the method has it not."""
+def table_of_kind(posterior: Fit) -> pd.DataFrame | None:
+    """The table that belongs to the kind of labels; None where there is none, or the method has it not."""
     name = posterior.data.alphabet.kind.table
     if name not in TITLES:
-        return "", []
-    title, make = TITLES[name]
+        return None
     try:
-        table = make(posterior)
+        return TITLES[name][1](posterior)
     except MethodError:
+        return None
+
+
+def _kind_lines(posterior: Fit) -> tuple[str, list[str]]:
+    """The table that belongs to the kind of labels, by name."""
+    table, name = table_of_kind(posterior), posterior.data.alphabet.kind.table
+    if table is None:
         return "", []
-    return name, [title, *_first_rows(table, {"ranking": "objects", "spans": "spans"}.get(name, "items"))]
+    return name, [TITLES[name][0], *_first_rows(table, {"ranking": "objects", "spans": "spans"}.get(name, "items"))]
 
 
 def _first_rows(table: pd.DataFrame, what: str) -> list[str]:
