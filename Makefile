@@ -92,6 +92,7 @@ notebooks: setup
 
 pages: setup
 	OMP_NUM_THREADS=1 $(BIN)/python -m docs.making.pages
+	OMP_NUM_THREADS=1 $(BIN)/python -m docs.making.gallery
 
 # No --quiet: it hides warnings from --strict, too.
 docs: $(VENV)/docs-ready

@@ -93,8 +93,8 @@ def plot_agreement_network(
     axes.set_title(f"{n:,} annotators, {len(one):,} of {len(excess.one):,} pairs linked", fontsize="medium")
     wider = ""
     if len(one):
-        wider = f"\nwider for more: {beyond.min():.0%} to {beyond.max():.0%} of shared items; +: labels in common"
-        wider += " beyond what is expected"
+        wider = f"\nwider for more: {beyond.min():.0%} to {beyond.max():.0%} of the items that they share"
+        wider += "\n+: labels in common beyond what is expected"
     axes.set_xlabel(f"line: a pair that agrees more than expected (level {level:g}){wider}")
     if not len(one):
         nothing = "no pair agrees\nmore than expected" if len(excess.one) else f"no pair shares\n{MIN_SHARED} items"

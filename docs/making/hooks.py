@@ -13,15 +13,20 @@ from mkdocs.structure.files import File, Files
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))  # MkDocs loads this file by its path
 
+from docs.making import benchmarks  # noqa: E402
 from docs.making.notebooks import page_of  # noqa: E402
 
 PAGES = {
-    "README.md": "index.md",
+    "README.md": "overview.md",
     "CONTRIBUTING.md": "contributing.md",
     "CHANGELOG.md": "changelog.md",
     "tutorials/README.md": "tutorials/index.md",
 }
 """Files of the repository outside docs, and the pages that show them."""
+BOOSTED = ("methods/dawid_skene.md", "methods/bradley_terry.md", "methods/item_difficulty.md")
+"""Pages that a search shows before others of their words."""
+MEASURED = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
+HOMES = benchmarks.homes(MEASURED)
 
 LINK = re.compile(r"\]\(([\w./-]+)(#[\w-]+)?\)")
 
@@ -41,6 +46,8 @@ def on_files(files: Files, config: Any) -> Files:
     """Adds the pages, pictures and downloads that do not lie in docs."""
     for source, page in PAGES.items():
         add(files, config, page, (ROOT / source).read_text(encoding="utf-8"))
+    for name, text in benchmarks.split(MEASURED).items():
+        add(files, config, f"benchmarks/{name}.md", text)
     for path in sorted((ROOT / "tutorials").glob("*.ipynb")):
         text, images = page_of(path)
         add(files, config, f"tutorials/{path.stem}.md", text)
@@ -52,6 +59,14 @@ def on_files(files: Files, config: Any) -> Files:
     return files
 
 
+def on_config(config: Any) -> Any:
+    """Shows the version below each page."""
+    version = re.search(r'^__version__ = "(.+)"', (ROOT / "crowdppl" / "__init__.py").read_text(), re.MULTILINE)
+    assert version is not None, "crowdppl/__init__.py says the version"
+    config.copyright = f"crowdppl {version[1]}"
+    return config
+
+
 def add(files: Files, config: Any, page: str, content: str | bytes) -> None:
     """Adds a file that is made here."""
     files.append(File.generated(config, page, content=content))
@@ -60,13 +75,22 @@ def add(files: Files, config: Any, page: str, content: str | bytes) -> None:
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
     """Links of the repository become links of the site."""
     here = page.file.src_uri
+    if here in BOOSTED:
+        page.meta["search"] = {"boost": 3}
     sources = {name: path for path, name in PAGES.items()}
     source = sources.get(here, here if here.startswith("tutorials/") else f"docs/{here}")
+    if here == "benchmarks.md":
+        return benchmarks.overview(MEASURED)
+    if here.startswith("benchmarks/"):
+        source = "docs/benchmarks.md"
 
     def moved(match: re.Match[str]) -> str:
         path = normpath(f"{dirname(source)}/{match[1]}".lstrip("/"))
         if not (ROOT / path).is_file() or place(path) == here:
             return match[0]  # MkDocs warns of a file that is not there; a page's own source is a download
-        return f"]({relpath(place(path), dirname(here) or '.')}{match[2] or ''})"
+        page = place(path)
+        if page == "benchmarks.md" and match[2]:
+            page = f"benchmarks/{HOMES[match[2][1:]]}.md"
+        return f"]({relpath(page, dirname(here) or '.')}{match[2] or ''})"
 
     return LINK.sub(moved, markdown)

@@ -46,4 +46,4 @@ def shown(output: Mapping[str, Any], where: str) -> str:
     lines = [
         re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", line).rstrip("\r").rpartition("\r")[2] for line in text.split("\n")
     ]
-    return "\n".join(["```text", *lines, "```"])
+    return "\n".join(["```{ .text .wrap }", *lines, "```"])

@@ -31,6 +31,7 @@ from crowdppl.plots.model_graph import FEATURES, ModelGraph, a_few_labels, graph
 from crowdppl.primitives.model import Card, Model, card_of, with_examples
 from crowdppl.registry import engine_cell
 from docs.making import symbols
+from docs.making.benchmarks import slug
 from tests.benchmarks import advice, results
 from tests.benchmarks.simulated import draw
 from tests.benchmarks.tables import markdown
@@ -278,12 +279,12 @@ def page(name: str, variables: ModelGraph) -> str:
     settings = "with settings that show all its variables" if name in SETTINGS else "at its default settings"
     engines = [[f"`{engine}`", linked(what, name)] for engine, what in support()[name].items()]
     parts = {
+        "When to use it": f"Where this holds: {linked(card.assumes.rstrip('.'), name)}." if card.assumes else "",
+        "When not": linked(sentence(card.fails), name),
         "Model": model,
         "Plate diagram": f"![Plate diagram of {card.title}](plates/{name}.svg)\n\n"
         f"Shaded: observed. Drawn from the model {settings}, on data without abstentions{given}.",
         "Symbols": symbol_table(name, card, variables),
-        "Assumes": linked(sentence(card.assumes), name),
-        "Fails": linked(sentence(card.fails), name),
         "Engines": left_table(["engine", "at default settings"], engines),
         "Cost": linked(sentence(card.cost), name),
         "Settings": settings_list(name),
@@ -389,11 +390,6 @@ def tables(body: str) -> Iterator[tuple[str, list[str], list[str]]]:
 def first_cell(row: str) -> str:
     """The name in a row, without emphasis and engines."""
     return re.sub(r"[*`]", "", row.split("|")[1].strip()).partition(" (")[0]
-
-
-def slug(heading: str) -> str:
-    """The anchor of a heading."""
-    return re.sub(r"\s", "-", re.sub(r"[^\w\s-]", "", heading.lower()).strip())
 
 
 def _embedded(data: Annotations) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import pytest
 
 import crowdppl
 from crowdppl import few_shot, networks, primitives, simulation
-from docs.making.pages import slug
+from docs.making.benchmarks import slug
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = sorted(
@@ -39,7 +39,8 @@ def wrong_links(path: Path) -> list[str]:
         if re.match(r"https?://[\w.-]+\.\w+", link):
             continue
         headings = re.findall(r"^#+ (.+)$", prose(target), re.MULTILINE) if anchor and target.exists() else []
-        if not target.exists() or (anchor and anchor not in map(slug, headings)):
+        described = anchor.startswith("crowdppl.")  # which the site's build checks
+        if not target.exists() or (anchor and not described and anchor not in map(slug, headings)):
             wrong.append(link)
     return wrong
 

@@ -45,7 +45,8 @@ def test_everything_has_its_page(site: Path, root: Path) -> None:
     assert {path.stem for path in (site / "methods").glob("*.html")} == {"index", *methods}
     assert {path.stem for path in (site / "tutorials").glob("*.html")} == {"index", *tutorials}
     assert not list((site / "making").glob("*")), "the tools that make the site are no part of it"
-    start = (site / "index.html").read_text(encoding="utf-8")
+    assert {path.stem for path in (site / "benchmarks").glob("*.html")} == {"truth", "features", "kinds", "speed"}
+    start = (site / "overview.html").read_text(encoding="utf-8")
     assert (root / "README.md").read_text(encoding="utf-8").split("\n\n")[1].split(".")[0] in start
 
 
@@ -114,6 +115,58 @@ def test_a_reader_finds_a_notebook(page: Any, address: str, root: Path) -> None:
     notebook = root / "tutorials" / "first_posterior.ipynb"
     assert Path(download.value.path()).read_bytes() == notebook.read_bytes()
     assert not page.wrong
+
+
+WORDS = {
+    "Label Studio": "words",
+    "LLM": "kinds/judges",
+    "judge": "kinds/judges",
+    "Likert": "kinds/grades",
+    "survey": "kinds/ratings",
+    "rating": "kinds/ratings",
+    "NER": "kinds/spans",
+    "spans": "kinds/spans",
+    "inter-rater": "reference/agreement",
+    "ICC": "reference/agreement",
+    "kappa": "reference/agreement",
+    "alpha": "reference/agreement",
+    "arena": "kinds/comparisons",
+    "Elo": "kinds/comparisons",
+    "Bradley-Terry": "methods/bradley_terry",
+    "ranking": "kinds/rankings",
+    "gold": "words",
+    "confusion": "words",
+    "spam": "words",
+    "copy": "words",
+    "difficulty": "methods/item_difficulty",
+    "calibration": "words",
+    "CSV": "words",
+    "export": "words",
+    "multi-label": "kinds/sets",
+    "crowd-kit": "benchmarks/speed",
+    "Dawid-Skene": "methods/dawid_skene",
+    "MCMC": "tutorials/mcmc_or_variational",
+    "GPU": "words",
+    "save": "words",
+}
+"""Words of the field, and the pages one of which a search should show first."""
+
+
+def test_words_of_the_field_lead_to_their_pages(page: Any, address: str) -> None:
+    page.goto(address)
+    box = page.get_by_role("textbox", name="Search")
+    box.fill("crowd")
+    page.locator(".md-search-result__item a").first.wait_for()  # the index is there
+    wrong = {}
+    for word, wanted in WORDS.items():
+        box.fill("")
+        box.fill(word)
+        box.press("End")
+        page.wait_for_timeout(400)
+        first = page.locator(".md-search-result__item a").first.get_attribute("href") or ""
+        if f"/{wanted}.html" not in f"/{first.removeprefix(address)}":
+            wrong[word] = first
+    assert not wrong
 
 
 @pytest.mark.parametrize("where", ["served", "from disk"])
