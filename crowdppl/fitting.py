@@ -157,6 +157,11 @@ def fit(
     for what, asked in (("'auto'", auto), ("calibrate=", calibrate), ("trusted=", trusted is not None)):
         if asked:  # all of them leave labels out
             data.require_whole(what)
+    if options.get("checkpoint") is not None and (auto or trusted is not None):
+        raise MethodError(
+            f"checkpoint={shown(options['checkpoint'])} is of one fit, and {'auto' if auto else 'trusted='} makes "
+            "several; leave it out, or name a method"
+        )
     engine = "vb" if auto else inference
     warn_of_unused(options, [engine])
     if auto:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -24,6 +24,7 @@ from torch import distributed as dist
 from crowdppl.errors import CrowdpplError, ProcessError
 
 Summed = TypeVar("Summed", bound="Tensor | np.ndarray | float")
+T = TypeVar("T")
 SIZES = 65_521
 """By which the sizes of sums are compared: a prime, so that its square is exact in float64."""
 
@@ -170,8 +171,22 @@ def gathered(value: Any) -> list[Any]:
         return [value]
     _exchange(None)
     every: list[Any] = [None] * dist.get_world_size()
-    dist.all_gather_object(every, value)
+    with _reaching():
+        dist.all_gather_object(every, value)
     return every
+
+
+def of_first(make: Callable[[], T]) -> T:
+    """What the first process makes, in all; where it fails, all raise its error."""
+    found = list[Any]([None])
+    with in_step():
+        if process() == 0:
+            found[0] = make()
+    if n_processes() > 1:
+        with _reaching():
+            dist.broadcast_object_list(found, 0)
+    made: T = found[0]
+    return made
 
 
 def agreed(what: str, digest: int, remedy: str) -> None:
@@ -217,9 +232,16 @@ def _exchange(error: BaseException | None, size: int = 0, left: bool = False) ->
 
 
 def _all_reduce(x: Tensor, how: Any) -> None:
-    """Sums in place; a process that has died ends the others."""
-    try:
+    """Sums in place."""
+    with _reaching():
         dist.all_reduce(x, how)
+
+
+@contextmanager
+def _reaching() -> Iterator[None]:
+    """Calls of the group: a process that has died ends the others."""
+    try:
+        yield
     except RuntimeError as error:
         state = _together.get()
         if state is not None:
@@ -243,7 +265,8 @@ def _first_error(error: BaseException | None) -> BaseException:
     """The error of the first process that has one, as others raise it."""
     own = None if error is None else (_kind(error), f"{error}" if isinstance(error, CrowdpplError) else repr(error))
     every: list[Any] = [None] * dist.get_world_size()
-    dist.all_gather_object(every, own)
+    with _reaching():
+        dist.all_gather_object(every, own)
     number, (kind, text) = next((n, x) for n, x in enumerate(every) if x is not None)
     found: BaseException = kind(f"process {number} of {len(every)} failed: {text}")
     return found

@@ -138,7 +138,7 @@ def meta_train(
             optimiser.step()
             losses.append(float(cost.detach()))
             if kept is not None:
-                kept.keep(None, iterations)
+                kept.keep(None, len(losses) == iterations)
     embedding.eval()
     return losses
 

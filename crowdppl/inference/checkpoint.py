@@ -1,22 +1,29 @@
-"""Checkpoints of a fit on disk, and the digest of what the fit began with."""
+"""Checkpoints of a fit on disk, and the digest of what the fit began with.
+
+Of processes that share a fit, the first keeps them for all: what it reads, all go on from.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any, Generic, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
+from crowdppl.core.collective import in_step, n_processes, gathered, of_first, process
 from crowdppl.core.files import new_file
 from crowdppl.core.validation import shown, warn
-from crowdppl.errors import CrowdpplWarning, MethodError, ResultError
+from crowdppl.data.blocks import Block
+from crowdppl.errors import CrowdpplError, CrowdpplWarning, MethodError, ResultError
 from crowdppl.inference.options import Options
 from crowdppl.inference.problem import Problem
 from crowdppl.inference.replay import with_prefix
@@ -27,29 +34,31 @@ from crowdppl.primitives.model import settings_of
 
 
 def key_of(problem: Problem, options: Options, engine: str) -> str:
-    """A digest of all that a result depends on: model, networks at their start, data, engine and its options."""
+    """A digest of all that a result depends on: model, networks at their start, data, engine and its options.
+
+    Of the data it is that of blocks, wherever they are: it does not depend on the number of processes.
+    """
     networks = networks_of(problem.model)
     settings = {name: x for name, x in settings_of(problem.model).items() if name not in networks}
     about = [type(problem.model).__name__, repr(sorted(settings.items())), engine, options.seed, options.guide]
     about += [repr(sorted(networks.items())), str(problem.blocks[0].dtype)]
     about += [str(problem.blocks[0].informative), problem.blocks[0].repeat_correlation]
-    return digest_of(about, _tensors(problem))
+    about += [repr({name: x for name, x in options.kept().items() if name != "device"})]
+    about += sorted(x for own in gathered([digest_of(None, _tensors(b)) for b in problem.blocks]) for x in own)
+    learned = (x for network in networks_of(problem.model).values() for x in learned_arrays(network))
+    return digest_of(about, [*problem.given.items(), *learned])
 
 
-def _tensors(problem: Problem) -> Iterator[tuple[str, Tensor | None]]:
-    """Those that a result depends on, by name."""
-    yield from problem.given.items()
-    for network in networks_of(problem.model).values():
-        yield from learned_arrays(network)
-    for block in problem.blocks:
-        yield from ((name, getattr(block, name)) for name in ("gold", "evidence", "history", "abstainers", "soft"))
-        covariates = (block.item_covariates, block.annotator_covariates, block.label_covariates)
-        yield from ((f"{x.what} {x.names}", x.values) for x in covariates if x is not None)
-        yield "edges", None if block.edges is None else block.edges.pairs
-        yield "cells", block.bags.cells
-        yield "rows", block.bags.row_starts
-        if block.features is not None:
-            yield from (("features", part) for part in parts(block.features))
+def _tensors(block: Block) -> Iterator[tuple[str, Tensor | None]]:
+    """Those of a block that a result depends on, by name."""
+    yield from ((name, getattr(block, name)) for name in ("gold", "evidence", "history", "abstainers", "soft"))
+    covariates = (block.item_covariates, block.annotator_covariates, block.label_covariates)
+    yield from ((f"{x.what} {x.names}", x.values) for x in covariates if x is not None)
+    yield "edges", None if block.edges is None else block.edges.pairs
+    yield "cells", block.bags.cells
+    yield "rows", block.bags.row_starts
+    if block.features is not None:
+        yield from (("features", part) for part in parts(block.features))
 
 
 def learned_arrays(network: nn.Module) -> Iterator[tuple[str, Tensor]]:
@@ -63,8 +72,14 @@ def digest_of(about: Any, tensors: Iterable[tuple[str, Tensor | None]]) -> str:
     for name, x in tensors:
         if x is not None:
             digest.update(f"{name} {x.dtype} {tuple(x.shape)}".encode())
-            digest.update(x.detach().cpu().reshape(-1).view(torch.uint8).numpy().tobytes())
+            digest.update(_bytes(x))
     return digest.hexdigest()
+
+
+def _bytes(x: Tensor) -> memoryview:
+    """The bytes of a tensor."""
+    found: memoryview = x.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data
+    return found
 
 
 Arrays = dict[str, Tensor]
@@ -72,15 +87,73 @@ State = TypeVar("State")
 
 
 @dataclass
-class Checkpoint(Generic[State]):
-    """A file that holds a fit after some of its epochs.
+class Kept:
+    """A file of what a fit keeps of its steps, such as draws, which is only ever added to.
 
     Args:
-        every: epochs between two writes.
+        path: the file, beside the checkpoint, which says how much of it counts.
+        rows: tensors by name; those of the file come first.
+        like: a row of the same form.
+    """
+
+    path: Path
+    rows: list[Arrays]
+    like: Arrays
+    _n_rows: int = 0
+    _digest: Any = field(default_factory=hashlib.sha256)
+
+    @property
+    def _sizes(self) -> list[int]:
+        """Bytes of each tensor of a row."""
+        return [x.numel() * x.element_size() for x in self.like.values()]
+
+    def write(self) -> dict[str, Any]:
+        """Adds the rows that are not there; what the checkpoint is to say of it. OSError on a full disk."""
+        digest = self._digest.copy()
+        with self.path.open("r+b" if self._n_rows else "wb") as file:
+            file.seek(self._n_rows * sum(self._sizes))
+            for row in self.rows[self._n_rows :]:
+                for name in self.like:
+                    file.write(found := _bytes(row[name]))
+                    digest.update(found)
+            file.truncate()
+            file.flush()
+            os.fsync(file.fileno())
+        self._n_rows, self._digest = len(self.rows), digest
+        return {"rows": self._n_rows, "rows_digest": digest.hexdigest()}
+
+    def read(self, about: Mapping[str, Any]) -> np.ndarray:
+        """The bytes of the rows of which a checkpoint says so; ResultError where they are not there."""
+        n, size = about["rows"], sum(self._sizes)
+        found = np.fromfile(self.path, np.uint8, n * size) if self.path.is_file() else np.empty(0, np.uint8)
+        if len(found) != n * size or hashlib.sha256(found.data).hexdigest() != about["rows_digest"]:
+            raise ResultError(f"{self.path} is not what was written beside the checkpoint; remove both")
+        return found
+
+    def put(self, found: np.ndarray) -> None:
+        """The rows of such bytes are those that there are."""
+        each = torch.from_numpy(found).reshape(-1, sum(self._sizes))
+        self.rows[:] = [
+            {
+                name: own.clone().view(x.dtype).reshape(x.shape).to(x.device)
+                for (name, x), own in zip(self.like.items(), row.split(self._sizes), strict=True)
+            }
+            for row in each
+        ]
+        self._n_rows, self._digest = len(self.rows), hashlib.sha256(found.data)
+
+
+@dataclass
+class Checkpoint(Generic[State]):
+    """A file that holds a fit after some of its steps.
+
+    Args:
+        every: steps between two writes.
         key: what the fit is; another fit's file is refused.
-        take: a state as tensors by name.
-        put: the state of such tensors, and of how many epochs there have been.
-        objectives: of these epochs; the loop adds to them.
+        take: a state as tensors by name; all processes of a group call it.
+        put: the state of such tensors, and of how many steps there have been.
+        kept: what is kept of steps, beside their state.
+        objectives: of these steps; the loop adds to them.
     """
 
     path: Path
@@ -88,6 +161,7 @@ class Checkpoint(Generic[State]):
     key: str
     take: Callable[[State], Arrays]
     put: Callable[[Arrays, int], State]
+    kept: Kept | None = None
     objectives: list[float] = field(default_factory=list)
 
     def resume(self, state: State) -> tuple[State, list[float]]:
@@ -95,19 +169,34 @@ class Checkpoint(Generic[State]):
 
         ResultError for the file of another fit, or one that cannot be read.
         """
-        if not self.path.exists():
+        found = of_first(self._found)
+        if found is None:
             return state, self.objectives
-        about, arrays = _read(self.path, self.key)
+        about, arrays, rows = found
         try:
             self.objectives = list(about["objectives"])
+            if self.kept is not None:
+                self.kept.put(rows)
             return self.put(arrays, len(self.objectives)), self.objectives
+        except CrowdpplError:
+            raise
         except (KeyError, TypeError, ValueError, RuntimeError) as error:
             raise ResultError(f"{self.path} cannot be put back into this fit: {error!r}; remove it") from error
 
-    def keep(self, state: State, steps: int) -> None:
-        """Writes the state after an epoch, if it is time for it."""
-        if len(self.objectives) % self.every == 0 or len(self.objectives) == steps:
-            _write(self.path, self.take(state), {"key": self.key, "objectives": self.objectives})
+    def _found(self) -> tuple[dict[str, Any], Arrays, Any] | None:
+        """What the file says of itself, its tensors, and the bytes of what is kept; None where there is no file."""
+        if not self.path.exists():
+            return None
+        about, arrays = _read(self.path, self.key)
+        return about, arrays, None if self.kept is None else self.kept.read(about)
+
+    def keep(self, state: State, ended: bool) -> None:
+        """Writes the state after a step, if it is time for it, or the loop has ended."""
+        if len(self.objectives) % self.every == 0 or ended:
+            arrays, about = self.take(state), {"key": self.key, "objectives": self.objectives}
+            with in_step():
+                if process() == 0:
+                    _write(self.path, arrays, about, self.kept)
 
 
 @dataclass(frozen=True)
@@ -145,7 +234,11 @@ def check_path(path: Any) -> Path:
     """
     if not isinstance(path, str | PathLike) or not str(path) or Path(path).is_dir():
         raise MethodError(f"checkpoint={shown(path)} must be the path of a file, as text or a Path, and no folder")
-    place = Path(path)
+    return of_first(lambda: _writable(Path(path)))
+
+
+def _writable(place: Path) -> Path:
+    """A place where one can write."""
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
         with TemporaryFile(dir=place.parent):
@@ -168,24 +261,31 @@ def _read(path: Path, key: str) -> tuple[dict[str, Any], Arrays]:
         raise ResultError(f"{path} is no checkpoint, or a damaged one: it is not what was written; remove it")
     if about.get("key") != key:
         raise ResultError(
-            f"{path} is the checkpoint of another fit (data, settings, seed, network, dtype or guide); give this "
+            f"{path} is the checkpoint of another fit (data, settings, options, network or dtype); give this "
             "fit a file of its own, or remove that one"
         )
     return about, arrays
 
 
-def _write(path: Path, arrays: Mapping[str, Tensor], about: Mapping[str, Any]) -> None:
-    """Writes a file with its digest; the old one stays until it is whole. A full disk does not end the fit."""
+def _write(path: Path, arrays: Mapping[str, Tensor], about: Mapping[str, Any], kept: Kept | None = None) -> None:
+    """Writes a file with its digest; the old one stays until it is whole.
+
+    A full disk does not end a fit of one process. Those that share one are watched by a launcher, which starts them
+    again where there is room: they end with a ResultError.
+    """
     from safetensors.torch import save_file
 
-    kept = {name: x.detach().cpu().contiguous().clone() for name, x in arrays.items()}
-    digest = digest_of(about, sorted(kept.items()))
+    found = {name: x.detach().cpu().contiguous().clone() for name, x in arrays.items()}
     try:
         with new_file(path) as new:
-            save_file(kept, new, {"about": json.dumps({**about, "digest": digest})})
+            said = {**about, **({} if kept is None else kept.write())}
+            digest = digest_of(said, sorted(found.items()))
+            save_file(found, new, {"about": json.dumps({**said, "digest": digest})})
     except ResultError as error:
-        text = f"the checkpoint {path} is not written: {error}. The fit goes on, with the last one that was"
-        warn(text, CrowdpplWarning)
+        text = f"the checkpoint {path} is not written: {error}"
+        if n_processes() > 1:
+            raise ResultError(f"{text}. The last one stands; start the fit again") from error
+        warn(f"{text}. The fit goes on, with the last one that was", CrowdpplWarning)
 
 
 def checkpoint_of(
@@ -194,12 +294,21 @@ def checkpoint_of(
     engine: str,
     take: Callable[[State], Arrays],
     put: Callable[[Arrays, int], State],
+    rows: list[Arrays] | None = None,
+    like: Arrays | None = None,
 ) -> Checkpoint[State] | None:
-    """The checkpoint that the options ask for; None where they ask for none."""
+    """The checkpoint that the options ask for; None where they ask for none. Rows are as of ``Kept``."""
     if options.checkpoint is None:
         return None
-    key = key_of(problem, options, engine)
-    return Checkpoint(Path(options.checkpoint), options.checkpoint_every, key, take, put)
+    path, key = Path(options.checkpoint), key_of(problem, options, engine)
+    kept = None if rows is None else Kept(path.with_name(f"{path.name}.draws"), rows, like or {})
+    return Checkpoint(path, options.checkpoint_every, key, take, put, kept)
+
+
+def beside(options: Options, what: str) -> Options:
+    """Options of a further run of a fit, which keeps a checkpoint of its own beside the first one's."""
+    path = options.checkpoint
+    return options if path is None else replace(options, checkpoint=f"{path}.{what}")
 
 
 def network_arrays(network: nn.Module, name: str) -> Arrays:

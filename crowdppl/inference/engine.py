@@ -14,8 +14,8 @@ from crowdppl.inference.result import FitResult
 
 ASCENT = ("tolerance", "max_iterations", "restarts")
 """Options of engines that climb from several starts."""
-LEARNING = ("checkpoint", "checkpoint_every")
-"""Options of engines that train networks."""
+KEPT = ("checkpoint", "checkpoint_every")
+"""Options of engines whose fits go on from where they were killed."""
 SAMPLING = ("chains", "draws", "warmup")
 """Options of engines that run chains."""
 

@@ -11,6 +11,7 @@ from crowdppl.core.validation import shown, warn
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import MethodError, UnusedOptionWarning
 from crowdppl.inference import laplace, pathfinder
+from crowdppl.inference.checkpoint import beside
 from crowdppl.inference.engine import Engine
 from crowdppl.inference.mcmc import gibbs, nuts
 from crowdppl.inference.options import FitOptions, Options
@@ -38,6 +39,11 @@ def refusal(model: Model, engine: str, options: Options) -> str | None:
         return (
             f"batch_size={options.batch_size} is an option of {' and '.join(engines_with('batch_size'))}; {engine} "
             "runs over all items: leave it out, or use inference='vb'"
+        )
+    if options.checkpoint is not None and "checkpoint" not in ENGINES[engine].options:
+        return (
+            f"checkpoint={shown(options.checkpoint)} is an option of {', '.join(engines_with('checkpoint'))}; "
+            f"{engine} keeps none: leave it out, or use inference='vb'"
         )
     return None
 
@@ -76,6 +82,7 @@ def runs_longer(problem: Problem, engine: str, told: Mapping[str, Any], fits: in
     options = problem.options
     if not _disagree(engine, told):
         return None
+    options = beside(options, "longer")
     longer = replace(options, warmup=LONGER * options.warmup, draws=LONGER * options.draws)
     found = replace(problem, options=longer)
     return found if fits * gibbs_seconds(found) <= AUTO_SECONDS else None

@@ -18,7 +18,7 @@ from crowdppl.data.annotations import Annotations
 from crowdppl.data.covariates import no_covariates
 from crowdppl.data.edges import NO_EDGES
 from crowdppl.errors import ConvergenceWarning, DataError, MethodError
-from crowdppl.inference.checkpoint import TrialCache, check_path, trial_cache
+from crowdppl.inference.checkpoint import TrialCache, beside, check_path, trial_cache
 from crowdppl.inference.confusions import JOINED
 from crowdppl.inference.engine import SAMPLING, Engine
 from crowdppl.inference.engines import ENGINES, choose_engine, gives_way, refuse_engine, runs_longer
@@ -27,8 +27,7 @@ from crowdppl.inference.options import FitOptions, Options, options_from
 from crowdppl.inference.problem import Earlier, Problem, build_problem, model_runs
 from crowdppl.inference.result import Fit
 from crowdppl.inference.shares import refuse_unshared, require_agreement, require_share
-from crowdppl.networks.classifier import learns
-from crowdppl.networks.outputs import network_of, networks_of, trained_networks
+from crowdppl.networks.outputs import networks_of, trained_networks
 from crowdppl.networks.training import VOLUMES, training_of
 from crowdppl.primitives.model import Model, card_of, set_up
 
@@ -80,14 +79,14 @@ def fit_one(
     if not isinstance(options, Options):
         many = engine == "auto" or ENGINES[engine].many_chains
         options = options_from(options, reduced(data.n_labels) * data.n_classes if many else None)
-    require_agreement(model, data, engine, options)
+    require_agreement(model, data, engine, options, start)
     name = name or f"{type(model).__module__}.{type(model).__qualname__}"
     card, build = card_of(model), partial(build_problem, data=data, options=options, start=start, evidence=evidence)
     shapes = [*card.sites.values(), card.table] if card is not None and options.device == "cpu" else ()
     with enough_memory(name, data, shapes), pyro_state_kept():
         ready = set_up(model, data)
         if options.checkpoint is not None:
-            _check_checkpoint(ready, options)
+            check_path(options.checkpoint)
         with model_runs(ready, data, options.device):
             problem = build(ready)
             if problem.truth is not None and not problem.sites:
@@ -111,7 +110,8 @@ def fit_one(
             if free and (longer := runs_longer(problem, engine, result.diagnostics, fits)) is not None:
                 options, result = longer.options, ENGINES[engine].run(longer, data.order)
             if free and (note := gives_way(problem, engine, result.diagnostics)) is not None:
-                engine, result = "vb", ENGINES["vb"].run(problem, data.order)
+                further = replace(problem, options=beside(problem.options, "vb"))
+                engine, result = "vb", ENGINES["vb"].run(further, data.order)
                 result.diagnostics["warnings"].append(note)
     if volumes:
         result.diagnostics["volumes"] = volumes
@@ -174,16 +174,6 @@ def _networks_on(model: Model, device: str) -> Iterator[None]:
     finally:
         for network in networks_of(model).values():
             network.cpu()
-
-
-def _check_checkpoint(model: Model, options: Options) -> None:
-    """Refuses a checkpoint where no network learns, and a path that cannot be written."""
-    if network_of(model) is None and not any(map(learns, trained_networks(model).values())):
-        raise MethodError(
-            f"checkpoint={shown(options.checkpoint)} is for fits in which a network learns, and "
-            f"{type(model).__name__} has none here; leave it out"
-        )
-    check_path(options.checkpoint)
 
 
 def _with_training(

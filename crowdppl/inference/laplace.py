@@ -10,9 +10,11 @@ from torch import Tensor
 
 from crowdppl.errors import MethodError
 from crowdppl.inference.assembly import result_of_draws
-from crowdppl.inference.engine import ASCENT, Engine
+from crowdppl.inference.checkpoint import beside, checkpoint_of
+from crowdppl.inference.engine import ASCENT, KEPT, Engine
 from crowdppl.inference.loop import Progress, Run, diagnostics_of_runs, iterate, run_each
 from crowdppl.inference.problem import Problem
+from crowdppl.inference.replay import arrays_of, put_back
 from crowdppl.inference.result import FitResult
 from crowdppl.inference.state import refuse_inferred_priors
 from crowdppl.inference.target import Target
@@ -82,14 +84,16 @@ def fit(problem: Problem) -> list[LaplaceRun]:
     options = problem.options
 
     def run(number: int) -> LaplaceRun:
-        name = problem.start_name(number)
+        name, first = problem.start_name(number), start(problem, number)
+        own = beside(options, f"{number}") if number else options
         state, progress = iterate(
             partial(step, problem),
-            start(problem, number),
-            options,
+            first,
+            own,
             steps=options.max_iterations or MOST,
             tolerance=problem.tolerance,
             name=f"laplace from {name}",
+            checkpoint=checkpoint_of(problem, own, "laplace", arrays_of, lambda x, _: put_back(first, x)),
         )
         return LaplaceRun(name, progress, progress.objectives[-1] if progress.objectives else -np.inf, state)
 
@@ -124,4 +128,4 @@ def capability(problem: Problem) -> str:
     return "gradient"
 
 
-ENGINE = Engine("laplace", run, capability, (*ASCENT, "draws"), sample=sample)
+ENGINE = Engine("laplace", run, capability, (*ASCENT, *KEPT, "draws"), sample=sample)

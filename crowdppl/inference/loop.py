@@ -127,7 +127,7 @@ def iterate(
                 progress.objectives.append(value)
                 progress.converged = _settled(progress.objectives, tolerance)
                 if checkpoint is not None:
-                    checkpoint.keep(state, steps)
+                    checkpoint.keep(state, progress.converged or len(progress.objectives) == steps)
                 with in_step():
                     if options.callback is not None:
                         options.callback(t, value)

@@ -75,11 +75,12 @@ class Options:
         batch_size: items a minibatch of vb or svi; None is full batch. The other engines refuse it.
         guide: "normal" or "point", vb's treatment of sites that are not conjugate.
         learning_rate: of svi, whose steps decay from it a hundredfold over the run; no other engine has one.
-        checkpoint: a file that holds a fit with a network after some of its epochs; where it is there already, the
-            fit goes on from it, to the result that it would have had. What is found before the first epoch (each
-            trial of ``volume`` that scored, the end of the first training of ``patience``) is kept beside it, in a
-            file whose name ends in ".trials".
-        checkpoint_every: epochs between two writes of it.
+        checkpoint: a file that holds a fit by em, vb, gibbs, laplace or svi after some of its iterations, or epochs
+            of a network; where it is there already, the fit goes on from it, to the result that it would have had.
+            Beside it lie files whose names begin alike: of draws, of further starts, and of what is found before
+            the first epoch (".trials": each trial of ``volume`` that scored, the end of the first training of
+            ``patience``). Of processes that share a fit, the first one keeps it for all.
+        checkpoint_every: iterations between two writes of it.
         progress: whether to show a progress bar.
         callback: called with (iteration, objective) after every iteration, sweep or transition. The objective of
             gibbs is the mean log-likelihood of its chains; that of nuts, whose chains run one after another, the

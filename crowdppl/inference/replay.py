@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import count
 from typing import Any, NamedTuple
@@ -39,6 +39,26 @@ def with_prefix(by_name: Mapping[str, Any], prefix: str) -> Tensors:
     """The tensors below a name, without it."""
     at = len(prefix) + 1
     return {name[at:]: x for name, x in by_name.items() if name.startswith(f"{prefix}.")}
+
+
+def arrays_of(record: Any, name: str = "") -> Tensors:
+    """The tensors of a record, of tables of tensors and of records within, by name."""
+    if isinstance(record, Tensor):
+        return {name: record}
+    within = record if isinstance(record, Mapping) else {} if record is None else vars(record)
+    first = f"{name}." if name else ""
+    return {key: x for part, found in within.items() for key, x in arrays_of(found, f"{first}{part}").items()}
+
+
+def put_back(record: Any, arrays: Mapping[str, Tensor], name: str = "") -> Any:
+    """A record like another one, of what ``arrays_of`` returned; KeyError where something is lacking."""
+    if record is None or isinstance(record, Tensor):
+        return None if record is None else arrays[name]
+    if isinstance(record, Mapping):  # in the order of the other, as sums are in that order
+        found = with_prefix(arrays, name)
+        return {key: found[key] for key in dict.fromkeys([*record, *found])}
+    first = f"{name}." if name else ""
+    return replace(record, **{part: put_back(x, arrays, f"{first}{part}") for part, x in vars(record).items()})
 
 
 _numbers = count()

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pandas as pd
 
-from crowdppl.core.collective import agreed, group_size, n_processes
+from crowdppl.core.collective import agreed, group_size, n_processes, process
 from crowdppl.core.validation import shown
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.kinds.numbers import NUMBER
@@ -24,6 +24,11 @@ def require_share(data: Annotations) -> None:
     size, given = group_size(), 1 if data.share is None else data.share[1]
     if size > 1 and not data.n_items:
         raise DataError("the process has no items; start no more processes than there are parts with items")
+    if data.share is not None and size == given and data.share[0] != process():
+        raise DataError(
+            f"process {process()} of {size} has the share of process {data.share[0]}, whose labels would count "
+            "twice: each opens its own (crowdppl.Annotations.open)"
+        )
     if size == given:
         return
     if data.share is None:
@@ -38,18 +43,23 @@ def require_share(data: Annotations) -> None:
     )
 
 
-def require_agreement(model: Model, data: Annotations, engine: str, options: Options) -> None:
-    """Refuses processes with other annotators, classes, settings or options by a ProcessError."""
+def require_agreement(
+    model: Model, data: Annotations, engine: str, options: Options, start: Mapping[str, Any] | None
+) -> None:
+    """Refuses processes with other parts, annotators, classes, settings, options or starts by a ProcessError."""
     if n_processes() == 1:
         return
     remedy = "give all the same, as one script on all does"
+    agreed("the parts", _digest(None if data.opened is None else data.opened.digest), "give all the same folder")
     agreed("the annotators", _digest(data.annotators, data.abstainers, data.annotator_covariates), remedy)
     what = (data.alphabet.book.ids, data.n_classes, data.kind, data.alphabet.informative, data.repeat_correlation)
     agreed("the classes", _digest(*what), remedy)
     history = data.blocks[0].history
     agreed("the history", _digest(None if history is None else history.numpy()), remedy)
     settings = sorted(settings_of(model).items())
-    agreed("the method", _digest(type(model).__qualname__, *settings, engine, *options.kept().items()), remedy)
+    kept = (*options.kept().items(), f"{options.checkpoint}", options.checkpoint_every)
+    agreed("the method", _digest(type(model).__qualname__, *settings, engine, *kept), remedy)
+    agreed("the start", _digest(*(part for each in (start or {}).items() for part in each)), remedy)
 
 
 def _digest(*parts: Any) -> int:

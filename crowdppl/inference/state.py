@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -14,7 +14,7 @@ from crowdppl.inference.density import TraceSites
 from crowdppl.inference.gaussians import Gaussians, base_draws
 from crowdppl.inference.passes import FullPass
 from crowdppl.inference.problem import Earlier, Problem
-from crowdppl.inference.replay import with_prefix
+from crowdppl.inference.replay import arrays_of, put_back
 from crowdppl.inference.sites import Site
 from crowdppl.networks.outputs import networks_of
 
@@ -43,14 +43,12 @@ class State:
 
     def arrays(self) -> Tensors:
         """The state as tensors by name."""
-        parts = {part.name: getattr(self, part.name) for part in fields(self)}
-        return {f"{part}.{name}": x for part, found in parts.items() for name, x in found.items()}
+        return arrays_of(self)
 
     def at(self, arrays: Mapping[str, Tensor]) -> State:
         """Another state of the same sites, from what ``arrays`` returned."""
-        parts = {part.name: getattr(self, part.name) for part in fields(self) if part.name != "memory"}
-        found = {part: {name: arrays[f"{part}.{name}"] for name in own} for part, own in parts.items()}
-        return State(**found, memory=with_prefix(arrays, "memory"))
+        found: State = put_back(replace(self, memory={}), arrays)
+        return found
 
 
 def gaussians_of(problem: Problem, state: State) -> Gaussians:

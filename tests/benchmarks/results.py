@@ -49,6 +49,7 @@ SECTIONS = (
     "EM from a million to ten million labels",
     "The command line at ten million labels",
     SCALE,
+    "Kills",
     "An epoch of a network",
     *ON_A_GPU,
     "bayes_dgc on LabelMe",

@@ -2,7 +2,15 @@
 
 import hashlib
 import json
+import os
+import re
+import resource
+import shutil
+import subprocess
+import sys
+import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -191,32 +199,97 @@ def test_what_is_known_by_id_goes_to_the_process_that_has_it(parts: Path, monkey
         crowdppl.Annotations.open(parts, gold={"nobody": 1})
 
 
-def of_group(process: int, processes: int, folder: str) -> tuple[list[str], Any, str]:
-    """In a process of a group: its items, what a fit finds, and what is said where a part of another is damaged."""
-    data = crowdppl.Annotations.open(folder)
-    fit = crowdppl.fit("dawid_skene", data, inference="em", seed=0)
-    found = {name: site.mean for name, site in fit.result.sites.items()}
-    if process:
-        (Path(folder) / "part-00004.parquet").unlink()
-    try:
-        crowdppl.Annotations.open(folder)
-    except DataError as error:
-        return [*data.items], found, str(error)
-    return [*data.items], found, ""
+SVI: Any = {"inference": "svi", "max_iterations": 4}
 
 
-def test_processes_of_a_group_find_what_one_finds(parts: Path, tmp_path: Path) -> None:
-    items, alone, _ = of_group(0, 1, str(parts))
-    copied = tmp_path / "copied"
-    copied.mkdir()
-    for path in parts.iterdir():
-        (copied / path.name).write_bytes(path.read_bytes())
-    found = by_processes(2, of_group, str(copied))
-    assert [name for own, *_ in found for name in own] == items
+def of_group(process: int, processes: int, folder: str) -> tuple[list[str], Any, dict[str, str]]:
+    """In a process of a group: its items, what a fit finds, and what is said of faults, within seconds."""
+    place, said = Path(folder), dict[str, str]()
+    data = crowdppl.Annotations.open(place / "parts")
+
+    def fit(given: crowdppl.Annotations = data, **how: Any) -> crowdppl.Posterior:
+        return crowdppl.fit("dawid_skene", given, **{"inference": "em", "seed": 0, **how})
+
+    def opened(name: str, of_all: bool = False) -> Any:
+        return crowdppl.Annotations.open(place / (name if process or of_all else "parts"))
+
+    def on_full_disk() -> None:
+        limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limits[0] if process else 99, limits[1]))
+        try:
+            fit(checkpoint=place / "full" / "checkpoint")
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+    sites = {name: site.mean for name, site in fit(checkpoint=place / "checkpoint").result.sites.items()}
+    fit(checkpoint=place / "svi", **SVI)
+    faults: dict[str, Callable[[], Any]] = {
+        "missing": lambda: opened("missing", of_all=True),
+        "version": lambda: opened("version"),
+        "other": lambda: opened("other"),
+        "fitted": lambda: fit(replace(data, opened=replace(data.opened, digest=f"{process:064}"))),
+        "twice": lambda: fit(replace(data, share=(0, processes))),
+        "full": on_full_disk,
+    }
+    for name, fault in faults.items():
+        began = time.perf_counter()
+        try:
+            fault()
+        except crowdppl.errors.CrowdpplError as error:
+            said[name] = f"{type(error).__name__}: {error}"
+        assert time.perf_counter() - began < 30
+    return [*data.items], sites, said
+
+
+def test_processes_of_a_group_find_what_one_finds_and_name_faults(parts: Path, tmp_path: Path) -> None:
+    for name in ("parts", "missing", "version"):
+        shutil.copytree(parts, tmp_path / name)
+    (tmp_path / "missing" / "part-00004.parquet").unlink()
+    about = json.loads((parts / "dataset.json").read_text())
+    (tmp_path / "version" / "dataset.json").write_text(json.dumps(about | {"version": 9}))
+    crowdppl.convert(parts.parent / "a.parquet", tmp_path / "other", n_parts=4)
+    found = by_processes(2, of_group, str(tmp_path))
+    data, how = crowdppl.Annotations.open(parts), {"inference": "em", "seed": 0}
+    alone = crowdppl.fit("dawid_skene", data, **how)
+    assert [name for own, *_ in found for name in own] == [*data.items]
+    calls: list[int] = []
+    more: Any = {"checkpoint": tmp_path / "checkpoint", "callback": lambda t, _: calls.append(t)}
+    again = crowdppl.fit("dawid_skene", data, **more, **how)
+    assert not calls  # one process goes on where two have ended
+    with pytest.raises(ResultError, match="random streams of 2 processes, and there are 1"):
+        crowdppl.fit("dawid_skene", data, seed=0, checkpoint=tmp_path / "svi", **SVI)
     for _, sites, said in found:
-        assert "part-00004.parquet is not there" in said
-        for name, x in alone.items():
-            np.testing.assert_allclose(sites[name], x, rtol=1e-9)
+        for name, site in alone.result.sites.items():
+            np.testing.assert_allclose(sites[name], site.mean, rtol=1e-9)
+            np.testing.assert_array_equal(sites[name], again.result.sites[name].mean)
+        expected = {
+            "missing": ("DataError", "part-00004.parquet is not there"),
+            "version": ("DataError", "of version 9"),
+            "other": ("ProcessError", "processes differ in the parts"),
+            "fitted": ("ProcessError", "processes differ in the parts"),
+            "twice": ("DataError", "has the share of process 0, whose labels would count twice"),
+            "full": ("ResultError", "the checkpoint .*checkpoint is not written"),
+        }
+        assert said.keys() == expected.keys()
+        for name, (kind, text) in expected.items():
+            assert said[name].startswith(kind) and re.search(text, said[name]), said[name]
+    assert not [*(tmp_path / "full").iterdir()]
+
+
+@pytest.mark.slow
+def test_a_fit_whose_process_is_killed_ends_in_the_same_bits(parts: Path, tmp_path: Path) -> None:
+    """torchrun starts it again, and it goes on from its checkpoint; ``make bench ONLY=faults`` kills more often."""
+    (tmp_path / "parts").symlink_to(parts)
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    command += ["--max-restarts=2", "-m", "tests.inference.killed", str(tmp_path), "hierarchical_dawid_skene", "vb"]
+    # https://github.com/pytorch/pytorch/issues/135712
+    surroundings = os.environ | {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
+    done = subprocess.run([*command, "{}", "7"], env=surroundings, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    for process in range(2):
+        found = json.loads((tmp_path / f"found-{process}").read_text())
+        assert found["same"] and found["life"] == 1 and found["of"] > 8
+        assert (tmp_path / f"began-{process}-1").read_text() == "8"
 
 
 def test_others_may_write_the_layout(parts: Path, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """A fit that was killed goes on from its checkpoint, to the bits that it would have had."""
 
 from copy import deepcopy
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +25,8 @@ class Killed(Exception):
     """Stands for the end of a process."""
 
 
-def kill(t: int, objective: float) -> None:
-    if t == 4:
+def kill(t: int, objective: float, at: int = 4) -> None:
+    if t == at:
         raise Killed
 
 
@@ -83,12 +84,35 @@ def test_another_network_dtype_guide_or_history_is_another_fit(tmp_path: Path) -
         crowdppl.fit("bayes_dgc", taught, settings=settings, **more)
 
 
-def test_a_network_that_learned_beforehand_takes_no_checkpoint(tmp_path: Path) -> None:
-    truth = np.arange(60) % 3
-    episodes = crowdppl.few_shot.EpisodeSampler(truth, np.eye(4)[truth], ways=2, shots=2, queries=2, annotators=2)
-    model = crowdppl.method("meta_em", widths=(2,)).meta_fit(episodes, iterations=1, batch=1)
-    with pytest.raises(MethodError, match="MetaEm"):
-        crowdppl.fit(model, clouds(60, 40)[0], inference="em", checkpoint=tmp_path / "file")
+OTHERS: list[tuple[str, str, int, dict[str, Any]]] = [
+    ("bayesian_dawid_skene", "vb", 5, {}),
+    ("glad", "vb", 10, {}),
+    ("dawid_skene", "em", 7, {"restarts": 2}),
+    ("hierarchical_dawid_skene", "gibbs", 7, {"chains": 2, "draws": 6, "warmup": 4}),
+    ("class_coin", "laplace", 1, {"draws": 9}),
+    ("dawid_skene", "svi", 5, {"max_iterations": 8, "batch_size": 20}),
+]
+"""Methods without networks, and iterations at whose end they are killed; glad goes on with more draws."""
+
+
+@pytest.mark.parametrize(("name", "engine", "at", "options"), OTHERS)
+def test_fits_without_networks_go_on_too(
+    name: str, engine: str, at: int, options: dict[str, Any], tmp_path: Path
+) -> None:
+    data, how = crowd(80), {"inference": engine, "seed": 1, **options}
+    whole, path = crowdppl.fit(name, data, **how), tmp_path / "killed"
+    with pytest.raises(Killed):
+        crowdppl.fit(name, data, checkpoint=path, checkpoint_every=1, callback=partial(kill, at=at), **how)
+    calls: list[int] = []
+    more: Any = {"checkpoint": path, "checkpoint_every": 1, "callback": lambda t, _: calls.append(t)}
+    for first in ([at + 1], []):  # the second begins where the fit had ended
+        calls.clear()
+        again = crowdppl.fit(name, data, **more, **how)
+        assert again.diagnostics()["objectives"] == whole.diagnostics()["objectives"]
+        pd.testing.assert_frame_equal(again.probabilities(), whole.probabilities(), check_exact=True)
+        for site, x in whole.result.sites.items():
+            np.testing.assert_array_equal(again.result.sites[site].mean, x.mean)
+        assert calls[:1] == first
 
 
 def test_what_is_not_this_fits_is_refused(tmp_path: Path) -> None:
@@ -105,8 +129,9 @@ def test_what_is_not_this_fits_is_refused(tmp_path: Path) -> None:
     save_file({}, path, {"about": "[]"})
     with pytest.raises(ResultError, match="is no checkpoint"):
         fitted("raykar", "em", data, checkpoint=str(path))
-    with pytest.raises(MethodError, match="fits in which a network learns"):
-        crowdppl.fit("dawid_skene", crowd(20), inference="em", checkpoint=str(path))
+    for how, text in (({"inference": "nuts"}, "nuts keeps none"), ({"trusted": ["a"]}, "trusted= makes several")):
+        with pytest.raises(MethodError, match=text):
+            crowdppl.fit("one_coin", crowd(20), checkpoint=str(path), **how)  # type: ignore[arg-type]
     with pytest.raises(MethodError, match="checkpoint_every=0"):
         fitted("raykar", "em", data, checkpoint=str(tmp_path / "new"), checkpoint_every=0)
 

@@ -143,6 +143,7 @@ def wrong(process: int, processes: int) -> dict[str, str]:
         "annotators": lambda: fit(given=(data, other)[process]),
         "settings": lambda: fit(settings={"right": 1.0 + process}),
         "options": lambda: fit(tolerance=1e-3 * (1 + process)),
+        "start": lambda: fit(start={"prevalence": torch.tensor([0.2, 0.3, 0.5 + process])}),
         "only one": lambda: fit(given=data if process else None),  # type: ignore[arg-type]
         "auto": lambda: fit("auto"),
         "glad": lambda: fit("glad"),
@@ -217,6 +218,7 @@ def test_what_processes_cannot_share_is_refused_by_name_in_all(found: Any) -> No
         "annotators": "ProcessError: processes differ in the annotators",
         "settings": "ProcessError: processes differ in the method",
         "options": "ProcessError: processes differ in the method",
+        "start": "ProcessError: processes differ in the start",
         "auto": "DataError: 'auto' would be of the items of process 0 of 2 alone",
         "glad": "MethodError: processes cannot share a fit of GLAD: difficulty has an entry an item",
         "covariates": "DataError: data would be of the items of process 0",

@@ -42,7 +42,7 @@ def test_an_option_that_the_engine_does_not_have(data: Annotations, engine: str,
     assert next(iter(options)) in found and "changes nothing" in found
 
 
-@pytest.mark.parametrize(("engine", "options"), [("em", {"batch_size": 9}), ("gibbs", {"checkpoint": "a.ckpt"})])
+@pytest.mark.parametrize(("engine", "options"), [("em", {"batch_size": 9}), ("nuts", {"checkpoint": "a.ckpt"})])
 def test_what_an_engine_refuses_is_not_warned_of_first(
     data: Annotations, engine: str, options: dict[str, Any]
 ) -> None:

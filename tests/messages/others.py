@@ -205,6 +205,14 @@ ROWS = [
         "more labels",
     ),
     Row(
+        "fitting.fit",
+        lambda: crowdppl.fit("auto", crowdppl.anaesthetists(), checkpoint="kept"),
+        lambda: crowdppl.fit(
+            "one_coin", crowdppl.anaesthetists(), inference="em", checkpoint=f"{written('x')}.kept"
+        ),
+        "makes several",
+    ),
+    Row(
         "fitting.check_automatic",
         lambda: fitted(None, "auto", inference="em"),
         lambda: crowdppl.fit("auto", crowdppl.anaesthetists(), seed=0),

@@ -13,14 +13,15 @@ from torch import Tensor
 
 from crowdppl.core.collective import reduced
 from crowdppl.errors import MethodError
+from crowdppl.inference.checkpoint import checkpoint_of
 from crowdppl.inference.density import TraceSites
-from crowdppl.inference.engine import SAMPLING, Engine
+from crowdppl.inference.engine import KEPT, SAMPLING, Engine
 from crowdppl.inference.loop import Progress, iterate
 from crowdppl.inference.mcmc.chains import relabelled, result_of_chains, truth_shares
 from crowdppl.inference.mcmc.hmc import HmcState, Tensors, moved, where
 from crowdppl.inference.passes import Total
 from crowdppl.inference.problem import Problem
-from crowdppl.inference.replay import with_prefix
+from crowdppl.inference.replay import arrays_of, put_back, with_prefix
 from crowdppl.inference.result import FitResult
 from crowdppl.inference.sites import per_chain
 from crowdppl.inference.starts import votes
@@ -71,22 +72,32 @@ def sample(problem: Problem) -> tuple[Tensors, Progress, dict[str, Any]]:
     state, options = start(problem), problem.options
     size = sum(x.numel() for x in values(problem, state).values())
     thin = max(1, -(-size * options.draws // MAX_NUMBERS))
-    kept: dict[str, list[Tensor]] = {}
+    kept: list[Tensors] = []
     shares: list[Any] = []
 
     def kept_step(state: GibbsState) -> tuple[GibbsState, float]:
         state, value = step(problem, state)
         drawn = int(state.sweeps) - 1 - options.warmup
         if drawn >= 0 and drawn % thin == 0:
-            for name, x in values(problem, state).items():
-                kept.setdefault(name, []).append(x)
+            kept.append(values(problem, state))
             shares[:] = _added_shares(problem, state, shares)
         return state, value
 
-    state, progress = iterate(kept_step, state, options, steps=options.warmup + options.draws, name="gibbs")
-    if not kept:  # stopped during warm-up
-        kept = {n: [x] for n, x in values(problem, state).items()}
-    draws = {n: torch.stack(x, 1) for n, x in kept.items()}
+    def take(state: GibbsState) -> Tensors:
+        return arrays_of(state) | {f"share.{n}": torch.as_tensor(x) for n, x in enumerate(shares)}
+
+    def put(arrays: Tensors, _: int) -> GibbsState:
+        found = with_prefix(arrays, "share")
+        shares[:] = [int(found[f"{n}"]) if n == 0 else found[f"{n}"] for n in range(len(found))]
+        restored: GibbsState = put_back(first, arrays)
+        return restored
+
+    first = state
+    checkpoint = checkpoint_of(problem, options, "gibbs", take, put, kept, values(problem, first))
+    how: Any = {"steps": options.warmup + options.draws, "name": "gibbs", "checkpoint": checkpoint}
+    state, progress = iterate(kept_step, first, options, **how)
+    kept = kept or [values(problem, state)]  # stopped during warm-up
+    draws = {n: torch.stack([x[n] for x in kept], 1) for n in kept[0]}
     more = {"relabelled": torch.nonzero(state.relabelled)[:, 0].tolist()}
     return draws, progress, more | ({"truth": shares} if shares else {})
 
@@ -454,4 +465,4 @@ def capability(problem: Problem) -> str:
     return "exact"
 
 
-ENGINE = Engine("gibbs", run, capability, SAMPLING, sample=sample, many_chains=True)
+ENGINE = Engine("gibbs", run, capability, (*SAMPLING, *KEPT), sample=sample, many_chains=True)

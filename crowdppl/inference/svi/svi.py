@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -22,17 +23,19 @@ from pyro.poutine import block, enum, trace
 from torch import Tensor
 from torch.distributions import biject_to
 
-from crowdppl.core.collective import all_reduced, n_processes, shared_errors
+from crowdppl.core.collective import all_reduced, n_processes, gathered, process, shared_errors
 from crowdppl.core.devices import seed_streams, seeded
 from crowdppl.data.blocks import Block
-from crowdppl.errors import MethodError, NumericalError
+from crowdppl.errors import MethodError, NumericalError, ResultError
 from crowdppl.inference.assembly import result_of_draws, result_of_point
+from crowdppl.inference.checkpoint import beside, checkpoint_of
 from crowdppl.inference.density import Density, trace_sites
-from crowdppl.inference.engine import ASCENT, LEARNING, Engine
+from crowdppl.inference.engine import ASCENT, KEPT, Engine
 from crowdppl.inference.families import Family, family_of
 from crowdppl.inference.loop import Progress, Run, diagnostics_of_runs, iterate, run_each
 from crowdppl.inference.options import Options
 from crowdppl.inference.problem import Problem, model_runs
+from crowdppl.inference.replay import with_prefix
 from crowdppl.inference.result import FitResult
 from crowdppl.inference.sites import plain_support
 from crowdppl.inference.state import State, first_state, gaussians_of
@@ -120,12 +123,61 @@ def _run(problem: Problem, options: Options, guide: Any, number: int) -> SviRun:
         def step(taken: int) -> tuple[int, float]:
             return taken + 1, -float(svi.step(_batch(own, problem, options, rng)))
 
-        _, progress = iterate(step, 0, options, steps=steps, name="svi")
+        own_options = beside(options, f"{number}") if number else options
+        progressed = _Progressed(optimiser, rng, options)
+        kept = checkpoint_of(problem, own_options, "svi", progressed.arrays, progressed.restored)
+        _, progress = iterate(step, 0, own_options, steps=steps, name="svi", checkpoint=kept)
         if _first_not_finite() is not None:  # after the last step, which no objective has seen
             raise _not_finite("the last step failed")
         tolerance = TOLERANCE if options.tolerance is None else options.tolerance
         progress.converged = _converged(progress.objectives, tolerance) and not progress.interrupted
         return _finished(start, progress, _draw(problem, guide, whole))
+
+
+@dataclass(frozen=True)
+class _Progressed:
+    """What steps have changed: parameters in Pyro's store, their optimiser, and streams of random numbers."""
+
+    optimiser: Any
+    rng: np.random.Generator
+    options: Options
+
+    def arrays(self, _: int) -> dict[str, Tensor]:
+        """All of it as tensors by name; streams are those of each process."""
+        told = json.dumps(self.rng.bit_generator.state).encode()
+        own = [torch.get_rng_state(), torch.frombuffer(bytearray(told), dtype=torch.uint8)]
+        if self.options.device != "cpu":
+            own.append(torch.cuda.get_rng_state(self.options.device))
+        found = {f"stream.{n}.{i}": x for n, each in enumerate(gathered(own)) for i, x in enumerate(each)}
+        for name, state in self.optimiser.get_state().items():
+            known = state["state"][0] | {"lr": state["param_groups"][0]["lr"]}
+            found |= {
+                f"optimiser.{name}.{key}": torch.as_tensor(x, dtype=torch.float64) for key, x in known.items()
+            }
+        return found | {f"parameter.{name}": x for name, x in pyro.get_param_store().named_parameters()}
+
+    def restored(self, arrays: dict[str, Tensor], steps: int) -> int:
+        """Sets what ``arrays`` returned after some steps; their number."""
+        n = len({name.split(".")[0] for name in with_prefix(arrays, "stream")})
+        if n != n_processes():
+            raise ResultError(
+                f"the checkpoint has random streams of {n} processes, and there are {n_processes()}; start {n}, or "
+                "remove it"
+            )
+        first, own, *of_gpu = (x.cpu() for _, x in sorted(with_prefix(arrays, f"stream.{process()}").items()))
+        for name, x in pyro.get_param_store().named_parameters():
+            with torch.no_grad():
+                x.copy_(arrays[f"parameter.{name}"])
+            state = self.optimiser.pt_optim_constructor([x], **self.optimiser.pt_optim_args).state_dict()
+            known = {key: arrays[f"optimiser.{name}.{key}"] for key in ("step", "exp_avg", "exp_avg_sq", "lr")}
+            state["param_groups"][0]["lr"] = float(known.pop("lr"))
+            state["state"][0] = known | {"step": int(known["step"])}
+            self.optimiser.set_state({name: state})
+        self.rng.bit_generator.state = json.loads(own.numpy().tobytes())
+        torch.set_rng_state(first)
+        for x in of_gpu:
+            torch.cuda.set_rng_state(x, self.options.device)
+        return steps
 
 
 @contextmanager
@@ -425,7 +477,7 @@ ENGINE = Engine(
     "svi",
     run,
     lambda problem: "gradient",
-    (*ASCENT, *LEARNING, "batch_size", "learning_rate"),
+    (*ASCENT, *KEPT, "batch_size", "learning_rate"),
     epochs,
     takes_start=False,
 )

@@ -30,7 +30,7 @@ from crowdppl.inference.confusions import (
     truth_over,
 )
 from crowdppl.inference.draws import crossed, draws_of, mean_of
-from crowdppl.inference.engine import ASCENT, LEARNING, Engine
+from crowdppl.inference.engine import ASCENT, KEPT, Engine
 from crowdppl.inference.loop import diagnostics_of_runs
 from crowdppl.inference.problem import Problem, model_runs
 from crowdppl.inference.result import (
@@ -264,7 +264,7 @@ def _state_sites(problem: Problem, order: np.ndarray, run: AscentRun) -> dict[st
 def _engine(ascent: CoordinateAscent, *options: str) -> Engine:
     of: Any = (partial(function, ascent) for function in (_run, _capability, epochs))
     run, capability, training = of
-    return Engine(ascent.name, run, capability, (*ASCENT, *LEARNING, *options), training)
+    return Engine(ascent.name, run, capability, (*ASCENT, *KEPT, *options), training)
 
 
 ENGINES = (_engine(EM), _engine(VB, "batch_size", "guide"))

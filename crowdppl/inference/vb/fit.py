@@ -12,12 +12,14 @@ import torch
 from torch import Tensor
 
 from crowdppl.errors import MethodError, NumericalError
-from crowdppl.inference.checkpoint import checkpoint_of
+from crowdppl.inference.checkpoint import Checkpoint, beside, checkpoint_of
 from crowdppl.inference.density import Density
 from crowdppl.inference.gaussians import PARTICLES, base_draws
 from crowdppl.inference.loop import Progress, Run, Step, iterate, run_each
 from crowdppl.inference.neural.learner import FullBatch, Learner, refuse_options
+from crowdppl.inference.options import Options
 from crowdppl.inference.problem import Problem
+from crowdppl.inference.replay import with_prefix
 from crowdppl.inference.state import State
 from crowdppl.inference.vb.coordinate_ascent import VB, CoordinateAscent, MeanFieldUpdate
 from crowdppl.networks.outputs import network_of
@@ -70,6 +72,7 @@ def _finished(
 def _run(problem: Problem, ascent: CoordinateAscent, number: int) -> AscentRun:
     """A run from one start, until the objective converges; then again, with more draws of Gaussians."""
     options, state = problem.options, ascent.start(problem, number)
+    options = beside(options, f"{number}") if number else options
     if options.batch_size is not None and options.batch_size < problem.n_items:
         state = warm_up(problem, state)
     most, step = options.max_iterations or 1000, partial(ascent.step, problem)
@@ -78,16 +81,35 @@ def _run(problem: Problem, ascent: CoordinateAscent, number: int) -> AscentRun:
         ahead: Step[State] = Extrapolation(step, problem.tolerance)
     else:
         ahead = step
-    state, progress = iterate(ahead, state, options, steps=most, **how)
+    kept = _checkpoint(problem, ascent, options, state, ahead)
+    state, progress = iterate(ahead, state, options, steps=most, checkpoint=kept, **how)
     before, callback = progress.iterations, options.callback
     finer = with_more_draws(problem, state, options.seed + number) if progress.converged and before < most else None
     if finer is None:
         return _finished(problem, ascent, number, state, progress)
+    options = beside(options, "finer")
     if callback is not None:
         options = replace(options, callback=lambda t, value: callback(before + t, value))
-    state, progress = iterate(step, finer, options, steps=most - before, **how)
+    kept = _checkpoint(problem, ascent, options, finer, step)
+    state, progress = iterate(step, finer, options, steps=most - before, checkpoint=kept, **how)
     progress.before = before
     return _finished(problem, ascent, number, state, progress)
+
+
+def _checkpoint(
+    problem: Problem, ascent: CoordinateAscent, options: Options, first: State, step: Step[State]
+) -> Checkpoint[State] | None:
+    """The checkpoint of a run from a first state: its states, and what its steps know."""
+
+    def take(state: State) -> Arrays:
+        return state.arrays() | (step.arrays() if isinstance(step, Extrapolation) else {})
+
+    def put(arrays: Arrays, _: int) -> State:
+        if isinstance(step, Extrapolation):
+            step.restore(arrays, first)
+        return first.at(arrays)
+
+    return checkpoint_of(problem, options, ascent.name, take, put)
 
 
 def learner_of(problem: Problem) -> Learner | None:
@@ -244,6 +266,17 @@ class Extrapolation:
         self._past.append(state)
         state, self._last = self.plain(state)
         return state, self._last
+
+    def arrays(self) -> Arrays:
+        """Where it has been, as tensors by name."""
+        known = [len(self._past), self._last, self._longest]
+        past = {f"past.{n}.{name}": x for n, one in enumerate(self._past) for name, x in one.arrays().items()}
+        return past | {"ahead": torch.tensor(known, dtype=torch.float64)}
+
+    def restore(self, arrays: Arrays, first: State) -> None:
+        """Sets what ``arrays`` returned, of states like ``first``."""
+        n, self._last, self._longest = arrays["ahead"].tolist()
+        self._past = [first.at(with_prefix(arrays, f"past.{i}")) for i in range(int(n))]
 
     def _from_ahead(self, start: State, middle: State, here: State) -> tuple[float | None, State]:
         """An iteration from the extrapolated point; None and where it was where that does not pay."""
