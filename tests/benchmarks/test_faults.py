@@ -44,8 +44,8 @@ def test_faults(recorder: Recorder, tmp_path: Path) -> None:
         f"300,000 labels, {PROCESSES} processes under torchrun, a checkpoint every second iteration; `kill -9` of "
         f"one process, drawn at random, within {WITHIN:g} s of the first iteration, or of the start. The result "
         f"beside that of a fit which nothing disturbs:\n\n{markdown(head, rows)}\n\n"
-        f"`kill -9` of `crowdppl convert` at {CONVERSIONS} random moments: the folder was whole {whole} times, and else "
-        "not there."
+        f"`kill -9` of `crowdppl convert` at {CONVERSIONS} random moments: the folder was whole {whole} times, "
+        "and else not there."
     )
     recorder.add("Kills", text)
 
