@@ -505,7 +505,11 @@ class Annotations:
         with together():  # what is wrong in one part is an error in all processes
             share = (process(), n_processes()) if n_processes() > 1 else None
             stored = read_parts(path, *(share or (0, 1)), check=switch("check", check, error=DataError))
-            agreed("the parts", int(stored.digest[:12], 16), "give all the same folder, or copy it again to each machine")
+            agreed(
+                "the parts",
+                int(stored.digest[:12], 16),
+                "give all the same folder, or copy it again to each machine",
+            )
             made = cls._of_parts(stored, share, known, annotator_covariates, history)
             made = made if share is None else replace(made, totals=Totals.of(made.blocks))
         for warning in made.warnings if share is None or share[0] == 0 else ():

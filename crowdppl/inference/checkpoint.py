@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from crowdppl.core.collective import in_step, n_processes, gathered, of_first, process
+from crowdppl.core.collective import gathered, in_step, n_processes, of_first, process
 from crowdppl.core.files import new_file
 from crowdppl.core.validation import shown, warn
 from crowdppl.data.blocks import Block

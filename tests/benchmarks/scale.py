@@ -1,7 +1,7 @@
 """`torchrun -m tests.benchmarks.scale PARTS METHOD ENGINE FEW MANY OUT`: what a fit of parts costs each process.
 
-Prints JSON: seconds of the wall and of the CPU of opening, of an iteration (from fits of few and of many), of a whole
-fit of many and of writing the labels; and the most memory, without pages of mapped files.
+Prints JSON: seconds of the wall and of the CPU of opening, of an iteration (from fits of few and of many), of a
+whole fit of many and of writing the labels; and the most memory, without pages of mapped files.
 """
 
 import json

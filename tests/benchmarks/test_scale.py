@@ -109,8 +109,8 @@ def row(labels: int, engine: str, method: str, parts: Path, out: Path) -> list[s
 
 ABOUT = (
     "`crowdppl convert`, then fits of 2 and of 8 iterations by one process and by two, of one thread each, started "
-    "by torchrun in turn, least of three; five labels an item, 2,000 annotators (10,000 from 10^8 labels on), K = 5. "
-    "An iteration is their difference. Ratios are of seconds of one process to those of the slower of two, of the "
-    "wall and of the CPU, which does not count waiting. Memory is the peak above libraries, without pages of mapped "
-    "files."
+    "by torchrun in turn, least of three; five labels an item, 2,000 annotators (10,000 from 10^8 labels on), "
+    "K = 5. An iteration is their difference. Ratios are of seconds of one process to those of the slower of two, "
+    "of the wall and of the CPU, which does not count waiting. Memory is the peak above libraries, without pages "
+    "of mapped files."
 )

@@ -55,6 +55,12 @@ WORDS = {"mean_field"}
 """Called inside models, not by users of a fit."""
 
 
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some text is the name of a file, which is written."""
+    monkeypatch.chdir(tmp_path)
+
+
 @cache
 def crowd() -> crowdppl.SimulatedCrowd:
     return crowdppl.simulate_annotators([0, 1, 2] * 10, {"hammer": 3, "spammer": 1}, seed=0)

@@ -17,7 +17,8 @@ def test_the_example_runs_from_labels_to_a_table(tmp_path: Path) -> None:
     page = (ROOT / "docs" / "scale.md").read_text(encoding="utf-8")
     section = re.search(r"^## In two minutes\n(.*?)^## ", page, re.DOTALL | re.MULTILINE)
     assert section is not None
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PATH": path}
     said = ""
     for kind, block in re.findall(r"^```(\w*)\n(.*?)^```", section[1], re.DOTALL | re.MULTILINE):
         block = block.replace("200_000", "5_000").replace("1_000", "50")

@@ -23,7 +23,7 @@ from pyro.poutine import block, enum, trace
 from torch import Tensor
 from torch.distributions import biject_to
 
-from crowdppl.core.collective import all_reduced, n_processes, gathered, process, shared_errors
+from crowdppl.core.collective import all_reduced, gathered, n_processes, process, shared_errors
 from crowdppl.core.devices import seed_streams, seeded
 from crowdppl.data.blocks import Block
 from crowdppl.errors import MethodError, NumericalError, ResultError
