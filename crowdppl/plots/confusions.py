@@ -79,7 +79,8 @@ def plot_confusion(posterior: Fit, annotator: Any = None, *, ax: Any = None, lev
     names = short_names(posterior.data.annotators)
     for panel, code in zip(panels, codes.tolist(), strict=False):
         title = names[code] + ("" if np.isnan(right[code]) else f"\n{right[code]:.0%} right")
-        _draw_matrix(panel, posterior, np.asarray(posterior.result.confusions[code]), title)
+        table = np.asarray(posterior.result.confusions[code])
+        _draw_matrix(panel, posterior, table, title, lifted=0.0 if found is None else 0.15)
         if found is not None:
             _draw_scales(panel, found.at(code), 0.25 if _written(posterior) else 0.0)
             panel.set_xlabel(f"{panel.get_xlabel()}\n(thick line: {level:.0%} interval)")
@@ -152,7 +153,12 @@ def _written(posterior: Fit) -> bool:
 
 
 def _draw_matrix(
-    axes: Axes, posterior: Fit, table: np.ndarray, title: str, times: np.ndarray | None = None
+    axes: Axes,
+    posterior: Fit,
+    table: np.ndarray,
+    title: str,
+    times: np.ndarray | None = None,
+    lifted: float = 0.0,
 ) -> None:
     """One confusion matrix under its title; shares, and numbers of labels, are written in where there is room."""
     data, written = posterior.data, _written(posterior)
@@ -160,7 +166,7 @@ def _draw_matrix(
     for (row, column), share in np.ndenumerate(table if written else table[:0]):
         text = f"{share:.2f}".removeprefix("0") if share < 0.995 else "1"
         text += "" if times is None else f"\n{times[row, column]:,.0f}"
-        axes.text(column, row, text, ha="center", va="center", color=ink(share), fontsize="small")
+        axes.text(column, row - lifted, text, ha="center", va="center", color=ink(share), fontsize="small")
     step, size = -(-max(table.shape) // 15), "medium" if written else "small"  # names that fit at an edge
     labels = short_names(data.answers)
     slanted: dict[str, Any] = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"}
@@ -176,10 +182,10 @@ def _draw_matrix(
 def _draw_scales(axes: Axes, interval: Estimate, shift: float) -> None:
     """In each cell a scale from 0 to 1, on it the interval, and the mean as a stroke."""
     row, column = (part.ravel() for part in np.indices(interval.mean.shape))
-    ink = [ink(share) for share in interval.mean.ravel()]
+    colours = [ink(share) for share in interval.mean.ravel()]
     low, high, mean = (
         column - REACH + 2 * REACH * part.ravel() for part in (interval.low, interval.high, interval.mean)
     )
     axes.hlines(row + shift, column - REACH, column + REACH, color=MIDDLE, linewidth=0.6)
-    axes.hlines(row + shift, low, high, color=ink, linewidth=2)
-    axes.scatter(mean, row + shift, 50, marker="|", color=ink, linewidth=1.2, zorder=3)
+    axes.hlines(row + shift, low, high, color=colours, linewidth=2)
+    axes.scatter(mean, row + shift, 50, marker="|", color=colours, linewidth=1.2, zorder=3)
