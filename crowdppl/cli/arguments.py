@@ -62,6 +62,9 @@ Compared = Annotated[
     ),
 ]
 WithReport = Annotated[bool, Option("--report", help="Write report.html, a page that anybody can read, too.")]
+Verbose = Annotated[
+    bool, Option("--verbose", help="Show figures for statisticians: how the fit went, doubts, intervals.")
+]
 Language = Annotated[str, Option(help="en or de.", metavar="NAME")]
 Table = Annotated[Path | None, Option(help="CSV file to write the table to.", metavar="FILE")]
 Overwrite = Annotated[bool, Option("--overwrite", help="Replace the result of an earlier run.")]
@@ -298,6 +301,20 @@ READING: Mapping[str, tuple[Any, Any]] = {
     "label_covariate": _several("Column of numbers of labels that methods read; may be repeated.", "COLUMN"),
 }
 """The options of commands that read a file: type and default of each."""
+COLUMNS, ADVANCED = "Columns and files", "Advanced"
+USUAL = ("kind", "classes", "gold")
+OF_COLUMNS = (
+    *("format", "delimiter", "encoding", "wide", "columns", "items", "annotators", "item", "annotator"),
+    *("no_annotator", "label", "abstain", "gold_column", "gold_item", "gold_label", "gold_encoding"),
+)
+for _name, (_kind, _) in READING.items():
+    if _name not in USUAL:
+        _kind.__metadata__[0].rich_help_panel = COLUMNS if _name in OF_COLUMNS else ADVANCED
+for _kind in (
+    *(Inference, Settings, SettingsOfMethods, EngineOptions, Calibrate, Trusted, Seed, Device),
+    *(SpreadsheetSafe,),
+):
+    cast(Any, _kind).__metadata__[0].rich_help_panel = ADVANCED
 OF_FITS = ("inference", "calibrate", "trusted", "models", "seed", "device")
 OF_PARTS = ("n_parts", "memory_limit")
 SPELLED = {name: name.replace("_", "-") for name in (*READING, *OF_FITS, *OF_PARTS)} | {
@@ -349,6 +366,12 @@ OF_CONVERT = (
 """Those that are settled when labels are converted."""
 
 
+def _panel(option: Parameter) -> str | None:
+    """The panel of the help in which an option stands; None of the usual ones."""
+    found: str | None = option.annotation.__metadata__[0].rich_help_panel
+    return found
+
+
 def reading(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Replaces ``**given`` in a command's signature by options of ``READING``, by default all."""
 
@@ -360,7 +383,11 @@ def reading(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]
             for name, (kind, default) in READING.items()
             if not names or name in names
         ]
-        cast(Any, command).__signature__ = own.replace(parameters=[*kept, *added])
+        own_options = [p.replace(kind=Parameter.KEYWORD_ONLY) for p in kept if p.default is not Parameter.empty]
+        order = [None, COLUMNS, ADVANCED]
+        options = sorted([*own_options, *added], key=lambda p: order.index(_panel(p)))
+        first = [p for p in kept if p.default is Parameter.empty]
+        cast(Any, command).__signature__ = own.replace(parameters=[*first, *options])
         return command
 
     return decorated

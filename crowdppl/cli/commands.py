@@ -18,7 +18,7 @@ import typer
 from crowdppl import __version__, registry
 from crowdppl.cli import arguments
 from crowdppl.core.validation import one_of, printable, warn
-from crowdppl.errors import CrowdpplError, CrowdpplWarning, MethodError, ProcessError
+from crowdppl.errors import CrowdpplError, CrowdpplWarning, DoubtWarning, MethodError, ProcessError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -83,7 +83,12 @@ def is_first() -> bool:
 
 @app.callback(invoke_without_command=True)
 def common(version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False) -> None:
-    """Infers the truth from the labels of many annotators, and how good each annotator is."""
+    """Example: crowdppl report answers.csv
+
+    It reads a file with one label a row (item, annotator, label) and writes report.html: what is settled, whom to
+    trust, what to look at, what to do next. crowdppl infers the truth from labels of many annotators, and how good
+    each of them is.
+    """
     if version:
         print(f"crowdppl {__version__}")
         raise typer.Exit
@@ -129,6 +134,7 @@ def fit_answers(
     overwrite: arguments.Overwrite = False,
     spreadsheet_safe: arguments.SpreadsheetSafe = False,
     report: arguments.WithReport = False,
+    verbose: arguments.Verbose = False,
     **given: Any,
 ) -> None:
     """Fit a method to a file of answers.
@@ -141,6 +147,8 @@ def fit_answers(
     from crowdppl.core.collective import in_step, process_group, together
     from crowdppl.fitting import check_automatic, fit
     from crowdppl.inference.options import options_from
+    from crowdppl.report.facts import Facts
+    from crowdppl.report.screen import first_minute
     from crowdppl.report.write import PAGE
     from crowdppl.results.summary import summarise
 
@@ -171,12 +179,18 @@ def fit_answers(
         if named is None:  # of the kind that was recognised
             model = _default_method(plain, data.kind)
         how: Any = {"inference": inference, "settings": settings or None, "calibrate": calibrate, "trusted": trust}
-        posterior = fit(model, data, models=_models(models), **how, **options)
+        with warnings.catch_warnings():
+            if not verbose and not data.is_share:  # doubts are told in other words
+                warnings.simplefilter("ignore", DoubtWarning)
+            posterior = fit(model, data, models=_models(models), **how, **options)
         seconds = {"read": read - began, "fit": time.perf_counter() - read}
         read_from = {"gold": None} | {name: str(path) for name, path in files.items()}
         files_written = write_result(posterior, out, read_from, seconds, spreadsheet_safe=spreadsheet_safe)
-        unsaid = [] if data.is_share else [doubt for doubt in posterior.doubts() if doubt.general]
-        said = _without_warnings(summarise(posterior, unsaid))  # the fit has printed other doubts
+        doubts = () if data.is_share else posterior.doubts()
+        if verbose or data.is_share:  # the fit has printed other doubts
+            said = _without_warnings(summarise(posterior, [doubt for doubt in doubts if doubt.general]))
+        else:
+            said = first_minute(Facts(posterior, doubts))
     if not is_first():
         return
     if report:
@@ -190,6 +204,9 @@ def fit_answers(
         )
     _say_order(data, given)
     print(said, f"\n{files_written} are in {out}", sep="\n")
+    if not verbose and not data.is_share:
+        then = f"open {out / PAGE}" if report else f"crowdppl report {shlex.quote(str(out))}"
+        print(f"next: {then}, a page for everybody; --verbose shows figures for statisticians")
 
 
 @app.command("report")

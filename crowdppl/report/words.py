@@ -109,7 +109,7 @@ class Words(Formatter):
         return "".join(parts)
 
     def _shown(self, x: Any, spec: str, page: bool) -> str:
-        """A value by its format: "" for counts and text, pct, pct1 (with a decimal), num, about, points,
+        """A value by its format: "" for counts and text, pct, pct1 (with a decimal), num, round, About, points,
         id, ids, list."""
         if spec == "ids" or (spec == "list" and not isinstance(x, str)):
             return self._listed(x, "id" if spec == "ids" else "", page)
@@ -129,8 +129,10 @@ class Words(Formatter):
             return str(self.marks["percent"]).format(self.marks["almost_none"] if 0 < x < 0.005 else text)
         if spec == "pct1":
             return str(self.marks["percent"]).format(self._number(round(100 * x, 1), "num"))
-        if spec == "about":
-            return str(self.marks["under_one"]) if x < 0.95 else self._number(round(x), "")
+        if spec in ("round", "About"):
+            text = str(self.marks["under_one"]) if x < 0.95 else self._number(round(x), "")
+            text = text if spec == "round" or x < 0.95 else str(self.marks["about"]).format(text)
+            return text[0].upper() + text[1:] if spec == "About" else text
         if spec == "points":
             return f"{'+' if x > 0 else '−' if x < 0 else ''}{abs(x):.0f}"
         text = (

@@ -141,7 +141,7 @@ def test_trusted_annotators_by_name(tmp_path: Path, capsys: pytest.CaptureFixtur
     trusted = pd.DataFrame({"item": range(40), "annotator": "the boss, PhD", "label": truth})[:20]
     path, out = tmp_path / "answers.csv", tmp_path / "out"
     pd.concat([crowd, trusted]).to_csv(path, index=False)
-    assert run("fit", path, "--trusted", '"the boss, PhD"', "--out", out) == 0
+    assert run("fit", path, "--trusted", '"the boss, PhD"', "--out", out, "--verbose") == 0
     printed = capsys.readouterr().out
     assert "bayesian_dawid_skene by" in printed and "annotators by trusted items" in printed
     known = load(out).labels()["label"].astype(int)[lambda x: x.index.astype(int) < 20]
@@ -153,7 +153,7 @@ def test_fit_writes_what_it_says(answers: Path, tmp_path: Path, capsys: pytest.C
     out = tmp_path / "new" / "result"
     settings = ("--setting", "prevalence=uniform", "--option", "restarts=2", "--option", "max_iterations=1e2")
     fit = ("fit", answers, "--model", "dawid_skene", "--inference", "em")
-    assert run(*fit, "--out", out, "--seed", 5, *settings) == 0
+    assert run(*fit, "--out", out, "--seed", 5, *settings, "--verbose") == 0
     printed = capsys.readouterr().out
     assert "dawid_skene by em: 24 labels of 8 items by 3 annotators" in printed
     assert str(out) in printed
@@ -207,7 +207,12 @@ def test_doubts_are_printed_once_and_recorded(tmp_path: Path, capsys: pytest.Cap
     at_random = [[f"i{n}", "a4", "yes" if n // 2 % 2 else "no"] for n in range(60)]
     answers = write(tmp_path / "answers.csv", [["item", "annotator", "label"], *careful, *at_random])
     out = tmp_path / "result"
-    assert run("fit", answers, "--model", "one_coin", "--inference", "em", "--out", out) == 0
+    fit = ("fit", answers, "--model", "one_coin", "--inference", "em", "--out", out)
+    assert run(*fit) == 0
+    printed = capsys.readouterr()
+    assert "! One of 5 people answers as if not looking" in printed.out
+    assert "bits" not in printed.out + printed.err
+    assert run(*fit, "--overwrite", "--verbose") == 0
     record = json.loads((out / "run.json").read_text())
     printed = capsys.readouterr()
     assert [doubt["who"] for doubt in record["doubts"]] == [{"annotators": ["a4"]}]
@@ -434,12 +439,45 @@ def test_wide_tables_and_other_encodings(tmp_path: Path, capsys: pytest.CaptureF
     assert "--encoding klingon" in refused(capsys, *fit[:-1], "klingon", "--overwrite")
 
 
-def test_help_and_usage(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_screen_of_a_fit_is_the_first_minute_of_its_report(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    crowd = crowdppl.simulate_annotators([0, 1, 2] * 60, {"hammer": 3, "spammer": 1}, seed=0).data
+    path, out = tmp_path / "a.csv", tmp_path / "a b"
+    crowd.frame().to_csv(path, index=False)
+    assert run("fit", path, "--model", "one_coin", "--inference", "em", "--out", out) == 0
+    printed = capsys.readouterr().out
+    p = load(out).labels()["probability"]
+    settled, wrong = (p >= 0.95).sum(), (1 - p[p >= 0.95]).sum()
+    expected = "Less than one" if wrong < 0.95 else f"About {round(wrong)}"
+    said = f"{settled} settled: 95 % sure or more. {expected} of these {settled} labels"
+    assert said in " ".join(printed.split())
+    assert len(printed.splitlines()) <= 14
+    assert printed.splitlines()[-1].startswith(f"next: crowdppl report '{out}'")
+    assert "R-hat" not in printed and "objective" not in printed
+
+
+def test_help_and_usage(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
     assert run("--help") == 0
     printed = capsys.readouterr().out
+    assert "Example: crowdppl report answers.csv" in printed.split("Options")[0]
     assert all(command in printed for command in ("fit", "zoo", "evaluate", "demo"))
     assert run("fit", "--help") == 0
-    assert "labels.csv" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "labels.csv" in printed
+    usual, columns, advanced = (
+        printed.index(name) for name in ("─ Options ─", "─ Columns and files ─", "─ Advanced ─")
+    )
+    assert (
+        usual
+        < printed.index("--kind")
+        < columns
+        < printed.index("--delimiter")
+        < advanced
+        < printed.index("--device")
+    )
+    assert "…" not in printed
     assert run("fit") == 2
     assert run("--version") == 0
     assert capsys.readouterr().out.startswith("crowdppl ")

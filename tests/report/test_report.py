@@ -120,7 +120,7 @@ def test_tiles_count_labels_and_their_expected_and_their_found_errors(tmp_path: 
         if number:
             assert f"of the {number} that were checked {wrong[here].sum()} are" in text.replace(",", "")
             expected = (1 - p[here]).sum()
-            assert f"About {'less than one' if expected < 0.95 else round(expected)} " in text
+            assert ("Less than one " if expected < 0.95 else f"About {round(expected)} ") in text
     assert f"expect about {round(100 * p.mean())} in 100 to be right" in page
 
 
