@@ -26,7 +26,7 @@ from crowdppl.inference.neural.learner import with_early_stopping
 from crowdppl.inference.options import FitOptions, Options, options_from
 from crowdppl.inference.problem import Earlier, Problem, build_problem, model_runs
 from crowdppl.inference.result import Fit
-from crowdppl.inference.shares import refuse_unshared, require_agreement, require_share
+from crowdppl.inference.shares import refuse_own_setup, refuse_unshared, require_agreement, require_share
 from crowdppl.networks.outputs import networks_of, trained_networks
 from crowdppl.networks.training import VOLUMES, training_of
 from crowdppl.primitives.model import Model, card_of, set_up
@@ -80,6 +80,7 @@ def fit_one(
         many = engine == "auto" or ENGINES[engine].many_chains
         options = options_from(options, reduced(data.n_labels) * data.n_classes if many else None)
     require_agreement(model, data, engine, options, start)
+    refuse_own_setup(model)
     name = name or f"{type(model).__module__}.{type(model).__qualname__}"
     card, build = card_of(model), partial(build_problem, data=data, options=options, start=start, evidence=evidence)
     shapes = [*card.sites.values(), card.table] if card is not None and options.device == "cpu" else ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 import pandas as pd
 
@@ -79,6 +79,19 @@ def _lines(part: Any) -> Iterator[str]:
         yield repr(part.tolist() if hasattr(part, "tolist") else part)
 
 
+def refuse_own_setup(model: Model) -> None:
+    """Refuses a model whose ``setup`` or ``init`` may read the labels of one process alone, by a MethodError."""
+    card, own = card_of(model), [what for what in ("setup", "init") if hasattr(model, what)]
+    if n_processes() > 1 and own and not (card and card.sharded):
+        _refuse(model, f"its {' and '.join(own)} may read labels, of which a process has its share")
+
+
+def _refuse(model: Model, why: str) -> NoReturn:
+    card = card_of(model)
+    name = type(model).__name__ if card is None else card.title
+    raise MethodError(f"processes cannot share a fit of {name}: {why}; fit it in one process")
+
+
 def refuse_unshared(problem: Problem, data: Annotations, engine: str) -> None:
     """Refuses by name what processes cannot share: it would be computed of one process's items alone.
 
@@ -89,10 +102,8 @@ def refuse_unshared(problem: Problem, data: Annotations, engine: str) -> None:
         return
     kinds = [(site.name, site.kind, site.batch_shape, site.event_shape) for site in problem.sites.values()]
     agreed("the sites of the model", _digest(*kinds), "fit it in one process")
-    model, card = problem.model, card_of(problem.model)
-    name = type(model).__name__ if card is None else card.title
+    model = problem.model
     covariates = [*problem.reads.items, *(x for x in problem.reads.labels if x != NUMBER)]
-    own = [what for what in ("setup", "init") if hasattr(model, what)]
     local = [site.name for site in problem.sites.values() if site.local]
     why = None
     if networks_of(model):
@@ -107,10 +118,8 @@ def refuse_unshared(problem: Problem, data: Annotations, engine: str) -> None:
         why = "each label has a truth of its own"
     elif problem.integral is not None and (moving := [*problem.of_kind("free"), *problem.of_kind("hyper")]):
         why = f"{moving[0].name} is moved along gradients, and labels are numbers"
-    elif own and not (card and card.sharded):
-        why = f"its {' and '.join(own)} may read labels, of which a process has its share"
     if why is not None:
-        raise MethodError(f"processes cannot share a fit of {name}: {why}; fit it in one process")
+        _refuse(model, why)
     if problem.options.batch_size is not None and engine != "svi":
         raise MethodError(
             f"processes cannot share batch_size={shown(problem.options.batch_size)} of {engine}; leave it out, or "

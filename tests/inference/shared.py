@@ -23,7 +23,7 @@ def share_of(frame: pd.DataFrame, process: int, processes: int, **options: Any) 
     part = np.unique(frame["item"], return_inverse=True)[1] % PARTS
     first, last = (PARTS * n // processes for n in (process, process + 1))
     named: dict[str, Any] = {"annotators": frame["annotator"].unique().tolist(), **options}
-    if options.get("kind") not in ("real", "count"):
+    if options.get("kind") not in ("real", "count", "angle"):
         named["classes"] = sorted(frame["label"].unique().tolist())
     data = Annotations.from_frame(frame[(part >= first) & (part < last)], **named)
     order, blocks, offset = list[np.ndarray](), [], 0

@@ -193,6 +193,47 @@ def test_two_processes_find_what_one_finds(found: Any) -> None:
     assert_same(FITS, fitted(0, 1, FITS), found[1])
 
 
+KINDS = ("nominal", "ordinal", "real", "count", "angle")
+"""Of which an item has one id, so that parts can hold them."""
+ALONG_GRADIENTS = {"hierarchical_mixed_membership": 1e-7, "ordinal": 1e-6, "gain_annotators": 1e-6}
+"""A place that is searched for by gradients, or steps towards one, is known to the root of rounding at best."""
+
+
+def whole_zoo(process: int, processes: int) -> dict[str, Any]:
+    """What em and vb find in a few steps by each method, or the error."""
+    found: dict[str, Any] = {}
+    cards = {name: crowdppl.method(name).card for name in crowdppl.zoo(engines=False).index}
+    shares = {kind: share_of(frame(60, 5), process, processes, kind=kind) for kind in KINDS}
+    for name, engine in ((n, e) for n, card in cards.items() if card.kind in KINDS for e in ("em", "vb")):
+        try:
+            how: Any = {"inference": engine, "seed": 0, "max_iterations": 3}
+            found[f"{name} by {engine}"] = numbers_of(crowdppl.fit(name, shares[cards[name].kind], **how))
+        except CrowdpplError as error:
+            found[f"{name} by {engine}"] = f"{type(error).__name__}: {error}"
+    return found
+
+
+@pytest.mark.slow
+def test_each_method_finds_the_same_by_two_processes_or_is_refused_by_name() -> None:
+    alone, (first, second) = whole_zoo(0, 1), by_processes(2, whole_zoo)
+    fitted_by_two = [what for what, found in first.items() if not isinstance(found, str)]
+    assert len(fitted_by_two) > 20
+    for what, found in first.items():
+        if isinstance(found, str):
+            title = crowdppl.method(what.split()[0]).card.title
+            assert found == alone[what] or f"processes cannot share a fit of {title}: " in found, (what, found)
+            assert "process 1 of 2" not in found
+            continue
+        within = ALONG_GRADIENTS.get(what.split()[0], 1e-9)
+        assert found["iterations"] == alone[what]["iterations"]
+        for name, x in alone[what]["sites"].items():
+            assert (found["sites"][name] == second[what]["sites"][name]).all()
+            np.testing.assert_allclose(found["sites"][name], x, rtol=within, atol=within, err_msg=what)
+        items = first[what]["items"] | second[what]["items"]
+        for item, x in alone[what]["items"].items():
+            np.testing.assert_allclose(items[item], x, rtol=within, atol=within, err_msg=what)
+
+
 @pytest.mark.slow
 def test_processes_share_minibatches() -> None:
     one, (first, other) = minibatches(0, 1), by_processes(2, minibatches)
@@ -221,7 +262,7 @@ def test_what_processes_cannot_share_is_refused_by_name_in_all(found: Any) -> No
         "start": "ProcessError: processes differ in the start",
         "auto": "DataError: 'auto' would be of the items of process 0 of 2 alone",
         "glad": "MethodError: processes cannot share a fit of GLAD: difficulty has an entry an item",
-        "covariates": "DataError: data would be of the items of process 0",
+        "covariates": "MethodError: processes cannot share a fit of Dependent clusters: its setup",
         "batch_size": "MethodError: processes cannot share batch_size=10 of vb",
         "score": "DataError: a score would be of the items of process 0",
         "doubts": "DataError: posterior.doubts would be of the items of process 0",
