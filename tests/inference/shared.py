@@ -14,6 +14,8 @@ from torch import multiprocessing
 
 from crowdppl.data.annotations import Annotations
 
+IMPORTED = ["crowdppl.fitting", __name__]
+"""What processes find imported, by a process from which they are forked: that is most of what starting them costs."""
 PARTS = 6
 """Of the items, each a block of its own: one process has all blocks, of three each has two."""
 
@@ -50,6 +52,7 @@ def _work(
 def by_processes(processes: int, function: Callable[..., Any], *arguments: Any) -> list[Any]:
     """What a function of its process's number, their number and arguments returns in each process."""
     with tempfile.TemporaryDirectory() as folder:
-        how: Any = {"nprocs": processes, "start_method": "spawn"}
+        multiprocessing.set_forkserver_preload(IMPORTED)
+        how: Any = {"nprocs": processes, "start_method": "forkserver"}
         multiprocessing.start_processes(_work, (processes, folder, function, arguments), **how)
         return [torch.load(Path(folder) / f"{n}", weights_only=False) for n in range(processes)]
