@@ -27,6 +27,7 @@ from crowdppl.data import annotations, parts_convert
 from crowdppl.data.block_files import TENSORS
 from crowdppl.data.parts import ends_at_items, own_parts, part_of
 from crowdppl.errors import DataError, ResultError
+from tests.core.test_files import killed
 from tests.inference.shared import by_processes
 
 pytest.importorskip("duckdb")
@@ -408,6 +409,21 @@ def test_a_run_that_is_cut_off_leaves_nothing(tmp_path: Path, monkeypatch: pytes
     crowdppl.convert(tmp_path / "a.parquet", tmp_path / "parts", n_parts=5)
     with pytest.raises(ResultError, match="exists"):
         crowdppl.convert(tmp_path / "a.parquet", tmp_path / "parts", n_parts=5)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system cannot fork")
+def test_a_run_that_is_killed_leaves_no_half(tmp_path: Path) -> None:
+    """Killed at some of its steps on the disk; ``make bench ONLY=faults`` kills it at random moments."""
+    table().to_parquet(tmp_path / "a.parquet")
+    whole = list[bool]()
+    for step in (3, 9, 17, 25, 33, 10_000):
+        folder = tmp_path / f"parts-{step}"
+        ended = killed(step, lambda folder=folder: crowdppl.convert(tmp_path / "a.parquet", folder, n_parts=3))
+        whole.append(folder.exists())
+        assert whole[-1] or not ended
+        if whole[-1]:
+            assert crowdppl.Annotations.open(folder, check=True).n_labels == 600
+    assert set(whole) == {False, True}
 
 
 def test_a_million_labels_in_little_memory(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from torch import multiprocessing
 from crowdppl.data.annotations import Annotations
 
 IMPORTED = ["crowdppl.fitting", __name__]
-"""What processes find imported, by a process from which they are forked: that is most of what starting them costs."""
+"""What processes find imported, by one from which they are forked: that is most of what starting them costs."""
 PARTS = 6
 """Of the items, each a block of its own: one process has all blocks, of three each has two."""
 
