@@ -39,6 +39,7 @@ FEWER = {
     "few_shot": "GRID, STEPS, TASKS = (1, 2, 4), 4, 10",
     "first_posterior": "DRAWS = 50",
     "judges": "REPEATS = 5",
+    "labels_within_a_budget": "ROUNDS = 2",
     "mcmc_or_variational": "DRAWS, NUTS_DRAWS, STEPS, SIMULATIONS = 40, 10, 50, 20",
     "plain_pyro": "STEPS, DRAWS = 20, 5",
     "trust_the_numbers": 'STEPS, REPLICATES = 4, 20\nCHAINS |= {"draws": 10, "warmup": 10}',

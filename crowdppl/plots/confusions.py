@@ -72,7 +72,9 @@ def plot_confusion(posterior: Fit, annotator: Any = None, *, ax: Any = None, lev
     given = None if ax is None else flat_axes(ax)
     if given is not None and annotator is not None and len(given) < len(codes):
         raise DataError(f"{len(codes)} annotators need as many axes, {len(given)} were given; name one annotator")
-    axes = _grid(len(codes), posterior.data.answers, crowd=annotator is None) if given is None else given
+    axes = (
+        _grid(len(codes), posterior.data.answers, annotator is None, level is not None) if given is None else given
+    )
     panels = list(axes)
     if annotator is None:
         _draw_crowd(panels.pop(0), posterior)
@@ -108,13 +110,13 @@ def _annotator_codes(posterior: Fit, wanted: Any) -> np.ndarray:
     return codes
 
 
-def _grid(n: int, answers: Collection[Any], crowd: bool) -> np.ndarray:
+def _grid(n: int, answers: Collection[Any], crowd: bool, scales: bool) -> np.ndarray:
     """Axes for n confusion matrices, in two rows beside the crowd's, with room for names at the edges."""
     import matplotlib.pyplot as plt  # slow to import
 
     columns = ceil(n / 2) if crowd else ceil(sqrt(n))
     rows = -(-n // columns)
-    side = 1.0 + 0.25 * min(len(answers), MAX_WRITTEN)
+    side = 1.0 + (0.4 if scales else 0.25) * min(len(answers), MAX_WRITTEN)
     room = 0.075 * max(len(short(name)) for name in answers)
     wide = 2 * crowd
     size = (side * (columns + wide) + room, side * max(rows, wide) + 0.8 * room + 0.4)

@@ -249,7 +249,12 @@ def plot_certainty(posterior: Fit, *, seed: int = 0, ax: Axes | None = None) -> 
     ):
         axes.fill_between(place, low, high, color=shade, linewidth=0, label=name)
     for n in range(most):
-        axes.annotate(f"{settled[n]:.0%}", (n + 1, settled[n]), (0, 3), textcoords="offset points", ha="center")
+        high = settled[n] > 0.9  # no room above
+        style: dict[str, Any] = {"va": "top" if high else "bottom", "color": "white" if high else "black"}
+        above = (0, -3 if high else 3)
+        axes.annotate(
+            f"{settled[n]:.0%}", (n + 1, settled[n]), above, textcoords="offset points", ha="center", **style
+        )
     axes.set(ylim=(0, 1), ylabel="share of items")
     legend_below(axes, 3)
     return axes
