@@ -84,6 +84,9 @@ def results(facts: Facts) -> Iterator[Any]:
     seen = tuple(found) if np.isfinite(found).any() else ()
     note = say("results.curve_found") if seen else None
     yield Figure(Curve(tuple(kept), tuple(wrong), seen, marks), say("results.curve"), note)
+    together = of.together()
+    if 0 < together < int((~of.given).sum()):
+        yield Text(say("results.together", n=together))
 
 
 def first(facts: Facts) -> Iterator[Any]:

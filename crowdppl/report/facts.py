@@ -218,6 +218,11 @@ class OfClasses:
         found = np.where(seen >= 20, missed / np.maximum(seen, 1), np.nan)
         return (at + 1) / n, said, found
 
+    def together(self) -> int:
+        """How many of the surest labels, without those given, are said to be ``SETTLED`` right together."""
+        wrong = np.sort(self.wrong[~self.given])
+        return int((np.cumsum(wrong) <= (1 - SETTLED) * np.arange(1, len(wrong) + 1)).sum())
+
     def share_right(self) -> tuple[float, float, float] | None:
         """The share of all labels that is right, by those checked, with a 95 % range; None below ten.
 

@@ -74,7 +74,7 @@ class Words(Formatter):
 
     def text(self, said: Say) -> str:
         """A sentence for a terminal."""
-        return printable(re.sub(r"[*`]", "", self._fill(said, str)))
+        return printable(re.sub(r"[*`]", "", self._fill(said, str)).replace("\u00a0", " "))
 
     def html(self, said: Say) -> Markup:
         """A sentence for a page: **bold**, `code`; whatever stands in its places is escaped."""

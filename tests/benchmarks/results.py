@@ -28,6 +28,7 @@ COPIERS = "Copying annotators, with features"
 TAXONOMY = "Classes in a tree"
 SEQUENCES_AND_ORDERS = "Sequences and orders"
 OTHER_KINDS = "Other kinds of label"
+REPORTED = "What a report says of labels, and what is true"
 TIME = "Annotators who change with time"
 ITEM_DIFFICULTY = "Item difficulty by vb"
 BY_HAND = (COVERAGE, ITEM_DIFFICULTY, OTHER_KINDS)
@@ -57,6 +58,7 @@ SECTIONS = (
     "Pathfinder beside laplace and nuts",
     "Import",
     "Accuracy on real annotations",
+    REPORTED,
     BASELINES,
     MMSR,
     TRUSTED,

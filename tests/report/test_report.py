@@ -133,7 +133,7 @@ def test_a_sample_tells_how_many_labels_are_right(tmp_path: Path) -> None:
         page = posterior.report(tmp_path / "r.html", truth.sample(100, random_state=seed)).read_text(
             encoding="utf-8"
         )
-        found = re.search(r"<b>(\d+) % of all labels are right</b> \((\d+) % to (\d+) %", page)
+        found = re.search(r"<b>(\d+)\s% of all labels are right</b> \((\d+)\s% to (\d+)\s%", page)
         assert found is not None
         _, low, high = map(int, found.groups())
         assert low - 1 <= 100 * right <= high + 1
