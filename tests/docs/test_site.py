@@ -98,7 +98,7 @@ def page(address: str, site: Path) -> Iterator[Any]:
 
 def test_a_reader_finds_a_method(page: Any, address: str) -> None:
     page.goto(address)
-    page.get_by_role("navigation", name="Navigation").get_by_role("link", name="Methods").click()
+    page.get_by_role("navigation", name="Tabs").get_by_role("link", name="Methods").click()
     page.get_by_role("article").get_by_role("link", name="bayesian_dawid_skene", exact=True).click()
     page.wait_for_url("**/methods/bayesian_dawid_skene.html")
     drawn = page.get_by_alt_text("Plate diagram of Bayesian Dawid-Skene")
