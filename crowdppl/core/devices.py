@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
 import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import RLock
 from typing import Any
@@ -191,3 +192,14 @@ def enough_memory(name: str, data: Any, shapes: Sequence[str] = ()) -> Iterator[
             raise
         said = (str(error) or type(error).__name__).splitlines()[0]
         raise MemoryShortageError(f"{what} needs more memory than there is; {remedy}: {said}") from error
+
+
+MANY = 200_000
+"""Items from which on memory that was freed is given back."""
+
+
+def return_memory(n_items: int) -> None:
+    """Gives memory that was freed back to the system, which glibc does not do where small pieces lie between."""
+    if n_items >= MANY:
+        with suppress(OSError, AttributeError):
+            ctypes.CDLL("libc.so.6").malloc_trim(0)

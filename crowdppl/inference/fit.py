@@ -12,7 +12,7 @@ from typing import Any
 from torch import Tensor
 
 from crowdppl.core.collective import reduced, together
-from crowdppl.core.devices import BYTES, enough_memory, pyro_state_kept, require_memory
+from crowdppl.core.devices import BYTES, enough_memory, pyro_state_kept, require_memory, return_memory
 from crowdppl.core.validation import shown, warn
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.covariates import no_covariates
@@ -114,6 +114,7 @@ def fit_one(
                 further = replace(problem, options=beside(problem.options, "vb"))
                 engine, result = "vb", ENGINES["vb"].run(further, data.order)
                 result.diagnostics["warnings"].append(note)
+    return_memory(data.n_items)
     if volumes:
         result.diagnostics["volumes"] = volumes
     result.diagnostics["seconds"] = time.perf_counter() - began

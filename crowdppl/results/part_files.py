@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from crowdppl.core.collective import gathered, process
 from crowdppl.core.files import new_files_of_all
 from crowdppl.core.validation import require_path
 from crowdppl.data.annotations import Annotations
@@ -22,6 +23,7 @@ ARRAYS = "posterior-{:05d}.safetensors"
 LABELS = "labels-{:05d}.parquet"
 OF_PARTS, LABELS_OF_PARTS = "posterior-*.safetensors", "labels-*.parquet"
 """Patterns of these names."""
+OF_A_PART = re.compile(r"labels-\d{5,}\.parquet")
 OF_ITEMS = re.compile(r"posterior/(data/known|correction/raw|(correction/others/[^/]+/)?result/truth/.*)")
 """Places of arrays of a posterior that have a row an item: known truths, and those that were found."""
 
@@ -60,7 +62,7 @@ def to_parquet(posterior: Fit, path: str | Path) -> None:
     several processes that share a fit, each writes its own, and all must call it.
 
     Args:
-        path: the folder, made where it does not exist; files of the same names are replaced last and at once.
+        path: the folder, made where it does not exist; such files that are there are replaced last and at once.
 
     Raises:
         ResultError: when the path is that of a file, the disk is full, or processes do not share the folder.
@@ -73,7 +75,10 @@ def to_parquet(posterior: Fit, path: str | Path) -> None:
     """
     require_path(path, ResultError)
     with new_files_of_all(path) as folder:
-        write_labels(posterior, folder)
+        written = gathered(write_labels(posterior, folder))
+    for old in Path(path).glob(LABELS_OF_PARTS) if process() == 0 else ():  # of more parts
+        if OF_A_PART.fullmatch(old.name) and not any(old.name in names for names in written):
+            old.unlink()
 
 
 def write_labels(posterior: Fit, folder: Path) -> list[str]:

@@ -67,7 +67,10 @@ def test_a_fit_of_parts_is_saved_without_its_labels_and_read_again(folder: Path,
 
 def test_labels_are_written_part_by_part(folder: Path, tmp_path: Path) -> None:
     posterior = fit(folder)
+    for old in ("labels-00017.parquet", "labels-mine.parquet"):
+        (tmp_path / old).touch()
     posterior.to_parquet(tmp_path)
+    (tmp_path / "labels-mine.parquet").unlink()  # which is nobody else's
     parts = [pd.read_parquet(path) for path in sorted(tmp_path.glob("labels-*.parquet"))]
     assert len(parts) == 4
     pd.testing.assert_frame_equal(pd.concat(parts, ignore_index=True), posterior.to_arrow().to_pandas())

@@ -12,7 +12,7 @@ import numpy as np
 from torch import Tensor
 
 from crowdppl.core.collective import together
-from crowdppl.core.devices import moved_to, pyro_state_kept
+from crowdppl.core.devices import moved_to, pyro_state_kept, return_memory
 from crowdppl.inference.assembly import tables_of_draws, tables_of_values
 from crowdppl.inference.cavities import NoProductError
 from crowdppl.inference.confusions import (
@@ -99,6 +99,7 @@ def result_of_state(problem: Problem, order: np.ndarray, run: AscentRun, diagnos
     if problem.telling is not problem and run.ascent.rule.spreads:  # as predict tells truths of new items
         told = values | mean_of(problem, sites, [s.name for s in problem.of_kind("conjugate")])
     shares, state = shares_at(problem, told, chains), run.state
+    return_memory(len(order))
     if run.ascent.rule.spreads:
         try:
             own = collapsed(problem, found.prior_parameters(), values, shares)
