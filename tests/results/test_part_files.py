@@ -23,6 +23,10 @@ pytest.importorskip("duckdb")
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 
+FEW_SWEEPS = 3 * 3 * 179
+"""Labels times classes, three times: there are three sweeps."""
+
+
 def labels(kind: str = "nominal", items: int = 60) -> pd.DataFrame:
     """Three labels of each item but the last, whose two name two classes; ids with a comma, a quote and a slash."""
     rng = np.random.default_rng(3)
@@ -184,6 +188,7 @@ def told(run: Any) -> str:
 def shared(process: int, processes: int, folder: Path, out: Path) -> dict[str, Any]:
     """A fit by several processes in Python, then by the command, as torchrun starts it; and what is refused."""
     os.environ |= {"WORLD_SIZE": f"{processes}", "RANK": f"{process}"}
+    collapsed.WORK = FEW_SWEEPS
     posterior = fit(folder)
     posterior.save(out / "saved")
     posterior.to_parquet(out / "tables")
@@ -199,8 +204,10 @@ def shared(process: int, processes: int, folder: Path, out: Path) -> dict[str, A
     return found
 
 
-def test_several_processes_write_one_result(folder: Path, tmp_path: Path) -> None:
+def test_several_processes_write_one_result(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(collapsed, "WORK", FEW_SWEEPS)
     alone, each = fit(folder), by_processes(2, shared, folder, tmp_path)
+    assert alone.diagnostics()["sweeps"] == 3
     assert sum(x["own"] for x in each) == sum(x["loaded"] for x in each) == alone.data.n_items
     tables = [text.split("\n\n", 1)[1] for text in (each[0]["summary"], each[1]["summary"], alone.summary())]
     assert tables[0] == tables[1] == tables[2]

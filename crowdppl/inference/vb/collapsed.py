@@ -101,7 +101,7 @@ def collapsed(
             labels.check(values, own)
             labels.count(counted, own)
     counted = _summed(counted)
-    most = max(1, min(SWEEPS, WORK // max(1, reduced(problem.n_labels) * shares.shape[1])))
+    most = max(1, min(SWEEPS, WORK // max(1, problem.n_labels * shares.shape[1])))
     while sweeps < most and change > SETTLED:
         rows, step, changes = {n: RowCounts.of(x) for n, x in counted.items()}, STEP if sweeps else 1.0, [0.0]
         counted = parameters()
