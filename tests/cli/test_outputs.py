@@ -78,6 +78,7 @@ def test_a_terminal_gets_no_escapes_and_any_encoding(tmp_path: Path, monkeypatch
     for name in ("stdout", "stderr"):
         monkeypatch.setattr(sys, name, io.TextIOWrapper(shown, encoding="cp1252", write_through=True))
     with pytest.raises(SystemExit, match="0"):
-        main(["fit", str(path), "--model", "one_coin", "--inference", "em", "--out", str(tmp_path / "out")])
+        command = ["fit", str(path), "--model", "one_coin", "--inference", "em", "--out", str(tmp_path / "out")]
+        main([*command, "--verbose"])  # which names all annotators
     text = shown.getvalue().decode("cp1252")
     assert "\x1b" not in text and r"\x1b[2Jann" in text and r"b\u65e5\u202e" in text
