@@ -52,6 +52,12 @@ def fit(folder: Path, kind: str = "nominal", **given: Any) -> Posterior:
     return crowdppl.fit(method, data, inference="vb", seed=0, max_iterations=30)
 
 
+@pytest.fixture(scope="module")
+def posterior(folder: Path) -> Posterior:
+    """A fit of classes."""
+    return fit(folder)
+
+
 def assert_same(one: Posterior, other: Posterior) -> None:
     pd.testing.assert_frame_equal(one.truth(), other.truth(), rtol=1e-9)
     pd.testing.assert_frame_equal(one.annotators(), other.annotators(), rtol=1e-6)
@@ -69,8 +75,7 @@ def test_a_fit_of_parts_is_saved_without_its_labels_and_read_again(folder: Path,
     assert_same(posterior, crowdppl.load(tmp_path))
 
 
-def test_labels_are_written_part_by_part(folder: Path, tmp_path: Path) -> None:
-    posterior = fit(folder)
+def test_labels_are_written_part_by_part(posterior: Posterior, tmp_path: Path) -> None:
     for old in ("labels-00017.parquet", "labels-mine.parquet"):
         (tmp_path / old).touch()
     posterior.to_parquet(tmp_path)
@@ -141,8 +146,8 @@ PLACE = "posterior/result/truth/probabilities"
     ids=["rows", "sums", "nan", "missing", "type"],
 )
 @pytest.mark.parametrize("are_sealed", [True, False])
-def test_a_forged_part_is_refused(folder: Path, tmp_path: Path, change: Any, are_sealed: bool) -> None:
-    fit(folder).save(tmp_path)
+def test_a_forged_part_is_refused(posterior: Posterior, tmp_path: Path, change: Any, are_sealed: bool) -> None:
+    posterior.save(tmp_path)
     name = "posterior-00001.safetensors"
     save_file(change(load_file(tmp_path / name)), tmp_path / name)
     if are_sealed:
@@ -151,16 +156,18 @@ def test_a_forged_part_is_refused(folder: Path, tmp_path: Path, change: Any, are
         crowdppl.load(tmp_path)
 
 
-def test_a_result_takes_the_place_of_another_without_leaving_files(folder: Path, tmp_path: Path) -> None:
-    of_parts, whole = fit(folder), crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="vb", seed=0)
+def test_a_result_takes_the_place_of_another_without_leaving_files(posterior: Posterior, tmp_path: Path) -> None:
+    of_parts, whole = posterior, crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="vb", seed=0)
     for posterior, n in ((of_parts, 6), (whole, 5), (of_parts, 6)):
         posterior.save(tmp_path)
         assert len([*tmp_path.iterdir()]) == n
         assert_same(posterior, crowdppl.load(tmp_path))
 
 
-def test_labels_in_chunks_tell_the_same_as_at_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = fit(folder)
+def test_labels_in_chunks_tell_the_same_as_at_once(
+    folder: Path, posterior: Posterior, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = posterior
     assert whole.diagnostics()["sweeps"] > 1
     monkeypatch.setattr(collapsed, "CHUNK", 50)
     in_chunks = fit(folder)
