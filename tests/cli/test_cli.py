@@ -533,7 +533,7 @@ def test_demo(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: p
 @pytest.mark.slow
 def test_auto_says_what_it_did(answers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "auto"
-    assert run("fit", answers, "--model", "auto", "--out", out) == 0
+    assert run("fit", answers, "--model", "auto", "--verbose", "--out", out) == 0
     assert "probabilities are averaged" in capsys.readouterr().out
     assert "averaged" in json.loads((out / "run.json").read_text())["correction"]
     assert load(out).correction is not None
