@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from crowdppl import __version__
-from crowdppl.core.collective import gathered, process
+from crowdppl.core.collective import all_gathered, process
 from crowdppl.core.files import made_folder, new_file, new_files, new_files_of_all, settle
 from crowdppl.data.kinds import KINDS
 from crowdppl.data.tables import arrow_table, coded_table
@@ -58,7 +58,7 @@ def write_result(
     with new_files_of_all(folder) as new:
         written = archive.write(posterior, new)
         labels = part_files.write_labels(posterior, new) if opened else []
-        written += [name for names in gathered(labels) for name in names]
+        written += [name for names in all_gathered(labels) for name in names]
         tables = {**own, ANNOTATORS: arrow_table(posterior.annotators())}
         for name, table in (tables if opened else {**tables, LABELS: posterior.to_arrow()}).items():
             if process() == 0:

@@ -165,7 +165,7 @@ def all_reduced(given: Sequence[Any], how: Literal["sum", "max"] = "sum") -> lis
     return [_like(one, part, own) for one, part, own in zip(given, parts, tensors, strict=True)]
 
 
-def gathered(value: Any) -> list[Any]:
+def all_gathered(value: Any) -> list[Any]:
     """What each process has of a picklable value, in their order."""
     if n_processes() == 1:
         return [value]

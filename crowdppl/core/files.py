@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from crowdppl.core.collective import gathered, in_step, n_processes, process
+from crowdppl.core.collective import in_step, of_first, process
 from crowdppl.core.validation import require_path
 from crowdppl.errors import ResultError
 
@@ -53,22 +53,14 @@ def new_files_of_all(path: str | Path) -> Iterator[Path]:
 
     ResultError in all of them where one cannot write, or does not see the folder.
     """
-    if n_processes() == 1:
-        with new_files(path) as made:
-            yield made
-        return
     with ExitStack() as stack:
-        with in_step():
-            own = stack.enter_context(new_files(path)) if process() == 0 else None
-        made = gathered(own)[0]
+        made = of_first(lambda: stack.enter_context(new_files(path)))
         with in_step():
             if not made.is_dir():
                 raise ResultError(
                     f"{path} is not seen by process {process()}; give a folder of a file system that all share"
                 )
             yield made
-            for part in made.iterdir() if process() == 0 else ():
-                _synchronise(part)
         with in_step():
             stack.close()
 

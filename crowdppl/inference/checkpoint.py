@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from crowdppl.core.collective import gathered, in_step, n_processes, of_first, process
+from crowdppl.core.collective import all_gathered, in_step, n_processes, of_first, process
 from crowdppl.core.files import new_file
 from crowdppl.core.validation import shown, warn
 from crowdppl.data.blocks import Block
@@ -44,7 +44,7 @@ def key_of(problem: Problem, options: Options, engine: str) -> str:
     about += [repr(sorted(networks.items())), str(problem.blocks[0].dtype)]
     about += [str(problem.blocks[0].informative), problem.blocks[0].repeat_correlation]
     about += [repr({name: x for name, x in options.kept().items() if name != "device"})]
-    about += sorted(x for own in gathered([digest_of(None, _tensors(b)) for b in problem.blocks]) for x in own)
+    about += sorted(x for own in all_gathered([digest_of(None, _tensors(b)) for b in problem.blocks]) for x in own)
     learned = (x for network in networks_of(problem.model).values() for x in learned_arrays(network))
     return digest_of(about, [*problem.given.items(), *learned])
 

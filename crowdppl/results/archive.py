@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from crowdppl import __version__, registry
-from crowdppl.core.collective import gathered, in_step, process, together
+from crowdppl.core.collective import all_gathered, in_step, process, together
 from crowdppl.core.fields import Sizes
 from crowdppl.core.files import new_files_of_all, settle
 from crowdppl.core.validation import kind_of, printable, require_path
@@ -168,7 +168,7 @@ def write(posterior: Fit, folder: Path) -> list[str]:
             parquet.write_table(table, folder / TABLES[name], **AS_IT_IS)
         own += [ARRAYS, *(TABLES[name] for name in tables)]
     digests: dict[str, str] = {}
-    for one in gathered({name: _file_digest(folder / name) for name in own}):
+    for one in all_gathered({name: _file_digest(folder / name) for name in own}):
         digests |= one
     written = [TEXT, *digests]
     if process() != 0:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from crowdppl.core.collective import gathered, process
+from crowdppl.core.collective import all_gathered, process
 from crowdppl.core.files import new_files_of_all
 from crowdppl.core.validation import require_path
 from crowdppl.data.annotations import Annotations
@@ -73,7 +73,7 @@ def to_parquet(posterior: Fit, path: str | Path) -> None:
     """
     require_path(path, ResultError)
     with new_files_of_all(path) as folder:
-        written = gathered(write_labels(posterior, folder))
+        written = all_gathered(write_labels(posterior, folder))
     for old in Path(path).glob(LABELS_OF_PARTS) if process() == 0 else ():  # of more parts
         if OF_A_PART.fullmatch(old.name) and not any(old.name in names for names in written):
             old.unlink()

@@ -23,7 +23,7 @@ from pyro.poutine import block, enum, trace
 from torch import Tensor
 from torch.distributions import biject_to
 
-from crowdppl.core.collective import all_reduced, gathered, n_processes, process, shared_errors
+from crowdppl.core.collective import all_gathered, all_reduced, n_processes, process, shared_errors
 from crowdppl.core.devices import seed_streams, seeded
 from crowdppl.data.blocks import Block
 from crowdppl.errors import MethodError, NumericalError, ResultError
@@ -148,7 +148,7 @@ class _Progressed:
         own = [torch.get_rng_state(), torch.frombuffer(bytearray(told), dtype=torch.uint8)]
         if self.options.device != "cpu":
             own.append(torch.cuda.get_rng_state(self.options.device))
-        found = {f"stream.{n}.{i}": x for n, each in enumerate(gathered(own)) for i, x in enumerate(each)}
+        found = {f"stream.{n}.{i}": x for n, each in enumerate(all_gathered(own)) for i, x in enumerate(each)}
         for name, state in self.optimiser.get_state().items():
             known = state["state"][0] | {"lr": state["param_groups"][0]["lr"]}
             found |= {
