@@ -266,7 +266,8 @@ def mixed(facts: Facts) -> Iterator[Any]:
         who = [native(x) for x in names[met]]
         shades = np.clip(matrix, 0, 1).tolist()
         yield Figure(
-            Heat(who, who, shades, matrix.tolist(), "num", say("mixed.raters"), tone="c"), say("mixed.together")
+            Heat(who, who, shades, (matrix.round(2) + 0.0).tolist(), "num", say("mixed.raters"), tone="c"),
+            say("mixed.together"),
         )
     linked = np.flatnonzero((correlation > TOGETHER) & (p <= 0.05))
     linked = linked[np.argsort(-correlation[linked], kind="stable")][:3]

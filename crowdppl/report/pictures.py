@@ -15,7 +15,8 @@ from markupsafe import Markup, escape
 from crowdppl.report.blocks import Column, Table
 from crowdppl.report.words import Say, Words, say
 
-WIDTH = 640
+WIDTH = 540
+"""Of pictures, in pixels; a telephone shows two thirds of it legibly."""
 TONES = "abc"
 Anchor = Literal["start", "middle", "end"]
 
@@ -40,7 +41,7 @@ def _rect(x: float, y: float, width: float, height: float, style: str, opacity: 
 
 def _svg(parts: Iterable[str], width: float, height: float, label: str) -> Markup:
     return Markup(
-        f'<svg viewBox="0 0 {width:.0f} {height:.0f}" style="max-width:{width:.0f}px" role="img" '
+        f'<svg viewBox="0 0 {width:.0f} {height:.0f}" style="--w:{width:.0f}px" role="img" '
         f'aria-label="{escape(label)}">{"".join(parts)}</svg>'
     )
 
@@ -250,7 +251,7 @@ class Heat:
         parts = [_text(left + side * len(self.columns) / 2, 14, words.plain(self.about), "middle", "s dim")]
         for k, name in enumerate(self.columns):
             parts.append(
-                _text(left + side * (k + 0.5), 36, _cut(words.plain(name, "id"), side // 7), "middle", "s")
+                _text(left + side * (k + 0.5), 36, _cut(words.plain(name, "id"), side // 8), "middle", "s")
             )
         for r, name in enumerate(self.rows):
             y = top + (tall + 3) * r
@@ -264,9 +265,7 @@ class Heat:
                 parts.append(_rect(x, y, side - 3, tall, f"f{self.tone}", 0.05 + 0.95 * min(1, shade)))
                 style = f"on{self.tone}" if shade > 0.55 else ""
                 line = y + (tall / 2 - 2 if self.counts else tall / 2 + 4)
-                parts.append(
-                    _text(x + side / 2 - 1, line, words.plain(self.values[r][k], self.spec), "middle", style)
-                )
+                parts.append(_text(x + side / 2 - 1, line, self._cell(r, k, side, words), "middle", style))
                 if self.counts:
                     small = words.plain(self.counts[r][k])
                     parts.append(_text(x + side / 2 - 1, line + 15, small, "middle", f"xs {style}"))
@@ -276,6 +275,12 @@ class Heat:
             top + (tall + 3) * len(self.rows) + 4,
             words.plain(self.about),
         )
+
+    def _cell(self, row: int, column: int, side: int, words: Words) -> str:
+        """What stands in a cell; of per cent where they have no room, the number alone."""
+        value = self.values[row][column]
+        text = words.plain(value, self.spec)
+        return text if self.spec != "pct" or 7 * len(text) < side else f"{100 * value:.0f}"
 
     def table(self) -> Table:
         shown = self.counts or self.values

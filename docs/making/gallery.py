@@ -11,76 +11,50 @@ from typing import Any
 
 import matplotlib
 import numpy as np
-import pandas as pd
 
 import crowdppl
-from crowdppl.data.annotations import Annotations
+from docs.making.scenes import SCENES, annotations, scene
 
 DOCS = Path(__file__).resolve().parents[1]
-KINDS = {
-    "classes": "nominal",
-    "grades": "ordinal",
-    "ratings": "real",
-    "comparisons": "pair",
-    "rankings": "ranking",
-    "spans": "sequence",
-    "sets": "set",
-    "judges": "nominal",
-    "features": "nominal",
-}
-"""The kind of labels of each page of docs/kinds."""
 DPI = 80
 
 GALLERY: dict[str, dict[str, tuple[str, str]]] = {
     "Classes": {
-        "Who is right how often": ("bayesian_dawid_skene, nominal", "plot_annotators()"),
-        "What is mixed up": ("bayesian_dawid_skene, nominal", "plot_confusion()"),
-        "Who is right about which class": ("bayesian_dawid_skene, set", "plot_raters()"),
+        "Who is right how often": ("bayesian_dawid_skene, classes", "plot_annotators()"),
+        "What is mixed up": ("bayesian_dawid_skene, classes", "plot_confusion()"),
+        "Who is right about which class": ("bayesian_dawid_skene, sets", "plot_raters()"),
         "Who agrees more than expected": ("one_coin, colluders", "plot_agreement_network()"),
         "How many labels are settled": ("one_coin, colluders", "plot_items()"),
         "Which items need a look": ("one_coin, colluders", "plot_item_map()"),
-        "All labels at a glance": ("bayesian_dawid_skene, nominal", "plot_labels()"),
+        "All labels at a glance": ("bayesian_dawid_skene, classes", "plot_labels()"),
         "Votes before, labels after": ("one_coin, colluders", "plot_votes(gold)"),
         "How many labels are enough": ("one_coin, colluders", "plot_certainty()"),
     },
     "Numbers, grades, orders and spans": {
-        "Bias and spread of raters": ("gaussian_annotators, real", "plot_raters()"),
-        "A ruler for items, raters and grades": ("rater_facets, ordinal", "plot_raters()"),
-        "Numbers with intervals": ("gaussian_annotators, real", 'plot_estimates(unit="points")'),
-        "A leaderboard with tiers": ("plackett_luce, ranking", "plot_estimates()"),
-        "Who is better than whom": ("plackett_luce, ranking", "plot_order_probabilities()"),
-        "Spans in their text": ("hmm_crowd, sequence", "plot_spans()"),
+        "Bias and spread of raters": ("gaussian_annotators, ratings", "plot_raters()"),
+        "A ruler for items, raters and grades": ("rater_facets, grades", "plot_raters()"),
+        "Numbers with intervals": ("gaussian_annotators, ratings", 'plot_estimates(unit="points")'),
+        "A leaderboard with tiers": ("crowd_bt, comparisons", "plot_estimates()"),
+        "Who is better than whom": ("plackett_luce, rankings", "plot_order_probabilities()"),
+        "Spans in their text": ("hmm_crowd, spans", "plot_spans(text=text)"),
     },
     "How far to trust it": {
         "As right as sure?": ("one_coin, colluders", "plot_reliability(gold)"),
         "How many labels can be kept": ("one_coin, colluders", "plot_risk_coverage(gold)"),
-        "Do intervals hold the truth?": ("gaussian_annotators, real", "plot_reliability(gold)"),
-        "Errors that judges share": ("judge_panel, nominal", "plot_panel()"),
+        "Do intervals hold the truth?": ("gaussian_annotators, ratings", "plot_reliability(gold)"),
+        "Errors that judges share": ("judge_panel, judges", "plot_panel()"),
     },
 }
 """The pictures: a method and data by title, and the call that draws it."""
-
-
-def answers(data: Annotations) -> pd.DataFrame:
-    """A table with one label a row, as it would lie in a file."""
-    item, who, answer = data.label_codes()
-    numbers = data.frame()["label"]
-    frame = pd.DataFrame(data.item_columns(item) | {"annotator": data.annotators[who]})
-    if "class" in frame:  # a row names the classes that are in the set
-        named = data.answers[answer] == "yes"
-        sets = frame.assign(name=frame["class"].where(named)).groupby(["item", "annotator"], sort=False)["name"]
-        return sets.agg(lambda x: ";".join(x.dropna())).rename("label").reset_index()
-    return frame.assign(**{"rank" if "problem" in frame else "label": numbers.to_numpy()})
 
 
 def drawn(page: str, folder: Path) -> Any:
     """The axes that the code of a page of docs/kinds draws, run in a folder with the file that it reads."""
     text = (DOCS / "kinds" / f"{page}.md").read_text(encoding="utf-8")
     code = re.findall(r"```python\n(.*?)```", text, re.DOTALL)[0].strip().split("\n")
-    data = crowdppl.datasets.example(KINDS[page])
-    answers(data).to_csv(folder / "answers.csv", index=False)
-    ids = sorted(data.items)
-    known = {"crowdppl": crowdppl, "features": pd.DataFrame({"size": np.arange(len(ids)) % 7}, index=ids)}
+    given = scene(page)
+    given.answers.to_csv(folder / "answers.csv", index=False)
+    known = {"crowdppl": crowdppl, "features": given.features, "text": given.words}
     before = Path.cwd()
     os.chdir(folder)
     try:
@@ -94,7 +68,6 @@ def drawn(page: str, folder: Path) -> Any:
 def of_gallery(of: str, call: str) -> Any:
     """The axes of a picture of the gallery."""
     method, kind = of.split(", ")
-    gold: Any = None
     if kind == "colluders":
         truth = np.random.default_rng(0).integers(0, 3, 200).tolist()
         crowd = crowdppl.simulate_annotators(
@@ -102,12 +75,11 @@ def of_gallery(of: str, call: str) -> Any:
         )
         data, gold = crowd.data, crowd.truth
     else:
-        data = crowdppl.datasets.example(kind)
+        data, gold = annotations(kind), scene(kind).gold
     with warnings.catch_warnings(action="ignore", category=crowdppl.errors.CrowdpplWarning):
         posterior = crowdppl.fit(method, data, inference="vb", seed=0)
-        if gold is None and kind == "real":
-            gold = posterior.truth()["estimate"] + np.random.default_rng(0).normal(0, 0.3, data.n_items)
-        return eval(f"posterior.{call}", {"posterior": posterior, "gold": gold})
+        text = scene(kind).words if kind in SCENES else {}
+        return eval(f"posterior.{call}", {"posterior": posterior, "gold": gold, "text": text})
 
 
 def store(axes: Any, path: Path) -> None:
@@ -158,7 +130,7 @@ def write() -> None:
     """Draws all pictures, and writes the page of the gallery."""
     matplotlib.use("Agg")
     pictures = DOCS / "pictures"
-    for page in KINDS:
+    for page in SCENES:
         with tempfile.TemporaryDirectory() as folder:
             store(drawn(page, Path(folder)), pictures / "kinds" / f"{page}.png")
     for group in GALLERY.values():

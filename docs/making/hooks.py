@@ -13,7 +13,7 @@ from mkdocs.structure.files import File, Files
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))  # MkDocs loads this file by its path
 
-from docs.making import benchmarks  # noqa: E402
+from docs.making import benchmarks, reports  # noqa: E402
 from docs.making.notebooks import page_of  # noqa: E402
 
 PAGES = {
@@ -54,6 +54,8 @@ def on_files(files: Files, config: Any) -> Files:
         add(files, config, f"tutorials/{path.name}", path.read_bytes())
         for name, content in images.items():
             add(files, config, f"tutorials/{name}", content)
+    for name, content in reports.files().items():
+        add(files, config, f"reports/{name}", content)
     for name in ("CITATION.cff", "LICENSE", *(f"models/{path.name}" for path in ROOT.glob("models/*.py"))):
         add(files, config, f"files/{name}", (ROOT / name).read_bytes())
     return files
@@ -83,6 +85,11 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
         return benchmarks.overview(MEASURED)
     if here.startswith("benchmarks/"):
         source = "docs/benchmarks.md"
+
+    if here == "report.md":
+        markdown = markdown.replace("\n## ", f"\n{reports.cards()}\n\n## ", 1)
+    if (page_of_kind := here.removeprefix("kinds/").removesuffix(".md")) in reports.REPORTS:
+        markdown = f"{markdown}\n## A report\n\n{reports.links(page_of_kind, '../reports')}\n"
 
     def moved(match: re.Match[str]) -> str:
         path = normpath(f"{dirname(source)}/{match[1]}".lstrip("/"))

@@ -5,14 +5,14 @@ from pathlib import Path
 import matplotlib
 import pytest
 
-from docs.making import benchmarks, gallery
+from docs.making import benchmarks, gallery, scenes
 from tests.benchmarks import results
 
 
 def test_each_page_of_a_kind_has_its_picture_and_the_gallery_is_current() -> None:
     pages = {path.stem for path in (gallery.DOCS / "kinds").glob("*.md")}
     drawn = {path.stem for path in (gallery.DOCS / "pictures" / "kinds").glob("*.png")}
-    assert pages == drawn == {*gallery.KINDS}
+    assert pages == drawn == {*scenes.SCENES}
     text = (gallery.DOCS / "gallery.md").read_text(encoding="utf-8")
     assert text == gallery.gallery(), "run `python -m docs.making.gallery`"
     named = {name for name in text.split() if name.startswith("[![")}
@@ -20,7 +20,7 @@ def test_each_page_of_a_kind_has_its_picture_and_the_gallery_is_current() -> Non
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", gallery.KINDS)
+@pytest.mark.parametrize("page", scenes.SCENES)
 def test_the_code_of_a_page_draws(page: str, tmp_path: Path) -> None:
     matplotlib.use("Agg")
     gallery.store(gallery.drawn(page, tmp_path), tmp_path / "again.png")

@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 import crowdppl
+from docs.making import reports
 
 pytest.importorskip("mkdocs", reason="the site: install the extra docs, as `make docs` does")
 pytest.importorskip("mkdocstrings", reason="the site: install the extra docs, as `make docs` does")
@@ -46,6 +47,10 @@ def test_everything_has_its_page(site: Path, root: Path) -> None:
     assert {path.stem for path in (site / "tutorials").glob("*.html")} == {"index", *tutorials}
     assert not list((site / "making").glob("*")), "the tools that make the site are no part of it"
     assert {path.stem for path in (site / "benchmarks").glob("*.html")} == {"truth", "features", "kinds", "speed"}
+    told = {path.stem for path in (site / "reports").glob("*.html")}
+    assert told == {*reports.REPORTS} and all(
+        f"reports/{name}.html" in (site / "report.html").read_text() for name in told
+    )
     start = (site / "overview.html").read_text(encoding="utf-8")
     assert (root / "README.md").read_text(encoding="utf-8").split("\n\n")[1].split(".")[0] in start
 
