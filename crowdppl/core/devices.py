@@ -199,7 +199,9 @@ MANY = 200_000
 
 
 def return_memory(n_items: int) -> None:
-    """Gives memory that was freed back to the system, which glibc does not do where small pieces lie between."""
+    """Gives freed memory back to the system: Arrow keeps it, and glibc does where small pieces lie between."""
     if n_items >= MANY:
+        if "pyarrow" in sys.modules:
+            sys.modules["pyarrow"].default_memory_pool().release_unused()
         with suppress(OSError, AttributeError):
             ctypes.CDLL("libc.so.6").malloc_trim(0)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from crowdppl.core.collective import agreed, n_processes, process, together
-from crowdppl.core.devices import few_threads
+from crowdppl.core.devices import few_threads, return_memory
 from crowdppl.core.validation import kind_of, no_annotations, one_of, switch, warn
 from crowdppl.data.blocks import (
     Block,
@@ -510,6 +510,7 @@ class Annotations:
                 int(stored.digest[:12], 16),
                 "give all the same folder, or copy it again to each machine",
             )
+            return_memory(len(stored.items))
             made = cls._of_parts(stored, share, known, annotator_covariates, history)
             made = made if share is None else replace(made, totals=Totals.of(made.blocks))
         for warning in made.warnings if share is None or share[0] == 0 else ():

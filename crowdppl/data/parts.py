@@ -13,7 +13,6 @@ import numpy as np
 import pandas as pd
 
 from crowdppl import errors
-from crowdppl.core.devices import return_memory
 from crowdppl.core.validation import require_path
 from crowdppl.data.block_files import mapped_blocks
 from crowdppl.data.blocks import Block
@@ -203,7 +202,6 @@ def read_parts(path: Any, process: int = 0, processes: int = 1, check: bool = Fa
         first += len(read.ids)
     blocks = [block for read in found for block in read.blocks if block.n_items] or found[0].blocks
     items = Codebook("item", found[0].ids.append([read.ids for read in found[1:]]))
-    return_memory(len(items))
     columns = [read.columns for read in found if read.columns is not None]
     known = [read.known for read in found if read.known is not None]
     return Stored(

@@ -60,10 +60,21 @@ NARROW, SHORT = 8, 1_000_000
 def matrix_of(columns: Tensor, starts: Tensor, width: int, weights: Tensor | None) -> Tensor:
     """A sparse float64 matrix (len(starts), width) with its weight, or a one, for each entry, sorted by row."""
     ends = torch.cat([starts, starts.new_tensor([len(columns)])])
-    values = torch.ones(len(columns), dtype=torch.float64) if weights is None else weights
+    values = _ones(len(columns)) if weights is None else weights
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Sparse")
         return torch.sparse_csr_tensor(ends, columns, values, (len(starts), width))
+
+
+def _ones(n: int) -> Tensor:
+    """So many ones, which all matrices share."""
+    global _shared_ones
+    if len(_shared_ones) < n:
+        _shared_ones = torch.ones(n, dtype=torch.float64)
+    return _shared_ones[:n]
+
+
+_shared_ones = torch.ones(0, dtype=torch.float64)
 
 
 def product(matrix: Tensor, dense: Tensor) -> Tensor:

@@ -190,7 +190,8 @@ def shares_at(problem: Problem, values: Mapping[str, Tensor], chains: int | None
 def shares_by_code(shares: Tensor, order: np.ndarray) -> np.ndarray:
     """Probabilities (N, K) in codebook order as float64, from those by position: a class at a time, for memory."""
     return_memory(len(shares))
-    place, found = np.argsort(order), np.empty((shares.shape[1], len(shares)))
+    place, found = np.empty(len(order), np.int32), np.empty((shares.shape[1], len(shares)))
+    place[order] = np.arange(len(order), dtype=np.int32)
     for row, one in zip(found, shares.t(), strict=True):
         row[:] = one.cpu().numpy().take(place)
     return found.T

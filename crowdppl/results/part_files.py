@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from crowdppl.core.collective import all_gathered, process
+from crowdppl.core.devices import return_memory
 from crowdppl.core.files import new_files_of_all
 from crowdppl.core.validation import require_path
 from crowdppl.data.annotations import Annotations
@@ -87,6 +88,7 @@ def write_labels(posterior: Fit, folder: Path) -> list[str]:
     for number, part in fits_by_part(posterior):
         names.append(LABELS.format(number))
         parquet.write_table(to_arrow(part), folder / names[-1])
+        return_memory(posterior.data.n_items)
     return names
 
 

@@ -148,7 +148,7 @@ def _testable(search: Search, posterior: Fit) -> bool:
     data = posterior.data
     if discount_of(search.posterior.model):
         return False
-    sizes = search.votes.sum(1).astype(np.int64)
+    sizes = search.sizes.astype(np.int64)
     pairs = int((sizes * (sizes - 1)).sum()) // 2
     most = min(QUICK_PAIRS.get(posterior.inference, MAX_PAIRS), MAX_SIZE // data.n_classes**2)
     if not pairs or (pairs > most and not search.thorough):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass, replace
@@ -131,23 +132,40 @@ def class_agreement(posterior: Fit) -> tuple[np.ndarray, np.ndarray]:
     The first share of class k is among labels of items that the fit gives to k, the second, a mean over items,
     among all other labels of items with a label k. (K,) each, NaN where nothing is counted.
     """
-    votes, p = posterior.data.votes(), posterior.uncorrected().result.probabilities
-    labels = votes.sum(1)
-    others = np.where(labels > 1, 1 / np.maximum(labels - 1, 1), 0)
-    repeated = np.einsum("i,ik,ik->k", others, votes, votes) - others @ votes
+    own, given, repeated, several = np.zeros((4, posterior.data.n_classes))
+    for votes, p in _votes_and_shares(posterior):
+        labels = votes.sum(1)
+        others = np.where(labels > 1, 1 / np.maximum(labels - 1, 1), 0)
+        own += np.einsum("ik,ik->k", votes, p)
+        given += labels @ p
+        repeated += np.einsum("i,ik,ik->k", others, votes, votes) - others @ votes
+        several += (labels > 1) @ votes
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.einsum("ik,ik->k", votes, p) / (labels @ p), repeated / ((labels > 1) @ votes)
+        return own / given, repeated / several
+
+
+def _votes_and_shares(posterior: Fit) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """How often items were given each class, and their probabilities before a correction, by block, (n, K) each."""
+    data, p = posterior.data, posterior.uncorrected().result.probabilities
+    for block in data.blocks:
+        at = data.order[block.offset : block.offset + block.n_items]
+        yield block.vote_counts().double().cpu().numpy(), p[at]
 
 
 def agreement_error(posterior: Fit, k: int) -> float:
     """The standard error, by items, of the difference of the two shares of class k."""
-    votes, p = posterior.data.votes(), posterior.uncorrected().result.probabilities[:, k]
     own, other = (share[k] for share in class_agreement(posterior))
-    labels, given = votes.sum(1), votes[:, k]
-    several = labels > 1
-    again = given * (given - 1) / np.maximum(labels - 1, 1) - other * given * several
-    pull = p * (given - own * labels) / (labels @ p) - again / (several @ given)
-    return float(np.sqrt(pull @ pull))
+    every, repeats = 0.0, 0.0
+    for votes, p in _votes_and_shares(posterior):
+        labels = votes.sum(1)
+        every, repeats = every + labels @ p[:, k], repeats + (labels > 1) @ votes[:, k]
+    squares = 0.0
+    for votes, p in _votes_and_shares(posterior):
+        labels, given = votes.sum(1), votes[:, k]
+        again = given * (given - 1) / np.maximum(labels - 1, 1) - other * given * (labels > 1)
+        pull = p[:, k] * (given - own * labels) / every - again / repeats
+        squares += float(pull @ pull)
+    return math.sqrt(squares)
 
 
 def contradicted(posterior: Fit) -> list[int]:

@@ -49,7 +49,7 @@ def abstained(search: Search) -> Iterator[Doubt]:
     posterior, data = search.posterior, search.posterior.data
     if not data.alphabet.informative or networks_of(posterior.model):  # a network may know the truth from features
         return
-    alone = data.votes().sum(1) == 0
+    alone = search.sizes == 0
     alone[data.order] &= np.concatenate([row_sizes(block) for block in data.blocks]) > 0
     if data.gold_codes is not None:
         alone &= data.gold_codes < 0

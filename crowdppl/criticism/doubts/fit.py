@@ -56,13 +56,13 @@ def own(search: Search) -> Iterator[Doubt]:
 @doubt("flat")
 def flat(search: Search) -> Iterator[Doubt]:
     """All items have one and the same probabilities, though their labels differ: labels tell nothing of a truth."""
-    data, votes = search.posterior.data, search.votes
-    asked = np.flatnonzero(votes.any(1) if data.gold_codes is None else votes.any(1) & (data.gold_codes < 0))
+    data, labelled = search.posterior.data, search.sizes > 0
+    asked = np.flatnonzero(labelled if data.gold_codes is None else labelled & (data.gold_codes < 0))
     for some in (asked[:1000], asked):  # most fits tell the first items apart
         p = search.posterior.result.probabilities[some]
         if len(p) < 2 or np.ptp(p, axis=0).max() > FLAT:
             return
-    if len(np.unique(votes[asked].argmax(1))) < 2:
+    if len(np.unique(data.votes()[asked].argmax(1))) < 2:
         return
     top, name = native(data.classes[p[0].argmax()]), search.methods[2]
     constant = not ((search.named > 0).sum(1) > 1).any()  # truths would show nobody to tell classes apart
@@ -160,9 +160,9 @@ def large_sets(search: Search) -> Iterator[Doubt]:
     if posterior.correction.gold:  # known truths have told
         return
     plain = averaged(members(posterior), replace(posterior.correction, temperature=None))
-    some = np.flatnonzero(search.votes.any(1))
+    some = np.flatnonzero(search.sizes > 0)
     some = some[:: -(-len(some) // MOST_ITEMS) or 1]
-    share = search.votes[some] / search.votes[some].sum(1, keepdims=True)
+    share = data.votes()[some] / search.sizes[some, None]
     shares = (posterior.result.probabilities[some], plain.result.probabilities[some], share)
     size, before, of_votes = (
         float(np.mean([len(held) for held in credible_sets(p, range(data.n_classes), COVERAGE)])) for p in shares

@@ -83,9 +83,15 @@ class Search:
         return tuple(native(self.posterior.data.annotators[code]) for code in codes)
 
     @cached_property
-    def votes(self) -> np.ndarray:
-        """How often each item was given each class, (N, K)."""
-        return self.posterior.data.votes()
+    def sizes(self) -> np.ndarray:
+        """Labels of each item that name a class, int32 (N,)."""
+        data = self.posterior.data
+        found = np.empty(data.n_items, np.int32)
+        for block in data.blocks:
+            found[data.order[block.offset : block.offset + block.n_items]] = (
+                block.vote_counts().sum(1).cpu().numpy()
+            )
+        return found
 
     def classes(self, codes: Sequence[int] | np.ndarray) -> tuple[Any, ...]:
         """Names of classes by codes."""

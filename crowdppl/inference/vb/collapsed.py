@@ -30,17 +30,20 @@ class _Chunks:
     values: Mapping[str, Tensor]
 
     def __iter__(self) -> Iterator[tuple[slice, ItemLabels]]:
-        for problem, first in self._problems:
-            span = slice(first, first + problem.n_items)
-            yield span, self._only if len(self._problems) == 1 else ItemLabels.of(problem, self.values)
+        for blocks in self._groups:
+            first, last = blocks[0].offset, blocks[-1].offset + blocks[-1].n_items
+            # Blocks of a sweep's own, whose places of labels go with it.
+            some = [replace(block, offset=block.offset - first) for block in blocks]
+            problem = replace(self.problem, blocks=some)
+            yield slice(first, last), self._only if len(self._groups) == 1 else ItemLabels.of(problem, self.values)
 
     @cached_property
     def _only(self) -> ItemLabels:
         return ItemLabels.of(self.problem, self.values)
 
     @cached_property
-    def _problems(self) -> list[tuple[Problem, int]]:
-        """Consecutive blocks, and where they begin."""
+    def _groups(self) -> list[list[Block]]:
+        """Consecutive blocks."""
         groups, labels = list[list[Block]](), CHUNK
         for block in (b for b in self.problem.blocks if b.n_items):
             if labels >= CHUNK:
@@ -48,8 +51,7 @@ class _Chunks:
                 labels = 0
             groups[-1].append(block)
             labels += block.n_labels
-        moved = (([replace(b, offset=b.offset - x[0].offset) for b in x], x[0].offset) for x in groups)
-        return [(replace(self.problem, blocks=blocks), first) for blocks, first in moved]
+        return groups
 
 
 @dataclass(frozen=True)
