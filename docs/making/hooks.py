@@ -101,3 +101,13 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
         return f"]({relpath(page, dirname(here) or '.')}{match[2] or ''})"
 
     return LINK.sub(moved, markdown)
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    """Wide tables scroll in a box that keys reach."""
+    return re.sub(r"<table>.*?</table>", r'<div class="scroll" tabindex="0">\g<0></div>', html, flags=re.DOTALL)
+
+
+def on_post_page(output: str, **_: Any) -> str:
+    """The theme's box of search results gets the name that it lacks."""
+    return re.sub(r'data-md-component="search" role="dialog"', r'\g<0> aria-label="Search"', output)

@@ -41,7 +41,7 @@ def shown(output: Mapping[str, Any], where: str) -> str:
     data = output.get("data", {"text/plain": output.get("text", "")})
     if "text/html" in data:
         lines = [line for line in "".join(data["text/html"]).splitlines() if line.strip()]
-        return "\n".join(['<div class="output">', *lines, "</div>"])
+        return "\n".join(['<div class="output" tabindex="0">', *lines, "</div>"])
     text = "".join(data["text/plain"]).rstrip("\n")
     lines = [
         re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", line).rstrip("\r").rpartition("\r")[2] for line in text.split("\n")

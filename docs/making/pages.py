@@ -30,7 +30,7 @@ from crowdppl.networks.embedding import embedding_for
 from crowdppl.plots.model_graph import FEATURES, ModelGraph, a_few_labels, graph_of
 from crowdppl.primitives.model import Card, Model, card_of, with_examples
 from crowdppl.registry import engine_cell
-from docs.making import symbols
+from docs.making import layers, symbols
 from docs.making.benchmarks import slug
 from tests.benchmarks import advice, results
 from tests.benchmarks.simulated import draw
@@ -126,6 +126,7 @@ def files() -> dict[Path, str]:
         README: text,
         DOCS / "engines.md": engine_page(),
         DOCS / "choosing.md": f"# Which method for which data\n\n{MARK}\n\n{advice.table(results.read())}\n",
+        DOCS / "pictures" / "layers.svg": layers.svg(),
         DOCS / "methods" / "index.md": f"# Methods\n\n{MARK}\n\n{ABOUT}\n\n{zoo()}\n",
     }
     for name in names():

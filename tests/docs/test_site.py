@@ -183,3 +183,28 @@ def test_a_reader_searches(where: str, page: Any, address: str, site: Path) -> N
     page.locator(".md-search-result__item a[href*='minimax_entropy']").first.click()
     page.wait_for_url("**/methods/minimax_entropy.html*")
     assert not page.wrong
+
+
+AUDITED = (
+    *("index", "kinds/comparisons", "methods/dawid_skene", "reference/doubts"),
+    *("tutorials/first_posterior", "benchmarks/kinds", "reports/classes", "reports/spans"),
+)
+"""A page of each kind, for axe-core."""
+
+
+def test_axe_finds_nothing_serious(page: Any, address: str) -> None:
+    axe = Path(os.environ.get("CROWDPPL_AXE", "axe.min.js"))
+    if not axe.is_file():
+        pytest.skip("axe-core: `npm install axe-core`, and say where its axe.min.js is by CROWDPPL_AXE")
+    wrong = {}
+    for name in AUDITED:
+        for scheme, rules in {"light": {}, "dark": {"runOnly": ["color-contrast"]}}.items():
+            page.emulate_media(color_scheme=scheme)
+            page.goto(f"{address}{name}.html")
+            page.evaluate(axe.read_text(encoding="utf-8"))
+            found = page.evaluate("rules => axe.run({resultTypes: ['violations'], ...rules})", rules)["violations"]
+            serious = [
+                f"{x['id']}: {x['nodes'][0]['html']}" for x in found if x["impact"] in ("serious", "critical")
+            ]
+            wrong |= {(name, scheme): serious} if serious else {}
+    assert not wrong
