@@ -77,6 +77,7 @@ class BayesDgc:
         fails="when annotators err on items whose features are alike: the network then learns their errors",
         cost="labels x K, and a network step for each batch of items, an epoch an iteration",
         uses=("features", "history"),
+        sharded=True,
     )
 
     def __post_init__(self) -> None:

@@ -50,6 +50,7 @@ class GlobalNoise:
         fails="when annotators differ in skill: it weighs a careless label like a careful one",
         cost="labels x K, and a network step for each batch of items, an epoch an iteration",
         uses=("features",),
+        sharded=True,
     )
 
     def __post_init__(self) -> None:

@@ -62,6 +62,7 @@ class Raykar:
         only=("em", "svi"),
         because=REASON,
         uses=("features",),
+        sharded=True,
     )
 
     def __post_init__(self) -> None:

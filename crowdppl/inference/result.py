@@ -18,7 +18,7 @@ from crowdppl.inference.families import FAMILIES, Family
 from crowdppl.primitives.model import Model
 
 T = TypeVar("T")
-FORMAT = 24
+FORMAT = 25
 """Of files that hold these records: raised whenever a field changes, and other formats are refused."""
 
 

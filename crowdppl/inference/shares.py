@@ -16,6 +16,8 @@ from crowdppl.errors import DataError, MethodError
 from crowdppl.inference.options import Options
 from crowdppl.inference.problem import Problem
 from crowdppl.networks.outputs import networks_of
+from crowdppl.networks.refitted import SklearnClassifier
+from crowdppl.networks.training import training_of
 from crowdppl.primitives.model import Model, card_of, settings_of
 
 
@@ -86,6 +88,29 @@ def refuse_own_setup(model: Model) -> None:
         _refuse(model, f"its {' and '.join(own)} may read labels, of which a process has its share")
 
 
+def _why_not_trained(model: Model, engine: str) -> str | None:
+    """Why processes cannot train the model's networks together; None where they can, or there are none."""
+    networks, training = networks_of(model), training_of(getattr(model, "training", {}))
+    parts = [x for network in networks.values() for x in network.modules()]
+    if not networks:
+        return None
+    if engine not in ("em", "vb"):
+        return f"{engine} would train its network on a process's own items (em and vb train classifiers together)"
+    if others := sorted({*networks} - {"network"}):
+        return f"it has a network beside the classifier ({', '.join(others)})"
+    if any(isinstance(x, SklearnClassifier) for x in parts):
+        return "a classifier of scikit-learn is fitted to all items at once"
+    if any(getattr(x, "track_running_stats", False) for x in parts):
+        return (
+            "its network keeps means of a process's own batches (take layer or group norm in place of batch norm)"
+        )
+    if training.volume == "auto" or training.patience:
+        name = "patience" if training.patience else "volume"
+        value = shown(getattr(training, name))
+        return f"training: {name}={value} tries fits on parts of the data, of which a process has its share"
+    return None
+
+
 def _refuse(model: Model, why: str) -> NoReturn:
     card = card_of(model)
     name = type(model).__name__ if card is None else card.title
@@ -105,9 +130,9 @@ def refuse_unshared(problem: Problem, data: Annotations, engine: str) -> None:
     model = problem.model
     covariates = [*problem.reads.items, *(x for x in problem.reads.labels if x != NUMBER)]
     local = [site.name for site in problem.sites.values() if site.local]
-    why = None
-    if networks_of(model):
-        why = "it has a network"
+    why = _why_not_trained(model, engine)
+    if why is not None:
+        pass
     elif problem.linked or data.edges is not None:
         why = "it links items"
     elif local:

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
+from crowdppl.core.collective import all_reduced, n_processes, reduced
 from crowdppl.core.devices import default_dtype, device_of, moved_to, seeded
 from crowdppl.core.validation import kind_of, shown, warn
 from crowdppl.data.annotations import Annotations
@@ -56,7 +57,7 @@ class Standardise(nn.Module):
 
     def __init__(self, features: Features) -> None:
         super().__init__()
-        root = all(bool((part >= 0).all()) for part in parts(features))
+        root = reduced(int(not all(bool((part >= 0).all()) for part in parts(features))), "max") == 0
         n, mean, spread = 0, torch.zeros(()), torch.zeros(())
         first, varies = None, torch.zeros((), dtype=torch.bool)
         for part in parts(features):
@@ -70,6 +71,8 @@ class Standardise(nn.Module):
                 within = (n * spread.square() + m * its_spread.square()) / (n + m)
                 its_mean, its_spread = mean + (its_mean - mean) * m / (n + m), (within + between.square()).sqrt()
             n, mean, spread = n + m, its_mean, its_spread
+        assert first is not None, "features are of one item at least"
+        mean, spread, varies = _of_all(n, mean, spread, varies, first[0])
         self.register_buffer("root", torch.tensor(root))
         self.register_buffer("mean", mean.float())
         self.register_buffer("scale", torch.where(varies, 1 / spread, 0.0).clamp(max=LARGEST).float())
@@ -81,6 +84,16 @@ class Standardise(nn.Module):
         elif bool(self.root):
             x = x.clamp(min=0).sqrt()
         return (x - self.mean) * self.scale
+
+
+def _of_all(n: int, mean: Tensor, spread: Tensor, varies: Tensor, first: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Mean, standard deviation and which features vary, (D,) each, over the items of all processes."""
+    if n_processes() == 1:
+        return mean, spread, varies
+    items, total = all_reduced([n, n * mean])
+    (squares,) = all_reduced([n * (spread.square() + (mean - total / items).square())])
+    high, low, some = all_reduced([first.double(), -first.double(), varies.double()], "max")
+    return total / items, (squares / items).sqrt(), (some > 0) | (high != -low)
 
 
 class IntegerInput(nn.Module):

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from crowdppl.core.collective import reduced
 from crowdppl.core.validation import (
     Count,
     NotNegative,
@@ -122,8 +123,12 @@ def log_volume(m: Tensor) -> Tensor:
         >>> crowdppl.networks.log_volume(torch.tensor([[0.5, 0.0], [0.0, 0.5]]))
         tensor(-2.7726)
     """
-    gram = m.transpose(-1, -2) @ m
-    return torch.logdet(gram + 1e-6 * torch.eye(m.shape[-1], device=m.device, dtype=m.dtype))
+    return log_volume_of(m.transpose(-1, -2) @ m)
+
+
+def log_volume_of(gram: Tensor) -> Tensor:
+    """The same of M'M, (..., K, K)."""
+    return torch.logdet(gram + 1e-6 * torch.eye(gram.shape[-1], device=gram.device, dtype=gram.dtype))
 
 
 STEPS = 1300
@@ -157,7 +162,7 @@ def default_training(data: Annotations, /, **more: Any) -> dict[str, Any]:
         5
     """
     features = feature_tensor(data)
-    labelled = sum(int(has_informative_label(block).sum()) for block in data.blocks)
+    labelled = reduced(sum(int(has_informative_label(block).sum()) for block in data.blocks))
     steps = math.ceil(max(1, labelled) / Training.batch_size)
     epochs = int(np.clip(math.ceil(STEPS / steps), FEWEST, MOST))
     wanted = more.get("epochs", epochs)

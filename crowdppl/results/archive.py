@@ -69,10 +69,10 @@ def save(posterior: Fit, path: str | Path) -> None:
 
     Kept are the annotations with gold, features, covariates and further columns, the method with its settings and
     the weights of its networks, what the fit found, and the other fits of a corrected posterior. Features that are
-    a dataset stay where they are, and so do annotations that were opened from parts, if nothing but gold and
-    history was given: the folder names theirs, and has what was found of items in a file a part. Of processes that
-    share a fit, all must call it, with a folder that all see. Draws of vb that nobody asked for are made again
-    after loading. Nothing is pickled: any Parquet, safetensors or JSON reader opens the files.
+    a dataset stay where they are, and so do annotations that were opened from parts, if nothing but gold, history
+    and features was given: the folder names theirs, and has features and what was found of items in a file a part.
+    Of processes that share a fit, all must call it, with a folder that all see. Draws of vb that nobody asked for
+    are made again after loading. Nothing is pickled: any Parquet, safetensors or JSON reader opens the files.
 
     Args:
         path: the folder. A posterior that is already there is replaced last and at once, so that it stays where the
@@ -81,7 +81,7 @@ def save(posterior: Fit, path: str | Path) -> None:
     Raises:
         ResultError: when a setting, a column or a network's extra state is of a type that cannot be saved, the path
             is that of a file, the disk is full, a file that crowdppl did not write would be replaced, or processes
-            do not see one folder.
+            do not see one folder, or share annotations with covariates or a dataset of features.
 
     Examples:
         >>> posterior = crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="vb", seed=0)
@@ -474,7 +474,10 @@ def _annotation_values(data: Annotations) -> tuple[dict[str, Any], dict[str, pd.
     """
     if stays(data):
         assert data.opened is not None
-        told = {"folder": str(data.opened.folder), "digest": data.opened.digest}
+        told: dict[str, Any] = {"folder": str(data.opened.folder), "digest": data.opened.digest}
+        told |= {"features": data.features, "columns": None}
+        if isinstance(data.features, pd.DataFrame):
+            told |= {"features": data.features.to_numpy(), "columns": data.features.columns}
         return {**told, "history": data.history, "known": data.known}, {}
     given = {name: getattr(data, name) for name in FRAMES}
     frames = {name: x if isinstance(x, pd.DataFrame) else None for name, x in given.items()}
@@ -550,9 +553,19 @@ def _annotations(values: Mapping[str, Any], tables: Mapping[str, pd.DataFrame], 
 
 
 def stays(data: Annotations) -> bool:
-    """Whether annotations stay in the parts that they were opened from; else they are saved."""
-    more = (data.features, data.item_covariates, data.annotator_covariates)
-    return data.opened is not None and all(x is None for x in more)
+    """Whether annotations stay in the parts that they were opened from; else they are saved.
+
+    ResultError where they cannot stay, and a process has a share of them.
+    """
+    more = {name: getattr(data, name) for name in ("item_covariates", "annotator_covariates")}
+    more["features as a dataset"] = data.features if isinstance(data.features, StoredFeatures) else None
+    found = [name for name, given in more.items() if given is not None]
+    if data.share is not None and found:
+        raise ResultError(
+            f"processes that share a fit save no {found[0]}, which stand beside the parts: write what was found by "
+            "posterior.to_parquet, or open them without"
+        )
+    return data.opened is not None and not found
 
 
 def _opened(folder: Path, packed: Mapping[str, Any], parts: Path | None) -> Annotations | None:
@@ -574,9 +587,13 @@ def _opened(folder: Path, packed: Mapping[str, Any], parts: Path | None) -> Anno
 
 
 def _reopened(data: Annotations, values: Mapping[str, Any]) -> Annotations:
-    """Annotations that were opened, with the history and the known truths of a fit."""
+    """Annotations that were opened, with the history, the known truths and the features of a fit."""
     history: Any = {} if values["history"] is None else {"history": values["history"]}
-    return replace(data.with_gold(None), known=values["known"]).filled(**history)
+    features = values["features"]
+    if features is not None and values["columns"] is not None:
+        features = pd.DataFrame(features, data.items, values["columns"])
+    features = feature_table(features, data.items, data.item_book)
+    return replace(data.with_gold(None), known=values["known"], features=features).filled(**history)
 
 
 def _soft_values(soft: SoftLabels) -> dict[str, Any]:

@@ -25,8 +25,10 @@ LABELS = "labels-{:05d}.parquet"
 OF_PARTS, LABELS_OF_PARTS = "posterior-*.safetensors", "labels-*.parquet"
 """Patterns of these names."""
 OF_A_PART = re.compile(r"labels-\d{5,}\.parquet")
-OF_ITEMS = re.compile(r"posterior/(data/known|correction/raw|(correction/others/[^/]+/)?result/truth/.*)")
-"""Places of arrays of a posterior that have a row an item: known truths, and those that were found."""
+OF_ITEMS = re.compile(
+    r"posterior/(data/(known|features)|correction/raw|(correction/others/[^/]+/)?result/truth/.*)"
+)
+"""Places of arrays of a posterior that have a row an item: known truths, features, and those that were found."""
 
 
 def write_arrays(arrays: dict[str, np.ndarray], data: Annotations, folder: Path) -> list[str]:

@@ -195,6 +195,8 @@ class OpenedParts(TypedDict):
     digest: str
     history: Annotated[Tensor, Numbers("A K K", low=0)] | None
     known: np.ndarray | None
+    features: Annotated[np.ndarray, Numbers(None, "fiub")] | None
+    columns: Ids | None
 
 
 class NetworkParts(TypedDict):

@@ -41,9 +41,9 @@ def with_processes(answers: Path, model: str | None, report: bool = False) -> No
 
 
 def parts() -> Path:
-    Path("PARTS").mkdir(exist_ok=True)
-    Path("PARTS/dataset.json").touch()
-    return Path("PARTS")
+    path = folder()
+    (path / "dataset.json").touch()
+    return path
 
 
 def reported(model: str | None) -> Any:

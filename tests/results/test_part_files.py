@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -231,3 +232,46 @@ def test_several_processes_write_one_result(folder: Path, tmp_path: Path, monkey
         assert (x["first"], x["again"], x["auto"]) == ("SystemExit: 0", "SystemExit: 2", "SystemExit: 2")
         assert x["file"].startswith("ResultError")
     assert (tmp_path / "file").read_bytes() == b""
+
+
+def features() -> pd.DataFrame:
+    """Two features of each item that has labels, one of them whole numbers."""
+    ids = sorted(labels()["item"].unique())
+    return pd.DataFrame({"x": np.linspace(-1, 1, len(ids)), 3: np.arange(len(ids)) % 5}, index=ids)
+
+
+def test_features_and_a_network_are_saved_with_a_fit_of_parts(folder: Path, tmp_path: Path) -> None:
+    table = features()
+    for name in "frame", "array":
+        data = crowdppl.Annotations.open(folder / "nominal", features=table)
+        if name == "array":
+            data = replace(data, features=data.features.to_numpy())
+        posterior = crowdppl.fit("global_noise", data, inference="em", seed=0, settings={"training": {"epochs": 3}})
+        posterior.save(tmp_path / name)
+        assert not [*(tmp_path / name).glob("*.parquet")]
+        read = crowdppl.load(tmp_path / name)
+        np.testing.assert_array_equal(np.asarray(read.data.features), np.asarray(data.features))
+        if name == "frame":
+            pd.testing.assert_index_equal(read.data.features.columns, table.columns)
+        pd.testing.assert_frame_equal(read.classify(table), posterior.classify(table))
+        assert_same(read, posterior)
+
+
+def saved_by_all(process: int, processes: int, folder: Path, out: Path) -> str:
+    data = crowdppl.Annotations.open(folder / "nominal", features=features())
+    settings = {"training": {"epochs": 2, "dropout": 0.0}}
+    crowdppl.fit("global_noise", data, inference="em", seed=0, settings=settings).save(out)
+    covariates = pd.DataFrame({"length": 1.0}, index=features().index)
+    more = crowdppl.Annotations.open(folder / "nominal", item_covariates=covariates)
+    with pytest.raises(ResultError) as error:
+        crowdppl.fit("majority_vote", more, inference="em", seed=0).save(out)
+    return str(error.value)
+
+
+def test_processes_save_a_network_and_all_features(folder: Path, tmp_path: Path) -> None:
+    messages = by_processes(2, saved_by_all, folder, tmp_path)
+    assert all("item_covariates" in message for message in messages)
+    read, table = crowdppl.load(tmp_path), features()
+    assert read.data.n_items == len(table)
+    assert (read.data.features.loc[table.index] == table).all(axis=None)
+    assert read.classify(table).shape == (len(table), 3)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
@@ -12,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from crowdppl.core.collective import agreed, all_gathered, all_reduced, n_processes, process, reduced
 from crowdppl.core.devices import seeded
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.blocks import Block, has_informative_label, row_codes, seen_by_all
@@ -20,7 +22,7 @@ from crowdppl.data.split import keep, label_folds
 from crowdppl.errors import DataError, MethodError, NumericalError
 from crowdppl.inference.checkpoint import TrialCache, network_arrays, restore_network
 from crowdppl.inference.density import Density
-from crowdppl.inference.neural.regularisers import class_shares, mix, network_votes, regularisation
+from crowdppl.inference.neural.regularisers import Batch, class_shares, mix, network_votes, regularisation
 from crowdppl.inference.optimisers import LBFGSAscent, adamw, optimiser_arrays, restore_optimiser
 from crowdppl.inference.options import Options
 from crowdppl.inference.passes import FullPass
@@ -139,13 +141,16 @@ class Learner:
         init_weights(network, training, problem.options.seed)
         features = [block.features for block in problem.blocks if block.features is not None]
         self.features = joined(features)  # a fit with a network gives its blocks some
+        _require_same(network)
         known = torch.cat([is_known(block) for block in problem.blocks])
         self.rows = torch.nonzero(known).squeeze(-1)
-        self.sizes = batch_sizes(len(self.rows), training.batch_size)
+        each = all_gathered(len(self.rows))
+        self.first, self.n_rows = sum(each[: process()]), sum(each)
+        self.sizes = batch_sizes(self.n_rows, training.batch_size)
         if not training.full_batch:  # which evaluates networks in eval mode
             check_trainable(network, "network", self.features, min(self.sizes))
         counts = network_votes(problem)
-        self.votes, self.shares = soft_truth(counts), class_shares(counts.sum(0), training.shares)
+        self.votes, self.shares = soft_truth(counts), class_shares(reduced(counts.sum(0)), training.shares)
         self.members = network.members if isinstance(network, Network) else 1
         rate, decay = training.learning_rate, training.weight_decay
         self.weights = [x for x in network.parameters() if x.requires_grad]
@@ -206,14 +211,16 @@ class Learner:
         for group in self.optimiser.param_groups:
             group["lr"] = self.training.learning_rate * rate
         targets = targets.float()
-        n, cpu = len(self.rows), stream.device
-        orders = [torch.randperm(n, generator=stream, device=cpu) for _ in range(self.members)]
+        cpu = stream.device
+        orders = [torch.randperm(self.n_rows, generator=stream, device=cpu) for _ in range(self.members)]
         self.network.train()
-        with seeded(int(torch.randint(2**62, (), generator=stream, device=cpu))):  # dropout reads the global stream
-            batches = self.rows[torch.stack(orders).to(self.rows.device)].split(self.sizes, dim=1)
+        seed = int(torch.randint(2**62, (), generator=stream, device=cpu))
+        with seeded(seed + process()):  # dropout reads the global stream
+            batches = torch.stack(orders).to(self.rows.device).split(self.sizes, dim=1)
             losses: list[Tensor] = []
-            for step, rows in enumerate(batches, 1):
-                losses.append(self._step(rows, targets))
+            for step, places in enumerate(batches, 1):
+                rows, batch = self._own(places)
+                losses.append(self._step(rows, targets, batch))
                 if len(losses) == CHECK_EVERY or step == len(batches):
                     self._check(losses, step)
                     losses.clear()
@@ -224,7 +231,18 @@ class Learner:
         if isinstance(self.network, Network):
             self.network.refit(read_stored(self.features[self.rows]), targets[self.rows], self.options.seed)
 
-    def _step(self, rows: Tensor, targets: Tensor) -> Tensor:
+    def _own(self, places: Tensor) -> tuple[Tensor, Batch | None]:
+        """The items of batches (M, B) of the rows of all processes; of several, those that this process has."""
+        if n_processes() == 1:
+            return self.rows[places], None
+        at = places - self.first
+        mine = (at >= 0) & (at < len(self.rows))
+        width = max(1, int(mine.sum(1).max()))
+        order = (~mine).byte().argsort(dim=1, stable=True)[:, :width]  # members' batches are filled up to one width
+        own, at = mine.gather(1, order), at.gather(1, order)
+        return self.rows[torch.where(own, at, 0)], Batch(own.float(), places.shape[1])
+
+    def _step(self, rows: Tensor, targets: Tensor, batch: Batch | None) -> Tensor:
         """A step on items (M, B), a batch for each member of the network; its loss."""
         x, t = self.features[rows.flatten()], targets[rows.flatten()]
         if self.training.mixup > 0:
@@ -232,12 +250,21 @@ class Learner:
         x, t = x.unflatten(0, rows.shape), t.unflatten(0, rows.shape)
         logits = self.network.apart(x) if isinstance(self.network, Network) else self.network(x[0]).unsqueeze(0)
         log_p = logits.log_softmax(-1)
-        terms = regularisation(log_p.exp(), self.training, self.shares)
-        loss: Tensor = (terms - (t * log_p).sum(-1).mean(-1)).sum()
+        terms, fit = regularisation(log_p.exp(), self.training, self.shares, batch), (t * log_p).sum(-1)
+        mean = fit.mean(-1) if batch is None else (fit * batch.own).sum(-1) / batch.size
+        loss: Tensor = (terms - mean).sum()
         self.optimiser.zero_grad()
         loss.backward()
+        self._add_gradients()
         self.optimiser.step()
         return loss.detach()
+
+    def _add_gradients(self) -> None:
+        """Sums the gradients of all processes."""
+        if n_processes() > 1:
+            grads = [torch.zeros_like(x) if x.grad is None else x.grad for x in self.weights]
+            for x, found in zip(self.weights, all_reduced(grads), strict=True):
+                x.grad = found
 
     def _check(self, losses: Sequence[Tensor], last: int) -> None:
         """Raises where the loss of a step is not finite; ``last`` is the number of the last step."""
@@ -247,6 +274,16 @@ class Learner:
                     f"the network's loss is {loss} in epoch {self.epochs + 1}, step {step}; lower learning_rate "
                     f"({self.training.learning_rate:g}), or check the features' scale"
                 )
+
+
+def _require_same(network: nn.Module) -> None:
+    """Refuses processes whose networks begin with other weights, by a ProcessError."""
+    if n_processes() > 1:
+        digest = hashlib.sha256()
+        for x in network.state_dict().values():
+            digest.update(x.detach().cpu().numpy().tobytes())
+        first = int.from_bytes(digest.digest()[:6], "big")
+        agreed("the first weights of the network", first, "give all the same network")
 
 
 def is_known(block: Block) -> Tensor:
@@ -306,13 +343,15 @@ class FullBatch(Learner):
 
         def objective() -> tuple[float, Sequence[Tensor]]:
             log_p = self._log_p()
-            total = (targets * log_p.double()).sum() + self._penalty(log_p)
-            if not bool(torch.isfinite(total)):
+            fit, penalty = (targets * log_p.double()).sum(), self._penalty(log_p)
+            if not bool(torch.isfinite(fit + penalty)):
                 raise NumericalError(
-                    f"the network's objective is {total.item()} in epoch {self.epochs + 1}; check the features' "
-                    "scale and the network's first weights"
+                    f"the network's objective is {(fit + penalty).item()} in epoch {self.epochs + 1}; check the "
+                    "features' scale and the network's first weights"
                 )
-            return float(total.detach()), torch.autograd.grad(total, self.weights)
+            own = torch.autograd.grad(fit + penalty, self.weights)
+            total, *slopes = all_reduced([float(fit.detach()), *own])
+            return total + float(penalty.detach()), slopes
 
         self.network.eval()
         self.epochs += 1
@@ -324,9 +363,15 @@ class FullBatch(Learner):
         return torch.cat([self.network(part) for part in parts(self.features)]).log_softmax(-1)
 
     def _penalty(self, log_p: Tensor) -> Tensor:
+        """That of all processes; its gradient is a process's own part, of which the weights' is the first's."""
         squares = sum((x.double().square().sum() for x in self.weights), torch.zeros(()))
-        terms = regularisation(log_p.exp(), self.training, self.shares).double()
-        return -len(self.rows) * (terms + 0.5 * self.training.weight_decay * squares)
+        squares = squares if process() == 0 else squares.detach()
+        batch = None
+        if n_processes() > 1:
+            batch = Batch(torch.ones_like(log_p[:, 0]), reduced(len(log_p)))
+        terms = regularisation(log_p.exp(), self.training, self.shares, batch).double()
+        found: Tensor = -self.n_rows * (terms + 0.5 * self.training.weight_decay * squares)
+        return found
 
     @torch.no_grad()
     def _update_penalty(self) -> None:

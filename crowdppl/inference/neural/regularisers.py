@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from crowdppl.core.collective import reduced
 from crowdppl.data.blocks import Block
 from crowdppl.data.kinds.parts import SIDES
 from crowdppl.errors import MethodError
@@ -16,7 +18,7 @@ from crowdppl.inference.problem import Problem
 from crowdppl.inference.starts import votes
 from crowdppl.networks.classifier import Rewards, learns
 from crowdppl.networks.outputs import network_of
-from crowdppl.networks.training import Training, log_volume
+from crowdppl.networks.training import Training, log_volume_of
 
 EVEN = 0.025
 """Relative entropy, in units of log K, up to which votes are taken for those of equally common classes."""
@@ -115,14 +117,38 @@ def class_shares(votes: Tensor, kind: str) -> Tensor | None:
     return None
 
 
-def regularisation(p: Tensor, training: Training, shares: Tensor | None) -> Tensor:
-    """Terms on predictions (..., B, K) of whole batches: balance of the classes, and volume."""
+class Batch(NamedTuple):
+    """A batch that processes share.
+
+    Attributes:
+        own: float32 (..., B), 1 for items that are of it, and 0 for those that fill it up.
+        size: items of all processes.
+    """
+
+    own: Tensor
+    size: int
+
+
+def regularisation(p: Tensor, training: Training, shares: Tensor | None, batch: Batch | None = None) -> Tensor:
+    """Terms on predictions (..., B, K) of whole batches: balance of the classes, and volume.
+
+    Where processes share a batch, of which each has ``p``, the value is that of all, and the gradient is the part
+    of it that is this process's own.
+    """
     out = p.new_zeros(p.shape[:-2])
+    if batch is not None:
+        p = p * batch.own.unsqueeze(-1)
     if training.balance > 0 and shares is not None:
-        mean = p.mean(-2)
+        mean = p.mean(-2) if batch is None else _of_all(p.sum(-2)) / batch.size
         log_ratio = mean.clamp(min=1e-12).log() - shares.clamp(min=1e-12).log()
         out = out + training.balance * (mean * log_ratio).sum(-1)
     if training.volume:
         assert training.volume != "auto", "a fit settles it before it trains"
-        out = out - training.volume * log_volume(p)
+        gram = p.transpose(-1, -2) @ p
+        out = out - training.volume * log_volume_of(gram if batch is None else _of_all(gram))
     return out
+
+
+def _of_all(own: Tensor) -> Tensor:
+    """A sum over processes, whose gradient is that of a process's own part."""
+    return reduced(own.detach()) + (own - own.detach())
