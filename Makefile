@@ -31,7 +31,7 @@ help:
 	@echo "make gpu     every method and engine on CUDA against CPU"
 	@echo "make notebooks  run tutorials/ anew and compare what they print (WRITE=1 writes it, ONLY=few_shot takes one)"
 	@echo "make pages   write the generated pages of docs and tables of README"
-	@echo "make docs    build the documentation site into build/site, and check it"
+	@echo "make docs    build the documentation site into build/site, and check it; also report and app in a browser"
 	@echo "make clean   remove the virtual environment, caches and builds"
 
 setup: $(VENV)/ready
@@ -94,10 +94,10 @@ pages: setup
 	OMP_NUM_THREADS=1 $(BIN)/python -m docs.making.pages
 	OMP_NUM_THREADS=1 $(BIN)/python -m docs.making.gallery
 
-# No --quiet: it hides warnings from --strict, too.
+# No --quiet: it hides warnings from --strict, too. Tests in a browser come here, with its driver.
 docs: $(VENV)/docs-ready
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
-	CROWDPPL_SITE=build/site $(PYTEST) tests/docs/test_site.py
+	CROWDPPL_SITE=build/site $(PYTEST) tests/docs/test_site.py tests/report/test_page.py tests/app/test_browser.py
 
 clean:
 	rm -rf $(VENV) build *.egg-info .mypy_cache .pytest_cache .ruff_cache

@@ -1,9 +1,11 @@
 """What all tests share: one thread a process, real data where there are any, a clean Pyro, no open figures."""
 
 import os
+import shutil
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,6 +28,22 @@ def real_data() -> Path:
     if not Path(folder).is_dir():
         pytest.fail(f"CROWDPPL_DATA names {folder}, which is no folder")
     return Path(folder)
+
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+
+
+@pytest.fixture
+def browser() -> Iterator[Any]:
+    """A browser without a window; needs the extra docs and Chromium."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="the browser: install the extra docs")
+    found = next((path for name in BROWSERS if (path := shutil.which(name))), None)
+    if found is None:
+        pytest.skip(f"the browser: none of {', '.join(BROWSERS)} is installed (Debian: apt-get install chromium)")
+    with playwright.sync_playwright() as driver:
+        started = driver.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        yield started
+        started.close()
 
 
 @pytest.fixture

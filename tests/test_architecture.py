@@ -22,7 +22,7 @@ LAYERS = (
     ("models", "registry", "simulation", "datasets", "few_shot"),
     ("results", "baselines"),
     ("evaluation", "criticism", "plots", "estimation", "report"),
-    ("fitting", "posterior", "cli", "testing", "__main__"),
+    ("fitting", "posterior", "cli", "app", "testing", "__main__"),
 )
 LAYER = {part: number for number, parts in enumerate(LAYERS, 1) for part in parts}
 

@@ -62,6 +62,9 @@ Compared = Annotated[
     ),
 ]
 WithReport = Annotated[bool, Option("--report", help="Write report.html, a page that anybody can read, too.")]
+Port = Annotated[int, Option(help="Port of the page; by default a free one.", min=0, max=65535)]
+Browser = Annotated[bool, Option("--browser/--no-browser", help="Open the page in a browser.")]
+MaxSize = Annotated[int, Option(help="Megabytes of a file at most.", min=1)]
 Verbose = Annotated[
     bool, Option("--verbose", help="Show figures for statisticians: how the fit went, doubts, intervals.")
 ]
@@ -443,9 +446,9 @@ def as_options(text: str, spelled: Mapping[str, str] = SPELLED) -> str:
             parsed = ast.literal_eval(value)
             if isinstance(parsed, list | tuple) and found[1] in REPEATED:
                 return " ".join(f"{name} {shlex.quote(str(x))}" for x in parsed)
-            value = _listed(map(str, parsed)) if isinstance(parsed, list | tuple) else str(parsed)
+            value = listed(map(str, parsed)) if isinstance(parsed, list | tuple) else str(parsed)
         except (ValueError, SyntaxError):
-            value = _listed(part.strip(" '\"") for part in value.strip("()[]").split(","))
+            value = listed(part.strip(" '\"") for part in value.strip("()[]").split(","))
         return f"{name}{value and ' '}{shlex.quote(value) if value else ''}"
 
     names = "|".join(sorted(spelled, key=len, reverse=True))
@@ -457,7 +460,7 @@ def as_options(text: str, spelled: Mapping[str, str] = SPELLED) -> str:
     return re.sub(r"(--[\w-]+ (?:'[^']*'|\"[^\"]*\"|[^\s'\"])+?), (?=--)", r"\1 ", told)
 
 
-def _listed(parts: Iterable[str]) -> str:
+def listed(parts: Iterable[str]) -> str:
     """Names as ``names`` reads them."""
     return ",".join('"{}"'.format(x.replace('"', '""')) if {*x} & {*',"'} else x for x in parts)
 

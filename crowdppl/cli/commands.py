@@ -17,6 +17,7 @@ import typer
 
 from crowdppl import __version__, registry
 from crowdppl.cli import arguments
+from crowdppl.cli.reading import COLUMNS, COVARIATES, labels_said, read_answers
 from crowdppl.core.validation import one_of, printable, warn
 from crowdppl.errors import CrowdpplError, CrowdpplWarning, DoubtWarning, MethodError, ProcessError
 
@@ -25,26 +26,6 @@ if TYPE_CHECKING:
 
     from crowdppl.data.annotations import Annotations
 
-COVARIATES = ("features", "item_covariates", "annotator_covariates")
-COLUMNS = ("item", "annotator", "label", "gold_column")
-ALIKE = (
-    *(
-        "format",
-        "delimiter",
-        "encoding",
-        "wide",
-        "columns",
-        "question",
-        "predictions",
-        "kind",
-        "unit",
-        "objects",
-        "repeats",
-    ),
-    *("time", "informative_abstentions", "decimal", "stray"),
-    *("scale", "floor", "shown_first"),
-)
-"""Options that are arguments of ``read_annotations`` as they are."""
 SHOWN = 20
 """Rows of a table of agreement that are printed."""
 
@@ -254,6 +235,23 @@ def write_report(
     print(f"the report is in {out}, tables are in {out.parent / f'{out.stem}-files'}")
 
 
+@app.command("app")
+def open_app(
+    port: arguments.Port = 0,
+    browser: arguments.Browser = True,
+    max_size: arguments.MaxSize = 500,
+) -> None:
+    """Do all this in a browser, for people without a terminal: give a file, check how it is read, see the report.
+
+    The page is on this machine alone, and nothing leaves it. Needs the extra "app". Ctrl-C ends it.
+    """
+    try:
+        from crowdppl.app.server import serve
+    except ImportError as error:
+        raise MethodError(f'the app needs {error.name}; install it by: pip install "crowdppl[app]"') from error
+    serve(port, browser, max_size)
+
+
 @app.command("convert")
 @arguments.reading(*arguments.OF_CONVERT)
 def convert_labels(
@@ -270,7 +268,7 @@ def convert_labels(
     from crowdppl.data.parts_convert import convert
 
     taken = {*COLUMNS, *arguments.OF_CONVERT, "abstentions", "label_covariates"}
-    said = {name: value for name, value in _labels_said(given).items() if name in taken}
+    said = {name: value for name, value in labels_said(given).items() if name in taken}
     found = convert(source, parts, **said, n_parts=n_parts, memory_limit=memory_limit)
     print(", ".join(f"{n:,} {name}" for name, n in found.items()), f"are in {parts}")
 
@@ -564,54 +562,6 @@ def _say_order(data: Annotations, given: Mapping[str, Any]) -> None:
         names = ",".join(f'"{x}"' if "," in str(x) else str(x) for x in order)
         text = f"the classes seem to be grades; if their order matters, say --kind ordinal --classes '{names}'"
         print(printable(f"note: {text}"))
-
-
-def _labels_said(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Arguments of ``read_annotations`` about labels, by the options ``arguments.READING``."""
-    from crowdppl.data.annotations import parts_of_items
-
-    given = {name: default for name, (_, default) in arguments.READING.items()} | dict(given)
-    found: Any = {name: given[name] for name in (*COLUMNS, *ALIKE)}
-    if given["annotator"] is None and not given["no_annotator"]:
-        del found["annotator"]  # it is recognised
-    if given["item"] is not None and parts_of_items({"kind": given["kind"]}):
-        columns = arguments.names(given["item"], "--item") or []
-        found["item"] = columns[0] if len(columns) == 1 else columns
-    found |= {"classes": arguments.names(given["classes"], "--classes"), "abstentions": given["abstain"] or ()}
-    found |= {name: arguments.names(given[name], f"--{name}") for name in ("annotators", "items")}
-    found["label_covariates"] = given["label_covariate"] or ()
-    named = arguments.names(given["probabilities"], "--probabilities")
-    found["probabilities"] = named[0] if named is not None and len(named) == 1 else named
-    return dict(found)
-
-
-def read_answers(answers: Path, given: Mapping[str, Any]) -> Annotations:
-    """The annotations of a file, by the options ``arguments.READING``."""
-    from crowdppl.data import files  # imports torch
-
-    given = {name: default for name, (_, default) in arguments.READING.items()} | dict(given)
-    found = _labels_said(given)
-    readers: dict[str, tuple[Callable[..., Any], dict[str, str]]] = {
-        "gold": (files.read_gold, {"item": "gold_item", "label": "gold_label", "encoding": "gold_encoding"}),
-        "features": (files.read_item_covariates, {"item": "features_item", "encoding": "features_encoding"}),
-        "item_covariates": (
-            files.read_item_covariates,
-            {"item": "covariates_item", "encoding": "covariates_encoding"},
-        ),
-        "annotator_covariates": (
-            files.read_annotator_covariates,
-            {"annotator": "covariates_annotator", "encoding": "covariates_encoding"},
-        ),
-    }
-    for name, (read, options) in readers.items():
-        if given[name] is not None:
-            try:
-                found[name] = read(given[name], **{argument: given[option] for argument, option in options.items()})
-            except CrowdpplError as error:  # whose remedy is an option that other files have another of
-                spelled = {argument: option.replace("_", "-") for argument, option in options.items()}
-                raise type(error)(arguments.as_options(str(error), spelled)) from error
-    data = files.read_annotations(answers, **found)
-    return data if given["level"] is None else data.at_level(given["level"])
 
 
 def _read_without_gold(answers: Path, given: Mapping[str, Any]) -> Annotations:

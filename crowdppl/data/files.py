@@ -70,6 +70,7 @@ def read_table(path: Any, roles: Roles | None, format: Any, delimiter: Any, enco
     """Reads a file as ``read_annotations`` does; ``roles`` are columns read as text, None for all."""
     path = require_path(path)
     require_texts(format=format, delimiter=delimiter, encoding=encoding)
+    _refuse_workbook(path)
     found = FORMATS.get(format or format_of(path) or ("csv" if delimiter else ""))
     if found is None:
         *titles, last = (known.title for known in FORMATS.values())
@@ -89,6 +90,19 @@ def read_table(path: Any, roles: Roles | None, format: Any, delimiter: Any, enco
             return found.read(Source(path, encoding or "utf-8", roles, delimiter))
     except LookupError as error:
         raise DataError(f"encoding={encoding!r} is unknown; give one such as 'cp1252' or 'utf-16'") from error
+
+
+PACKED = {b"PK\x03\x04": "a workbook or another ZIP archive", b"\xd0\xcf\x11\xe0": "a workbook of an old kind"}
+"""How files begin that are no tables but hold some."""
+
+
+def _refuse_workbook(path: Path) -> None:
+    """Refuses workbooks of spreadsheets, and archives, however they are named."""
+    if path.is_file():
+        with reading(path, None), path.open("rb") as file:
+            what = PACKED.get(file.read(4))
+        if what is not None:
+            raise DataError(f"{path.name} is {what}, and no text: open it, and save its table as CSV")
 
 
 @contextmanager

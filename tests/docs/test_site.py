@@ -6,7 +6,6 @@ CROWDPPL_SITE names. MkDocs itself checks the links, with warnings as errors.
 
 import inspect
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -25,8 +24,6 @@ pytest.importorskip("mkdocs", reason="the site: install the extra docs, as `make
 pytest.importorskip("mkdocstrings", reason="the site: install the extra docs, as `make docs` does")
 
 pytestmark = pytest.mark.slow
-
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 
 @pytest.fixture(scope="module")
@@ -81,24 +78,17 @@ def address(site: Path) -> Iterator[str]:
 
 
 @pytest.fixture
-def page(address: str, site: Path) -> Iterator[Any]:
+def page(address: str, site: Path, browser: Any) -> Any:
     """A page of a browser that notes errors and requests to other places."""
-    playwright = pytest.importorskip("playwright.sync_api", reason="the browser: install the extra docs")
-    found = next((path for name in BROWSERS if (path := shutil.which(name))), None)
-    if found is None:
-        pytest.skip(f"the browser: none of {', '.join(BROWSERS)} is installed (Debian: apt-get install chromium)")
-    with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=found, args=["--no-sandbox"])
-        opened = browser.new_page()
-        opened.wrong = []
-        opened.on("console", lambda m: opened.wrong.append(m.text) if m.type in {"error", "warning"} else None)
-        opened.on("pageerror", lambda error: opened.wrong.append(str(error)))
-        opened.route(
-            lambda url: not url.startswith((address, site.as_uri(), "data:", "blob:", "about:")),
-            lambda route: (opened.wrong.append(f"{route.request.url} is not the site"), route.abort()),
-        )
-        yield opened
-        browser.close()
+    opened = browser.new_page()
+    opened.wrong = []
+    opened.on("console", lambda m: opened.wrong.append(m.text) if m.type in {"error", "warning"} else None)
+    opened.on("pageerror", lambda error: opened.wrong.append(str(error)))
+    opened.route(
+        lambda url: not url.startswith((address, site.as_uri(), "data:", "blob:", "about:")),
+        lambda route: (opened.wrong.append(f"{route.request.url} is not the site"), route.abort()),
+    )
+    return opened
 
 
 def test_a_reader_finds_a_method(page: Any, address: str) -> None:

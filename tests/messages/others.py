@@ -1,13 +1,15 @@
 """Messages of the command and of fits."""
 
+import sys
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
 import crowdppl
 from crowdppl import fitting
-from crowdppl.cli import arguments, commands, outputs
+from crowdppl.cli import arguments, commands, outputs, reading
 from crowdppl.data.kinds import KINDS
 from tests.messages.inputs import FOLDER, NUMBER, Row, pairs, read, table, written
 
@@ -75,13 +77,19 @@ def fitted(frame: Any = None, method: str = "one_coin", kind: str | None = None,
     return crowdppl.fit(method, read(frame, kind=kind), **FIT | options)
 
 
+def without_extra() -> None:
+    with patch.dict(sys.modules, {"uvicorn": None}):
+        sys.modules.pop("crowdppl.app.server", None)
+        commands.open_app()
+
+
 def unread(**given: Any) -> None:
     commands.warn_of_unread({"one_coin": {}}, {**dict.fromkeys([*commands.COVARIATES, "label_covariate"]), **given})
 
 
 def gold(encoding: str | None) -> Any:
     path = written("item,label\n1,é\n".encode("latin-1"), "gold.csv")
-    return commands.read_answers(
+    return reading.read_answers(
         written("item,annotator,label\n1,a,é\n1,b,y\n"), {"gold": path, "gold_encoding": encoding}
     )
 
@@ -89,16 +97,16 @@ def gold(encoding: str | None) -> Any:
 def estimated(**given: Any) -> Any:
     answers = "".join(f"{n},{who},{'xy'[n % 2]}\n" for n in range(30) for who in "ab")
     people = "".join(f"{n},{'xy'[n % 2]}\n" for n in range(20))
-    reading = {name: default for name, (_, default) in arguments.READING.items()}
+    unsaid = {name: default for name, (_, default) in arguments.READING.items()}
     files = written("item,annotator,label\n" + answers), written("item,label\n" + people, "people.csv")
-    return commands.estimate_figure(*files, of="x", **{**reading, "model": "one_coin", **given})
+    return commands.estimate_figure(*files, of="x", **{**unsaid, "model": "one_coin", **given})
 
 
 def planned(**given: Any) -> Any:
     answers = "".join(f"{n},{who},{'xy'[n % 2]}\n" for n in range(30) for who in "ab")
-    reading = {name: default for name, (_, default) in arguments.READING.items()}
+    unsaid = {name: default for name, (_, default) in arguments.READING.items()}
     return commands.plan_figure(
-        written("item,annotator,label\n" + answers), of="x", **{**reading, "model": "one_coin", **given}
+        written("item,annotator,label\n" + answers), of="x", **{**unsaid, "model": "one_coin", **given}
     )
 
 
@@ -147,6 +155,7 @@ ROWS = [
     ),
     Row("commands.main", lambda: commands.main(["fit", "nowhere.csv"]), why="it ends the command after a message"),
     Row("commands.common", lambda: commands.common(version=True), why="it ends the command, and is no message"),
+    Row("commands.open_app", without_extra, why="an extra is to be installed"),
     Row("commands._read_without_gold", lambda: estimated(gold=Path("gold.csv")), estimated),
     Row("commands.plan_figure", lambda: planned(labels=12, width=0.1), lambda: planned(width=0.3)),
     Row(
@@ -166,7 +175,7 @@ ROWS = [
     ),
     Row("commands.estimate_figure", lambda: estimated(above=0.99), why="it ends the command, and is no message"),
     Row("commands.write_report", lambda: reported(model="one_coin"), lambda: reported(model=None)),
-    Row("commands.read_answers", lambda: gold(None), lambda: gold("latin-1")),
+    Row("reading.read_answers", lambda: gold(None), lambda: gold("latin-1")),
     Row("commands.warn_of_unread", lambda: unread(features=Path("f.csv")), unread),
     Row(
         "outputs.require_room",

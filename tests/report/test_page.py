@@ -3,8 +3,6 @@
 Needs the extra `docs` and Chromium, as the test of the site does.
 """
 
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,30 +11,21 @@ import pytest
 
 import crowdppl
 
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
-
 
 @pytest.fixture
-def page(tmp_path: Path) -> Iterator[Any]:
+def page(tmp_path: Path, browser: Any) -> Any:
     """A report with odd ids in a browser that notes errors and requests."""
-    playwright = pytest.importorskip("playwright.sync_api", reason="the browser: install the extra docs")
-    found = next((path for name in BROWSERS if (path := shutil.which(name))), None)
-    if found is None:
-        pytest.skip(f"the browser: none of {', '.join(BROWSERS)} is installed (Debian: apt-get install chromium)")
     names = [f"item {n}" for n in range(30)] + ["</script><script>document.title='caught'</script>", "=1+1"]
     rows = [(x, who, "ab"[(n + (n % 5 == k)) % 2]) for n, x in enumerate(names) for k, who in enumerate("xyz")]
     data = crowdppl.Annotations.from_frame(pd.DataFrame(rows, columns=["item", "annotator", "label"]))
     path = crowdppl.fit("one_coin", data, inference="vb", seed=0).report(tmp_path / "report.html")
-    with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=found, args=["--no-sandbox"])
-        opened = browser.new_page(viewport={"width": 390, "height": 800})
-        opened.wrong = []
-        opened.on("console", lambda m: opened.wrong.append(m.text))
-        opened.on("pageerror", lambda error: opened.wrong.append(str(error)))
-        opened.on("request", lambda r: opened.wrong.append(r.url) if r.url.startswith("http") else None)
-        opened.goto(path.as_uri())
-        yield opened
-        browser.close()
+    opened = browser.new_page(viewport={"width": 390, "height": 800})
+    opened.wrong = []
+    opened.on("console", lambda m: opened.wrong.append(m.text))
+    opened.on("pageerror", lambda error: opened.wrong.append(str(error)))
+    opened.on("request", lambda r: opened.wrong.append(r.url) if r.url.startswith("http") else None)
+    opened.goto(path.as_uri())
+    return opened
 
 
 def test_a_reader_sorts_searches_and_saves_a_table(page: Any, tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ HOSTILE = [
     "abc\u202egnp.exe",
     "=1+1",
 ]
-VOID = {"meta", "br", "input", "img", "hr"}
+VOID = {"link", "meta", "br", "input", "img", "hr"}
 
 
 class Read(HTMLParser):

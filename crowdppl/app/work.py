@@ -1,0 +1,259 @@
+"""The process of a file: it reads, recognises, fits and writes, an order after another, apart from the server.
+
+Orders are lines of JSON on its standard input, and so are answers on its output. It ends when its input does: when
+the server is gone, however it went.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import re
+import shlex
+import sys
+import time
+import traceback
+import warnings
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from pathlib import Path
+from threading import Thread
+from typing import TYPE_CHECKING, Any
+
+from crowdppl import registry
+from crowdppl.cli import arguments
+from crowdppl.cli.outputs import write_result
+from crowdppl.cli.reading import read_answers
+from crowdppl.data.files import read_gold, read_table
+from crowdppl.data.ids import native
+from crowdppl.data.kinds.grades import order_of
+from crowdppl.errors import CrowdpplError, CrowdpplWarning
+from crowdppl.fitting import fit
+from crowdppl.primitives.model import card_of
+from crowdppl.report.write import PAGE
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from crowdppl.data.annotations import Annotations
+
+COLUMN, NOBODY = "column:", "nobody"
+"""How the choice of a column begins, and what says that no column names annotators."""
+OF_COLUMNS = ("item", "annotator", "label", "gold")
+OF_TEXTS = ("format", "delimiter", "encoding", "decimal", "kind", "columns", "classes")
+"""Fields of the page that are options of the command line as they are."""
+FIELDS = {
+    **{name: name for name in (*OF_COLUMNS, *OF_TEXTS)},
+    "wide": "columns",
+    "annotators": "columns",
+    "items": "columns",
+    "gold_column": "gold",
+    "abstentions": "abstain",
+    "abstain": "abstain",
+    "models": "who",
+    "people": "who",
+}
+"""The field of the page at which an argument is said."""
+ROWS, WIDTH = 5, 80
+"""Rows of the file that are shown, and characters of a cell."""
+READ_BY_METHODS = {"features", "item_covariates", "annotator_covariates", "label_covariates", "edges"}
+"""What some methods need beyond labels, and the app does not take."""
+OFTEN = 0.25
+"""Seconds between two answers about a fit that goes on."""
+
+Said = Mapping[str, str]
+Tell = Callable[[Mapping[str, Any]], None]
+
+
+def field_of(message: str) -> str:
+    """The field of the page that a message asks for; "" for none."""
+    names = "|".join(sorted(FIELDS, key=len, reverse=True))
+    found = re.search(rf"(?<![\w-])(?:--({names})(?![\w-])|({names})=)", message)
+    return FIELDS[found[1] or found[2]] if found else ""
+
+
+def offers(message: str) -> list[dict[str, str]]:
+    """What a message offers to say of the kind of labels or of columns."""
+    found = re.findall(r"\b(kind|columns)=(['\"])(\w+)\2", message)
+    return [{name: value} for name, _, value in dict.fromkeys(found)]
+
+
+def options_of(said: Said) -> dict[str, Any]:
+    """What a page says, as options of the command line."""
+    given: dict[str, Any] = {name: said[name] for name in OF_TEXTS if said.get(name)}
+    for name in (*OF_COLUMNS, "second"):
+        if said.get(name, "").startswith(COLUMN):
+            given[name] = said[name].removeprefix(COLUMN)
+    if "gold" in given:
+        given["gold_column"] = given.pop("gold")
+    if second := given.pop("second", None):
+        given["item"] = [given.get("item", ""), second]
+    if said.get("annotator") == NOBODY:
+        given["no_annotator"] = True
+    if said.get("abstain"):
+        given["abstain"] = arguments.names(said["abstain"], "--abstain")
+    return given
+
+
+def command_of(name: str, said: Said, language: str) -> str:
+    """The command that makes the same report."""
+    words = ["crowdppl", "report", name]
+    for option, value in options_of(said).items():
+        if option == "gold_column":  # a report compares with a file
+            words += ["--gold", name, "--gold-label", value]
+            continue
+        texts = value if option == "abstain" else [arguments.listed(value) if isinstance(value, list) else value]
+        spelled = f"--{arguments.SPELLED[option]}"
+        words += [x for text in texts for x in ([spelled] if text is True else [spelled, text])]
+    if said.get("gold_file"):
+        words += ["--gold", Path(said["gold_file"]).name]
+    words += ["--model", said["method"]] if said.get("method") else []
+    words += ["--models", "all"] if said.get("who") else []
+    return shlex.join([*words, *(["--language", language] if language != "en" else [])])
+
+
+@lru_cache(maxsize=1)
+def _first_rows(path: Path, format: Any, delimiter: Any, encoding: Any) -> dict[str, Any]:
+    """The columns of a file and its first rows, as text."""
+    table = read_table(path, None, format, delimiter, encoding)
+    head = table.head()[:ROWS]
+    cells = [[str(native(x)) for x in row] for row in head.itertuples(index=False)]
+    short = [[x if len(x) <= WIDTH else f"{x[: WIDTH - 1]}…" for x in row] for row in cells]
+    return {"columns": [*map(str, table.names)], "rows": short}
+
+
+@lru_cache(maxsize=1)
+def _read(path: Path, said: str) -> tuple[Annotations, tuple[str, ...]]:
+    """The annotations of a file, and warnings about them."""
+    with warnings.catch_warnings(record=True) as noted:
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("always", CrowdpplWarning)
+        data = read_answers(path, options_of(json.loads(said)))
+    return data, tuple(dict.fromkeys(str(warning.message) for warning in noted))
+
+
+def read(path: Path, said: Said) -> tuple[Annotations, pd.Series[Any] | None, tuple[str, ...]]:
+    """The annotations of a file without known truths, these, and warnings; CrowdpplError where it cannot be."""
+    of_fits = ("method", "who", "gold_file")
+    data, noted = _read(path, json.dumps({k: v for k, v in said.items() if k not in of_fits and v}, sort_keys=True))
+    known = data.gold
+    if said.get("gold_file"):
+        try:
+            known = read_gold(Path(said["gold_file"]))
+            data.with_gold(known)  # refuses items and classes that are not there
+        except CrowdpplError as error:
+            error.field = "gold_file"  # type: ignore[attr-defined]
+            raise
+    return data.with_gold(None), known, noted
+
+
+@lru_cache(maxsize=4)
+def methods(kind: str) -> list[tuple[str, str]]:
+    """Methods for labels of a kind that need nothing else, and the first sentence about each."""
+    found = []
+    for name in registry.names_for(kind):
+        model = registry.method(name)
+        card = card_of(model)
+        if card is not None and not READ_BY_METHODS & {*card.uses}:
+            found.append((name, registry.in_a_line(model)))
+    return found
+
+
+def look(path: Path, said: Said) -> dict[str, Any]:
+    """What a file holds and how it is read: columns, first rows, kind, counts, warnings; or what is wrong."""
+    found: dict[str, Any] = {"columns": [], "rows": []}
+    try:
+        given = options_of(said)
+        found |= _first_rows(path, *(given.get(name) for name in ("format", "delimiter", "encoding")))
+        data, known, noted = read(path, said)
+    except CrowdpplError as error:
+        return found | _wrong(error) | {"offers": offers(str(error))}
+    classes = [*map(native, data.classes)] if data.n_classes else []
+    plain = data.n_classes and not data.space.ordered and data.alphabet.kind.parts is None
+    order = order_of(data.classes) if plain and not said.get("kind") else None
+    return found | {
+        "kind": data.kind,
+        "roles": dict(data.roles),
+        "counts": {"labels": data.n_labels, "people": data.n_annotators, "items": data.n_items},
+        "classes": [*map(str, classes)],
+        "offers": [] if order is None else [{"kind": "ordinal", "classes": arguments.listed(map(str, order))}],
+        "known": 0 if known is None else len(known),
+        "warnings": noted,
+        "methods": methods(data.kind),
+    }
+
+
+def compute(path: Path, said: Said, out: Path, language: str, tell: Tell) -> None:
+    """Fits a method and writes what ``crowdppl fit --report`` writes; CrowdpplError where it cannot."""
+    began = time.perf_counter()
+    tell({"step": "read"})
+    data, known, _ = read(path, said)
+    seconds = {"read": time.perf_counter() - began}
+    last, passes = 0.0, 0
+
+    def count(*_: Any) -> None:
+        nonlocal last, passes
+        passes, now = passes + 1, time.monotonic()
+        if now - last > OFTEN:
+            last = now
+            tell({"step": "fit", "n": passes})
+
+    tell({"step": "fit", "n": 0})
+    began = time.perf_counter()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the report says what matters
+        posterior = fit(
+            said.get("method") or "auto", data, models=True if said.get("who") else None, seed=0, callback=count
+        )
+        seconds["fit"] = time.perf_counter() - began
+        tell({"step": "write"})
+        about = {"answers": path.name, "gold": None}
+        write_result(posterior, out, about, seconds, spreadsheet_safe=True)
+        told: Any = {"source": path.name, "command": command_of(path.name, said, language), "language": language}
+        posterior.report(out / PAGE, known, **told, tables=out, spreadsheet_safe=True)
+
+
+def _wrong(error: Exception) -> dict[str, Any]:
+    """What is wrong, in the words of the library, and at which field of the page."""
+    if isinstance(error, CrowdpplError):
+        return {"error": str(error), "field": getattr(error, "field", field_of(str(error)))}
+    traceback.print_exception(error)  # on the terminal, for whoever mends it
+    return {"error": f"{type(error).__name__}: {error}", "field": ""}
+
+
+def obey(order: Mapping[str, Any], tell: Tell) -> None:
+    """Does what one order says, and tells how it ended."""
+    path, said = Path(order["path"]), order["said"]
+    try:
+        if order["do"] == "look":
+            tell({"found": look(path, said)})
+        else:
+            compute(path, said, Path(order["out"]), order["language"], tell)
+            tell({"done": True})
+    except Exception as error:  # whatever it is, the page says it
+        tell(_wrong(error))
+
+
+def main() -> None:
+    """Obeys orders until the input ends, also in the middle of one."""
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)  # what a library prints is no answer
+    orders: queue.Queue[str] = queue.Queue()
+
+    def listen() -> None:
+        for line in sys.stdin:
+            orders.put(line)
+        os._exit(0)
+
+    def tell(what: Mapping[str, Any]) -> None:
+        answers.write(json.dumps(what) + "\n")
+        answers.flush()
+
+    Thread(target=listen, daemon=True).start()
+    while True:
+        obey(json.loads(orders.get()), tell)
+
+
+if __name__ == "__main__":
+    main()
