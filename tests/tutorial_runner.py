@@ -35,6 +35,7 @@ SECONDS = {"full": 180, "smoke": 60}
 """Expected seconds of one core; more is warned of."""
 FEWER = {
     "choose_a_model": 'SIZES, STEPS["max_iterations"] = (100, 200), 5\nCHAINS |= {"draws": 10, "warmup": 10}',
+    "comparisons_and_rankings": "ANSWERS = 6",
     "features_and_labels": 'TRAINING, NUMBERS, LONG, SHORT = {"epochs": 2}, (1, 2), 2, 2',
     "few_shot": "GRID, STEPS, TASKS = (1, 2, 4), 4, 10",
     "first_posterior": "DRAWS = 50",
@@ -42,6 +43,8 @@ FEWER = {
     "labels_within_a_budget": "ROUNDS = 2",
     "mcmc_or_variational": "DRAWS, NUTS_DRAWS, STEPS, SIMULATIONS = 40, 10, 50, 20",
     "plain_pyro": "STEPS, DRAWS = 20, 5",
+    "sets": "TEXTS = 60",
+    "spans": "SENTENCES = 30",
     "trust_the_numbers": 'STEPS, REPLICATES = 4, 20\nCHAINS |= {"draws": 10, "warmup": 10}',
     "who_copies_whom": "STEPS, REPLICATES = 5, 20",
     "write_your_own": "STEPS, DRAWS, SIMULATIONS = 5, 20, 20",
