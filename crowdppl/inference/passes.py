@@ -95,7 +95,7 @@ class FullPass:
         first: DensityResult | None = None
         objective: Tensor | None = None
         sums = dict[str, Tensor]()
-        per_item, slopes, shares = list[Tensor](), dict[str, list[Tensor]](), dict[str, list[Tensor]]()
+        per_item, slopes, shares = list[Tensor](), dict[str, list[Tensor]](), dict[str, _Table]()
         for block in (b for b in self.blocks if b.n_items):
             opening = first is None and process() == 0
             terms = None if extra is None else extra(opening)
@@ -123,7 +123,7 @@ class FullPass:
                 else:
                     sums[name] = sums[name] + g.double() if name in sums else g.double()
             for name, x in one.marginals.items():
-                shares.setdefault(name, []).append(x[..., few[1]] if few else x)
+                shares.setdefault(name, _Table(self.n_items)).add(x[..., few[1]] if few else x)
             per_item += [one.per_item] if evidence else []
             first = first or one
         assert first is not None and objective is not None, "annotations have at least one item"
@@ -132,7 +132,7 @@ class FullPass:
             sums | {n: torch.cat(x, -1 - len(self.sites[n].event_shape)) for n, x in slopes.items()},
             first.sites,
             torch.cat(per_item, -1) if evidence else None,
-            {n: torch.cat(x, -1) for n, x in shares.items()},
+            {n: x.whole() for n, x in shares.items()},
         )
 
     def in_block(self, values: Mapping[str, Tensor], block: Block) -> dict[str, Tensor]:
@@ -142,6 +142,34 @@ class FullPass:
         start, stop = block.offset, block.offset + block.n_items
         local = {n: s for n, s in self.sites.items() if s.local}
         return {n: local[n].at_positions(x, start, stop) if n in local else x for n, x in values.items()}
+
+
+@dataclass
+class _Table:
+    """A table that is filled along its last dimension: kept in pieces, all would be in memory twice at the end.
+
+    Attributes:
+        length: how long it is expected to be.
+    """
+
+    length: int
+    values: Tensor | None = None
+    filled: int = 0
+
+    def add(self, x: Tensor) -> None:
+        """Adds a piece, which has the same shape but for its length."""
+        end = self.filled + x.shape[-1]
+        if self.values is None:
+            self.values = x.new_empty(*x.shape[:-1], max(self.length, end))
+        elif end > self.values.shape[-1]:  # of labels, there are more than items
+            self.values = torch.cat([self.values, x.new_empty(*x.shape[:-1], end)], -1)
+        self.values[..., self.filled : end] = x
+        self.filled = end
+
+    def whole(self) -> Tensor:
+        """What was added."""
+        assert self.values is not None, "nothing was added"
+        return self.values[..., : self.filled].contiguous()
 
 
 def _tilted_alike(
