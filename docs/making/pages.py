@@ -9,7 +9,6 @@ from __future__ import annotations
 import inspect
 import re
 import sys
-import textwrap
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
@@ -30,8 +29,9 @@ from crowdppl.networks.embedding import embedding_for
 from crowdppl.plots.model_graph import FEATURES, ModelGraph, a_few_labels, graph_of
 from crowdppl.primitives.model import Card, Model, card_of, with_examples
 from crowdppl.registry import engine_cell
-from docs.making import layers, symbols
+from docs.making import examples, formulas, layers, symbols
 from docs.making.benchmarks import slug
+from docs.making.neighbours import neighbours
 from tests.benchmarks import advice, results
 from tests.benchmarks.simulated import draw
 from tests.benchmarks.tables import markdown
@@ -189,7 +189,7 @@ def zoo(folder: str = "", short: bool = False) -> str:
         rows += [heading] if heading not in rows else []
         for name in members:
             fitting = ", ".join(e for e, text in support()[name].items() if not text.startswith("refused"))
-            rows.append([f"[`{name}`]({folder}{name}.md)", sentence(lead_and_model(name)[0]), fitting])
+            rows.append([f"[`{name}`]({folder}{name}.md)", sentence(lead_and_story(name)[0]), fitting])
     return left_table(["method", "model", "engines"], rows)
 
 
@@ -275,16 +275,18 @@ QUALITY = ("accuracy", "log score", "Brier", "ECE")
 
 def page(name: str, variables: ModelGraph) -> str:
     """The page of a method."""
-    card, (lead, model) = card_with(name), lead_and_model(name)
+    card, (lead, story) = card_with(name), lead_and_story(name)
     given = ", with features" if FEATURES in variables.parents else ""
     settings = "with settings that show all its variables" if name in SETTINGS else "at its default settings"
     engines = [[f"`{engine}`", linked(what, name)] for engine, what in support()[name].items()]
     parts = {
         "When to use it": f"Where this holds: {linked(card.assumes.rstrip('.'), name)}." if card.assumes else "",
         "When not": linked(sentence(card.fails), name),
-        "Model": model,
+        "Three lines": three_lines(name),
         "Plate diagram": f"![Plate diagram of {card.title}](plates/{name}.svg)\n\n"
         f"Shaded: observed. Drawn from the model {settings}, on data without abstentions{given}.",
+        "Simpler and richer": relatives(name),
+        "Model": formulas.beside(name, story, partial(linked, name=name)),
         "Symbols": symbol_table(name, card, variables),
         "Engines": left_table(["engine", "at default settings"], engines),
         "Cost": linked(sentence(card.cost), name),
@@ -311,13 +313,33 @@ def card_with(name: str) -> Card:
     return card
 
 
-def lead_and_model(name: str) -> tuple[str, str]:
-    """The docstring of a method's file: the lead, and the model with what is said of it."""
+def lead_and_story(name: str) -> tuple[str, list[str]]:
+    """The docstring of a method's file: its lead and its paragraphs, of which that of the model is indented."""
     module = sys.modules[type(crowdppl.method(name)).__module__]
     title, *rest = inspect.cleandoc(module.__doc__ or "").split("\n\n")
-    lead = " ".join(title.split()).partition(": ")[2].rstrip(".")
-    aligned = [f"```text\n{textwrap.dedent(p)}\n```" if p.startswith("    ") else linked(p, name) for p in rest]
-    return lead, "\n\n".join(aligned)
+    return " ".join(title.split()).partition(": ")[2].rstrip("."), rest
+
+
+def three_lines(name: str) -> str:
+    """Code that fits a method to small data, and what it prints."""
+    code = example_of(name)
+    return f"```python\n{code}\n```\n\n```text\n{examples.outputs().get(name, '')}\n```"
+
+
+def example_of(name: str) -> str:
+    """The code of an example of a method."""
+    return examples.code(name, card_with(name), support()[name])
+
+
+def relatives(name: str) -> str:
+    """The table of the simpler and the richer methods nearest to one."""
+    cards = {other: card_with(other) for other in names()}
+    rows = [
+        [f"{word} {f'[`{other}`]({other}.md)'}", sentence(lead_and_story(other)[0])]
+        for word, others in zip(("simpler:", "richer:"), neighbours(name, cards), strict=True)
+        for other in others
+    ]
+    return left_table(["", "model"], rows) if rows else ""
 
 
 def sentence(text: str) -> str:
@@ -433,6 +455,7 @@ def diagram(name: str) -> str:
 
 def write() -> None:
     """Brings all generated files up to date; pages of methods that are gone go."""
+    examples.write({name: example_of(name) for name in names()})
     made = files() | {DOCS / "methods" / "plates" / f"{name}.svg": diagram(name) for name in names()}
     for path, text in made.items():
         path.write_text(text, encoding="utf-8")

@@ -11,7 +11,9 @@ import pytest
 
 import crowdppl
 from crowdppl.primitives.model import card_of
-from docs.making import pages, symbols
+from docs.making import examples, pages, symbols
+from docs.making.formulas import formula
+from docs.making.neighbours import neighbours
 from tests.benchmarks import advice, picture, results, test_automatic
 from tests.benchmarks.tables import markdown
 from tests.benchmarks.test_accuracy import SETS, read
@@ -24,6 +26,37 @@ def test_generated_pages_are_current() -> None:
     found = {path.stem for path in (pages.DOCS / "methods").glob("*.md")} - {"index"}
     drawn = {path.stem for path in (pages.DOCS / "methods" / "plates").glob("*.svg")}
     assert found == drawn == set(pages.names())
+
+
+THREE_LINES = re.compile(r"## Three lines\n\n```python\n(.*?)\n```\n\n```text\n(.*?)\n```", re.DOTALL)
+NUMBER = re.compile(r"-?\d+\.?\d*")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["bayesian_dawid_skene", "gaussian_annotators", "hmm_crowd", "plackett_luce"])
+def test_three_lines_print_what_a_page_shows(name: str) -> None:
+    code, kept = THREE_LINES.search((pages.DOCS / "methods" / f"{name}.md").read_text(encoding="utf-8")).groups()
+    shown = examples.printed(code)
+    assert NUMBER.sub("", shown).split() == NUMBER.sub("", kept).split()
+    numbers = [[float(x) for x in NUMBER.findall(text)] for text in (shown, kept)]
+    assert np.allclose(*numbers, atol=0.02), "run `make pages`"
+
+
+def test_neighbours_have_fewer_and_more_unknowns() -> None:
+    cards = {name: pages.card_with(name) for name in pages.names()}
+    assert {*examples.outputs()} == {*cards}
+    simpler, richer = neighbours("bayesian_dawid_skene", cards)
+    assert "one_coin" in simpler and "hierarchical_dawid_skene" in richer and "glad" not in {*simpler, *richer}
+    assert neighbours("majority_vote", cards)[0] == [] != neighbours("majority_vote", cards)[1]
+    assert neighbours("crowd_bt", cards)[0] == ["bradley_terry"]
+    assert neighbours("hmm_crowd", cards)[1] == ["sequence_crowd"]  # no method for other labels is richer
+
+
+def test_code_of_a_story_becomes_a_formula() -> None:
+    known = {"confusion": "θ", "truth": "z"}
+    shown = formula("Categorical(confusion[a, truth[i]]) * s - <b>", known)
+    assert shown == "Categorical(<i>θ</i><sub>a,<i>z</i><sub>i</sub></sub>) · s − &lt;b&gt;"
+    assert formula("confusion[a", known) == "<i>θ</i><sub>a</sub>"  # a line that is cut
 
 
 def test_a_method_that_no_group_lists_stands_among_others(monkeypatch: pytest.MonkeyPatch) -> None:
