@@ -29,7 +29,7 @@ help:
 	@echo "make format  format the code and mend what lint can mend"
 	@echo "make bench   measure against other packages and write the tables (some: ONLY=\"few_shot filling\")"
 	@echo "make gpu     every method and engine on CUDA against CPU"
-	@echo "make notebooks  run tutorials/ anew and compare what they print (WRITE=1 writes it, ONLY=few_shot takes one)"
+	@echo "make notebooks  run tutorials/ anew and compare what they print (WRITE=1 writes it, ONLY=judges takes one)"
 	@echo "make pages   write the generated pages of docs and tables of README"
 	@echo "make docs    build the documentation site into build/site, and check it; also report and app in a browser"
 	@echo "make clean   remove the virtual environment, caches and builds"

@@ -6,9 +6,11 @@ docs/benchmarks.md.
 
 from __future__ import annotations
 
+import doctest
 import inspect
 import re
 import sys
+import textwrap
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
@@ -283,6 +285,7 @@ def page(name: str, variables: ModelGraph) -> str:
         "When to use it": f"Where this holds: {linked(card.assumes.rstrip('.'), name)}." if card.assumes else "",
         "When not": linked(sentence(card.fails), name),
         "Three lines": three_lines(name),
+        "Example": docstring_example(name),
         "Plate diagram": f"![Plate diagram of {card.title}](plates/{name}.svg)\n\n"
         f"Shaded: observed. Drawn from the model {settings}, on data without abstentions{given}.",
         "Simpler and richer": relatives(name),
@@ -377,6 +380,22 @@ def settings_list(name: str) -> str:
         shown = (f"`{k}={f'{v:.4g}' if isinstance(v, float) else repr(v)}`" for k, v in values.items())
         lines.append(f"- {', '.join(shown)}: {linked(text, name)}")
     return "\n".join(lines) or "None."
+
+
+def docstring_example(name: str) -> str:
+    """The section "Examples" of the docstring of a method's class, as code, what it prints, and text."""
+    docstring = inspect.getdoc(type(crowdppl.method(name))) or ""
+    parts = textwrap.dedent(docstring.partition("\nExamples:\n")[2]).strip("\n").split("\n\n")
+    return "\n\n".join(_run(part) if part.startswith(">>> ") else part.replace("``", "`") for part in parts)
+
+
+def _run(part: str) -> str:
+    """A block of a doctest without its prompts, and its last output."""
+    found = doctest.DocTestParser().get_examples(part + "\n")
+    printed = found[-1].want.rstrip("\n")
+    code = "".join(step.source for step in found)
+    code = re.sub(r"^((?:from|import) .*\n)(?!from |import )", r"\1\n", code, flags=re.MULTILINE)
+    return f"```python\n{code}```" + (f"\n\n```text\n{printed}\n```" if printed else "")
 
 
 def arguments(docstring: str) -> dict[tuple[str, ...], str]:
