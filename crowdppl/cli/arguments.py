@@ -53,6 +53,10 @@ Answered = Annotated[
         metavar="ANSWERS",
     ),
 ]
+TextColumn = Annotated[
+    str | None,
+    Option("--text", help="Column of the file of labels with the text of an item, to be shown.", metavar="COLUMN"),
+]
 Compared = Annotated[
     Path | None,
     Option(

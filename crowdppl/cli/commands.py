@@ -199,6 +199,7 @@ def write_report(
     model: arguments.Model = None,
     inference: arguments.Inference = "auto",
     models: arguments.LanguageModels = None,
+    text: arguments.TextColumn = None,
     language: arguments.Language = "en",
     seed: arguments.Seed = 0,
     overwrite: arguments.Overwrite = False,
@@ -222,8 +223,10 @@ def write_report(
     named = {name: given[f"gold_{name}"] for name in ("item", "label", "encoding")}
     known = None if gold is None else read_gold(gold, **named)
     if (answers / TEXT).is_file():
-        if model is not None or models is not None:
-            raise MethodError(f"{answers} holds a fit; leave --model and --models out, or give the file of labels")
+        if any(x is not None for x in (model, models, text)):
+            raise MethodError(
+                f"{answers} holds a fit; leave --model, --models and --text out, or give the file of labels"
+            )
         posterior = load(answers)
     else:
         data = read_answers(answers, given)
@@ -231,6 +234,9 @@ def write_report(
         posterior = fit(model or "auto", data, **how)
         _say_order(data, given)
     options: Any = {"language": language, "source": answers.name, "command": _command()}
+    if text is not None:
+        read: Any = {name: given[name] for name in ("format", "delimiter", "encoding")}
+        options["text"] = read_gold(answers, given["item"], text, **read)
     posterior.report(out, known, **options, spreadsheet_safe=spreadsheet_safe)
     print(f"the report is in {out}, tables are in {out.parent / f'{out.stem}-files'}")
 

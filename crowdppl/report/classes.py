@@ -103,7 +103,7 @@ def first(facts: Facts) -> Iterator[Any]:
     ]
     rows = [[facts.ids[n], votes(of, n), of.classes[of.code[n]], of.sure[n], also(of, n)] for n in shown]
     yield Text(say("first.least"))
-    yield Table(columns, rows)
+    yield facts.told(Table(columns, rows), shown)
     if len(of.overruled):
         yield Text(say("first.overruled", n=len(of.overruled), shown=min(len(of.overruled), 5)))
         if (seen := of.compared[of.overruled]).sum() >= 5:
@@ -114,7 +114,8 @@ def first(facts: Facts) -> Iterator[Any]:
             [facts.ids[n], votes(of, n), of.classes[of.votes[n].argmax()], of.classes[of.code[n]], of.sure[n]]
             for n in of.overruled[:5]
         ]
-        yield Table([*columns[:2], Column(say("columns.most_said"), "id"), *columns[2:4]], rows)
+        table = Table([*columns[:2], Column(say("columns.most_said"), "id"), *columns[2:4]], rows)
+        yield facts.told(table, of.overruled[:5])
 
 
 def votes(of: OfClasses, n: int) -> tuple[list[int], int, list[Any]]:
@@ -258,4 +259,5 @@ def listing(facts: Facts) -> Iterator[Table]:
         columns.append(Column(say("columns.truth"), "id"))
         for n, row in zip(shown, rows, strict=True):
             row.append(of.classes[of.known[n]] if of.compared[n] else "–")
-    yield Table(columns, rows, len(of.code), "labels.csv", say("listing.labels"), long=True)
+    table = Table(columns, rows, len(of.code), "labels.csv", say("listing.labels"), long=True)
+    yield facts.told(table, shown)

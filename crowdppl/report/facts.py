@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import sqrt
 from typing import Any, TypeVar
@@ -18,6 +18,8 @@ from crowdppl.data.split import whole_units
 from crowdppl.evaluation.evaluate import matched
 from crowdppl.inference.result import Fit, NumberTruth
 from crowdppl.primitives.model import discount_of
+from crowdppl.report.blocks import Column, Table
+from crowdppl.report.words import say
 from crowdppl.results import annotators as annotator_tables
 from crowdppl.results import truths
 
@@ -40,6 +42,7 @@ class Facts:
         gold: known truths by item, for comparison alone; None without.
         source: name of the file of labels; "" of a fit in Python.
         command: how to make the report again.
+        text: what each item says, by item; None without.
     """
 
     posterior: Fit
@@ -47,6 +50,7 @@ class Facts:
     gold: Any = None
     source: str = ""
     command: str = ""
+    text: Any = None
     _made: dict[Any, Any] = field(default_factory=dict, init=False)
 
     @property
@@ -72,6 +76,28 @@ class Facts:
         if index.nlevels > 1:
             return [" | ".join(map(str, parts)) for parts in index]
         return [native(x) for x in index]
+
+    @cached_property
+    def _texts(self) -> dict[Any, str]:
+        """What is known of the texts, by id, or the parts of one, as they are spelled."""
+        spelled = ((tuple(map(str, x)) if isinstance(x, tuple) else str(x)) for x in self.text.index)
+        return dict(zip(spelled, map(str, self.text), strict=True))
+
+    def text_of(self, n: int) -> str:
+        """The text of an item, or of the object of which it is a part; a dash where there is none."""
+        name = self.data.item_index[n]
+        if not isinstance(name, tuple):
+            return self._texts.get(str(name), "–")
+        parts = tuple(map(str, name))
+        return self._texts.get(parts, self._texts.get(parts[0], "–"))
+
+    def told(self, table: Table, items: Iterable[int]) -> Table:
+        """A table of items with their texts, where these are known."""
+        if self.text is None:
+            return table
+        rows = [[row[0], self.text_of(int(n)), *row[1:]] for n, row in zip(items, table.rows, strict=True)]
+        columns = [table.columns[0], Column(say("columns.text"), "text"), *table.columns[1:]]
+        return replace(table, columns=columns, rows=rows)
 
     @cached_property
     def annotators(self) -> pd.DataFrame:

@@ -199,7 +199,7 @@ def first(facts: Facts) -> Iterator[Any]:
         for n in order
     ]
     yield Text(say("first.differ"))
-    yield Table(columns, rows)
+    yield facts.told(Table(columns, rows), order)
 
 
 def people(facts: Facts) -> Iterator[Any]:
@@ -308,4 +308,5 @@ def listing(facts: Facts) -> Iterator[Table]:
         [facts.ids[n], float(of.estimate[n]), float(low[n]), float(high[n]), float(of.half[n]), int(given[n])]
         for n in order
     ]
-    yield Table(columns, rows, len(of.estimate), "labels.csv", say("listing.estimates"), long=True)
+    table = Table(columns, rows, len(of.estimate), "labels.csv", say("listing.estimates"), long=True)
+    yield facts.told(table, order)

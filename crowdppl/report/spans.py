@@ -54,14 +54,19 @@ class OfSpans:
         assert known is not None
         rows = known.iloc[self.order]
         place = rows[POSITION].to_numpy()
-        words = rows[TOKEN].astype(str).to_numpy() if TOKEN in rows else np.full(len(place), "▪")
+        if TOKEN in rows:
+            words = rows[TOKEN].astype(str).to_numpy()
+        elif self.facts.text is not None:
+            words = np.array([self.facts.text_of(n) for n in self.order], object)
+        else:
+            words = np.full(len(place), "▪")
         return pd.DataFrame({"text": rows[SEQUENCE].to_numpy(), "place": place, "word": words})
 
     @property
     def told(self) -> bool:
         """Whether the words are known."""
         known = self.facts.data.item_covariates
-        return known is not None and TOKEN in known
+        return self.facts.text is not None or (known is not None and TOKEN in known)
 
     @cached_property
     def found(self) -> np.ndarray:

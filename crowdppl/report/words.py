@@ -22,6 +22,8 @@ MOST_NAMED = 5
 """Ids of a list that a sentence names."""
 LONGEST = 100
 """Characters of an id that a page shows."""
+LONGEST_TEXT = 300
+"""Characters of the text of an item that a page shows."""
 
 
 @dataclass(frozen=True)
@@ -110,9 +112,11 @@ class Words(Formatter):
 
     def _shown(self, x: Any, spec: str, page: bool) -> str:
         """A value by its format: "" for counts and text, pct, pct1 (with a decimal), num, round, About, points,
-        id, ids, list."""
+        id, ids, list, text."""
         if spec == "ids" or (spec == "list" and not isinstance(x, str)):
             return self._listed(x, "id" if spec == "ids" else "", page)
+        if spec == "text":
+            return str(escape(_short(x, LONGEST_TEXT))) if page else _short(x, LONGEST_TEXT)
         if spec == "id":
             shown = _short(x)
             return f'<bdi class="id">{escape(shown)}</bdi>' if page else shown
@@ -152,10 +156,10 @@ class Words(Formatter):
         return ", ".join(shown[:-1]) + (self.marks["and"] if len(shown) > 1 else "") + shown[-1] if shown else "–"
 
 
-def _short(x: Any) -> str:
+def _short(x: Any, longest: int = LONGEST) -> str:
     """An id or a name, cut where it is long; characters that steer the terminal or the page are shown as such."""
     text = " ".join(map(str, x)) if isinstance(x, tuple) else str(x)
-    text = text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
+    text = text if len(text) <= longest else text[: longest - 1] + "…"
     return "".join("␤" if c == "\n" else "�" if unicodedata.category(c) in ("Cc", "Cs") else c for c in text)
 
 

@@ -15,11 +15,11 @@ from markupsafe import Markup
 from crowdppl import __version__
 from crowdppl.core.doubt import Doubt
 from crowdppl.core.files import new_file, new_files
-from crowdppl.core.validation import require_path
+from crowdppl.core.validation import kind_of, require_path
 from crowdppl.data.ids import by_item
 from crowdppl.data.tables import arrow_table, coded_table
 from crowdppl.data.written import write_table
-from crowdppl.errors import CrowdpplError, CrowdpplWarning, ResultError
+from crowdppl.errors import CrowdpplError, CrowdpplWarning, DataError, ResultError
 from crowdppl.inference.result import Fit
 from crowdppl.report.facts import Facts
 from crowdppl.report.page import experts, heading, parts_of, sections
@@ -47,6 +47,7 @@ def report(
     gold: Mapping[Any, Any] | pd.Series | None = None,
     *,
     language: str = "en",
+    text: Mapping[Any, Any] | pd.Series | None = None,
     doubts: Sequence[Doubt] | None = None,
     source: str = "",
     command: str = "",
@@ -62,6 +63,7 @@ def report(
         path: the file of HTML; it is replaced.
         gold: known truths by item to compare with; they choose nothing.
         language: "en" or "de".
+        text: what each item says, by item id (of tokens their words), to be shown beside it.
         doubts: of the fit; by default none are told.
         source: name of the file of labels.
         command: how to make the report again.
@@ -74,7 +76,7 @@ def report(
 
     Raises:
         MethodError: for a language without words.
-        DataError: for unknown items or classes in gold.
+        DataError: for unknown items or classes in gold, or texts that are no mapping.
         ResultError: when the path cannot be written.
 
     Examples:
@@ -86,7 +88,10 @@ def report(
     if path.is_dir():
         raise ResultError(f"{path} is a folder; give the path of a file, such as {path / PAGE}")
     folder = path.parent / f"{path.stem}-files" if tables is None else require_path(tables, ResultError)
-    facts = Facts(posterior, doubts or (), None if gold is None else by_item(gold), source, command)
+    if not isinstance(text, Mapping | pd.Series | None):
+        raise DataError(f"text is {kind_of(text)}; give a Series or a mapping from item id to text")
+    said = None if text is None else by_item(text)
+    facts = Facts(posterior, doubts or (), None if gold is None else by_item(gold), source, command, said)
     parts = parts_of(facts)
     words = Words(language, parts.nouns)
     given = _tables(facts)

@@ -34,7 +34,7 @@ def files() -> dict[str, bytes]:
             given = scene(page)
             given.answers.to_csv(folder / f"{page}.csv", index=False)
             posterior = crowdppl.fit(method, annotations(page), inference="vb", seed=0)
-            posterior.report(folder / f"{page}.html", given.gold, source=f"{page}.csv")
+            posterior.report(folder / f"{page}.html", given.gold, text=given.texts, source=f"{page}.csv")
         return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*.*")}
 
 

@@ -31,6 +31,14 @@ class Scene:
     text: str = ""
 
     @property
+    def texts(self) -> pd.Series[str] | None:
+        """The text of each item; None without."""
+        if not self.text:
+            return None
+        ids = self.answers[["sequence", "position"]].apply(tuple, axis=1) if self.words else self.answers["item"]
+        return self.answers[self.text].set_axis(pd.Index(ids))
+
+    @property
     def words(self) -> dict[Any, list[str]]:
         """The words of each sequence; none of other kinds."""
         if "word" not in self.answers:

@@ -15,7 +15,7 @@ import pytest
 import crowdppl
 from crowdppl import Annotations
 from crowdppl.criticism.doubts.search import ORDER
-from crowdppl.errors import MethodError, ResultError
+from crowdppl.errors import DataError, MethodError, ResultError
 from crowdppl.report.checks import code_of
 from crowdppl.report.words import LANGUAGES, Words, say
 from tests.results.test_every_kind import CASES, fitted
@@ -99,6 +99,27 @@ def test_ids_are_text_whatever_they_hold(tmp_path: Path) -> None:
         assert name.replace("\n", "␤") in read.text
     told = posterior.report(tmp_path / "r.html", spreadsheet_safe=True).parent / "r-files" / "labels.csv"
     assert "'=1+1" in told.read_text(encoding="utf-8")
+
+
+def test_texts_stand_beside_items_and_are_searched(tmp_path: Path) -> None:
+    rows = [(f"i{n}", who, "ab"[n % 2 if k < 3 else 1]) for n in range(20) for k, who in enumerate("vwxyz")]
+    frame = pd.DataFrame(rows, columns=["item", "annotator", "label"])
+    texts = {f"i{n}": f"<i>text {n}</i>" for n in range(1, 20)}
+    posterior = crowdppl.fit("one_coin", Annotations.from_frame(frame), inference="vb", seed=0)
+    page = posterior.report(tmp_path / "r.html", text=texts).read_text(encoding="utf-8")
+    assert all(page.count(f"&lt;i&gt;text {n}&lt;/i&gt;") >= 1 for n in range(1, 20))
+    assert "<i>text" not in page
+    with pytest.raises(DataError, match="text is an int; give a Series"):
+        posterior.report(tmp_path / "r.html", text=3)
+    sentence = crowdppl.datasets.example("sequence")
+    words = {x: f"word{n}" for n, x in enumerate(sentence.item_index)}
+    posterior = crowdppl.fit("hmm_crowd", sentence, inference="vb", seed=0)
+    page = posterior.report(tmp_path / "r.html", text=words).read_text(encoding="utf-8")
+    assert "word1" in page and "▪" not in page
+    pairs = crowdppl.datasets.example("set")
+    posterior = crowdppl.fit("one_coin", pairs, inference="vb", seed=0)
+    text = {name: f"all of {name}" for name in {x[0] for x in pairs.item_index}}
+    assert "all of five" in posterior.report(tmp_path / "r.html", text=text).read_text(encoding="utf-8")
 
 
 def tiles(page: str) -> list[tuple[int, str]]:
