@@ -80,6 +80,7 @@ class Job:
         found: what was recognised.
         error, at: what is wrong, and at which field.
         notice: key of a sentence about why a fit is not there.
+        report: name of the file that was written last.
         progress: the latest word of the fit.
     """
 
@@ -93,6 +94,7 @@ class Job:
     error: str = ""
     at: str = ""
     notice: str = ""
+    report: str = ""
     progress: Mapping[str, Any] = field(default_factory=dict)
     began: float = 0.0
     seen: float = field(default_factory=time.monotonic)
@@ -131,7 +133,7 @@ class Job:
             self.stage, self.found = "labels", dict(answer["found"])
             self.error, self.at = self.found.get("error", ""), self.found.get("field", "")
         elif "done" in answer:
-            self.stage = "done"
+            self.stage, self.report = "done", answer["done"]
         elif "error" in answer:
             self.stage, self.error, self.at = "labels", answer["error"], answer["field"]
         else:

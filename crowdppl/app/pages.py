@@ -11,6 +11,7 @@ from jinja2 import Environment, FunctionLoader
 from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
+from crowdppl.app.fields import as_fields
 from crowdppl.report.words import LANGUAGES, Words, say
 
 LANGUAGE = "language"
@@ -35,6 +36,8 @@ def _environment(language: str) -> Environment:
         say=say,
         has=words.has,
         language=language,
+        told=lambda message: as_fields(message, words),
+        kinds=[*words.find("app.kinds")],
         languages={name: Words(name).plain(say("app.language")) for name in LANGUAGES},
     )
     return made

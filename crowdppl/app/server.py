@@ -31,8 +31,6 @@ from crowdppl.app.guard import OF_REPORTS, TOKEN, Guard
 from crowdppl.app.jobs import LEFT, Job, Jobs, safe_name
 from crowdppl.app.pages import FILES, language_of, page, read, sentence
 from crowdppl.app.upload import TooLargeError, kept, received
-from crowdppl.data.kinds import KINDS
-from crowdppl.report.write import PAGE
 
 MEGABYTE = 1_000_000
 MOST = 500
@@ -136,7 +134,7 @@ class App:
         job = self._job(request)
         if job.busy:
             return RedirectResponse(f"/jobs/{job.id}", 303)
-        return page(request, "labels", job=job, kinds=[*KINDS], most=self.most, megabytes=self.most // MEGABYTE)
+        return page(request, "labels", job=job, most=self.most, megabytes=self.most // MEGABYTE)
 
     async def correct(self, request: Request) -> Response:
         """Takes what was said of the labels, and looks again or fits."""
@@ -191,7 +189,7 @@ class App:
         """The report alone, to be shown or saved."""
         job, saved = self._done(request), "save" in request.query_params
         how: Any = {"headers": {"Content-Security-Policy": OF_REPORTS}, "media_type": "text/html"}
-        return FileResponse(job.out / PAGE, filename=PAGE if saved else None, **how)
+        return FileResponse(job.out / job.report, filename=job.report if saved else None, **how)
 
     async def download(self, request: Request) -> Response:
         """A table of the result."""

@@ -9,8 +9,6 @@ from __future__ import annotations
 import json
 import os
 import queue
-import re
-import shlex
 import sys
 import time
 import traceback
@@ -22,6 +20,7 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from crowdppl import registry
+from crowdppl.app.fields import Said, command_of, field_of, offers, options_of
 from crowdppl.cli import arguments
 from crowdppl.cli.outputs import write_result
 from crowdppl.cli.reading import read_answers
@@ -38,23 +37,6 @@ if TYPE_CHECKING:
 
     from crowdppl.data.annotations import Annotations
 
-COLUMN, NOBODY = "column:", "nobody"
-"""How the choice of a column begins, and what says that no column names annotators."""
-OF_COLUMNS = ("item", "annotator", "label", "gold")
-OF_TEXTS = ("format", "delimiter", "encoding", "decimal", "kind", "columns", "classes")
-"""Fields of the page that are options of the command line as they are."""
-FIELDS = {
-    **{name: name for name in (*OF_COLUMNS, *OF_TEXTS)},
-    "wide": "columns",
-    "annotators": "columns",
-    "items": "columns",
-    "gold_column": "gold",
-    "abstentions": "abstain",
-    "abstain": "abstain",
-    "models": "who",
-    "people": "who",
-}
-"""The field of the page at which an argument is said."""
 ROWS, WIDTH = 5, 80
 """Rows of the file that are shown, and characters of a cell."""
 READ_BY_METHODS = {"features", "item_covariates", "annotator_covariates", "label_covariates", "edges"}
@@ -62,55 +44,7 @@ READ_BY_METHODS = {"features", "item_covariates", "annotator_covariates", "label
 OFTEN = 0.25
 """Seconds between two answers about a fit that goes on."""
 
-Said = Mapping[str, str]
 Tell = Callable[[Mapping[str, Any]], None]
-
-
-def field_of(message: str) -> str:
-    """The field of the page that a message asks for; "" for none."""
-    names = "|".join(sorted(FIELDS, key=len, reverse=True))
-    found = re.search(rf"(?<![\w-])(?:--({names})(?![\w-])|({names})=)", message)
-    return FIELDS[found[1] or found[2]] if found else ""
-
-
-def offers(message: str) -> list[dict[str, str]]:
-    """What a message offers to say of the kind of labels or of columns."""
-    found = re.findall(r"\b(kind|columns)=(['\"])(\w+)\2", message)
-    return [{name: value} for name, _, value in dict.fromkeys(found)]
-
-
-def options_of(said: Said) -> dict[str, Any]:
-    """What a page says, as options of the command line."""
-    given: dict[str, Any] = {name: said[name] for name in OF_TEXTS if said.get(name)}
-    for name in (*OF_COLUMNS, "second"):
-        if said.get(name, "").startswith(COLUMN):
-            given[name] = said[name].removeprefix(COLUMN)
-    if "gold" in given:
-        given["gold_column"] = given.pop("gold")
-    if second := given.pop("second", None):
-        given["item"] = [given.get("item", ""), second]
-    if said.get("annotator") == NOBODY:
-        given["no_annotator"] = True
-    if said.get("abstain"):
-        given["abstain"] = arguments.names(said["abstain"], "--abstain")
-    return given
-
-
-def command_of(name: str, said: Said, language: str) -> str:
-    """The command that makes the same report."""
-    words = ["crowdppl", "report", name]
-    for option, value in options_of(said).items():
-        if option == "gold_column":  # a report compares with a file
-            words += ["--gold", name, "--gold-label", value]
-            continue
-        texts = value if option == "abstain" else [arguments.listed(value) if isinstance(value, list) else value]
-        spelled = f"--{arguments.SPELLED[option]}"
-        words += [x for text in texts for x in ([spelled] if text is True else [spelled, text])]
-    if said.get("gold_file"):
-        words += ["--gold", Path(said["gold_file"]).name]
-    words += ["--model", said["method"]] if said.get("method") else []
-    words += ["--models", "all"] if said.get("who") else []
-    return shlex.join([*words, *(["--language", language] if language != "en" else [])])
 
 
 @lru_cache(maxsize=1)
@@ -230,7 +164,7 @@ def obey(order: Mapping[str, Any], tell: Tell) -> None:
             tell({"found": look(path, said)})
         else:
             compute(path, said, Path(order["out"]), order["language"], tell)
-            tell({"done": True})
+            tell({"done": PAGE})
     except Exception as error:  # whatever it is, the page says it
         tell(_wrong(error))
 

@@ -436,24 +436,31 @@ def _value(text: str) -> Any:
     return text
 
 
-def as_options(text: str, spelled: Mapping[str, str] = SPELLED) -> str:
+def as_option(name: str, value: str | None) -> str:
+    """An option of the command line with its value, "" for none; None says that nothing is meant."""
+    return f"--no-{name}" if value is None else f"--{name} {shlex.quote(value)}" if value else f"--{name}"
+
+
+def as_options(
+    text: str, spelled: Mapping[str, str] = SPELLED, form: Callable[[str, str | None], str] = as_option
+) -> str:
     """A message in which arguments, "kind='real'" or "label=", are options, "--kind real" or "--label"."""
 
     def option(found: re.Match[str]) -> str:
         if found[1] is None:  # what a user wrote
             return found[0]
         if found[2] == "None":
-            return f"--no-{spelled[found[1]]}"
-        value, name = found[2] or "", f"--{spelled[found[1]]}"
+            return form(spelled[found[1]], None)
+        value, name = found[2] or "", spelled[found[1]]
         value = {"True": ALL.get(found[1], ""), "...": ""}.get(value, value)
         try:
             parsed = ast.literal_eval(value)
             if isinstance(parsed, list | tuple) and found[1] in REPEATED:
-                return " ".join(f"{name} {shlex.quote(str(x))}" for x in parsed)
+                return " ".join(form(name, str(x)) for x in parsed)
             value = listed(map(str, parsed)) if isinstance(parsed, list | tuple) else str(parsed)
         except (ValueError, SyntaxError):
             value = listed(part.strip(" '\"") for part in value.strip("()[]").split(","))
-        return f"{name}{value and ' '}{shlex.quote(value) if value else ''}"
+        return form(name, value)
 
     names = "|".join(sorted(spelled, key=len, reverse=True))
     text_in = r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\""

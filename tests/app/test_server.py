@@ -10,9 +10,12 @@ import pandas as pd
 import pytest
 
 from crowdppl.app import work
+from crowdppl.app.fields import as_fields, command_of, offers
 from crowdppl.app.jobs import safe_name
+from crowdppl.data.kinds import KINDS
+from crowdppl.data.wide import COLUMNS
 from crowdppl.posterior import load
-from crowdppl.report.words import Words, say
+from crowdppl.report.words import LANGUAGES, Words, say
 from tests.report.test_report import HOSTILE, KEPT_OUT, Read
 
 pytest.importorskip("starlette", reason="the app: install the extra app")
@@ -227,13 +230,25 @@ def test_what_is_wrong_stands_at_its_field(
 
 
 def test_an_offer_is_what_a_message_says() -> None:
-    assert work.offers("say kind=\"set\", or say kind='nominal'") == [{"kind": "set"}, {"kind": "nominal"}]
-    assert work.offers("say item=, wide=True, or columns='items'") == [{"columns": "items"}]
+    assert offers("say kind=\"set\", or say kind='nominal'") == [{"kind": "set"}, {"kind": "nominal"}]
+    assert offers("say item=, wide=True, or columns='items'") == [{"columns": "items"}]
+
+
+def test_messages_name_fields_and_their_choices() -> None:
+    words = Words()
+    assert as_fields("say kind='set', label= or 'kind=x'; annotator=None", words) == (
+        "say “What the answers are”: several boxes, such as a;b (set), “The answer” or 'kind=x'; “Who answered: "
+        "column”: nobody is named"
+    )
+    assert as_fields("say wide=True", words) == "say “What the columns are”"
+    for language in LANGUAGES:
+        assert list(Words(language).find("app.kinds")) == list(KINDS)
+        assert set(Words(language).find("app.layouts")) == set(COLUMNS)
 
 
 def test_the_command_of_a_page_makes_the_same_report() -> None:
     said = {"kind": "ordinal", "classes": "no,yes", "item": "column:the item", "abstain": "x,?", "who": "models"}
-    assert work.command_of("a b.csv", {**said, "method": "auto"}, "de") == (
+    assert command_of("a b.csv", {**said, "method": "auto"}, "de") == (
         "crowdppl report 'a b.csv' --kind ordinal --classes no,yes --item 'the item' --abstain x --abstain '?' "
         "--model auto --models all --language de"
     )
