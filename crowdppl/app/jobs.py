@@ -167,15 +167,19 @@ class Jobs:
         folder.mkdir(mode=0o700)
         return Job(id, folder, folder, language)
 
+    def prepare(self) -> None:
+        """Starts a process for a file that may come, as it has much to import."""
+        if self._spare is None:
+            self._spare = asyncio.create_task(Worker.start(self.folder))
+
     async def worker(self) -> Worker:
-        """A process without orders; the next one is started meanwhile, as it has much to import."""
-        taken, self._spare = self._spare, asyncio.create_task(Worker.start(self.folder))
+        """A process without orders."""
+        taken, self._spare = self._spare, None
         found = await (taken or Worker.start(self.folder))
         return found if found.process.returncode is None else await Worker.start(self.folder)
 
     async def watch(self) -> None:
         """Ends processes that nobody asks for, until it is cancelled."""
-        self._spare = self._spare or asyncio.create_task(Worker.start(self.folder))
         while True:
             await asyncio.sleep(min(1.0, self.left))
             now = time.monotonic()

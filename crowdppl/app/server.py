@@ -76,6 +76,7 @@ class App:
 
     async def start(self, request: Request) -> Response:
         """The page on which a file is given."""
+        self.jobs.prepare()
         return self._start(request)
 
     def _start(self, request: Request, status: int = 200, wrong: str = "") -> Response:
