@@ -136,6 +136,7 @@ class Job:
             self.stage, self.report = "done", answer["done"]
         elif "error" in answer:
             self.stage, self.error, self.at = "labels", answer["error"], answer["field"]
+            self.found["offers"] = answer["offers"]
         else:
             self.progress = answer
 

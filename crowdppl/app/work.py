@@ -102,7 +102,7 @@ def look(path: Path, said: Said) -> dict[str, Any]:
         found |= _first_rows(path, *(given.get(name) for name in ("format", "delimiter", "encoding")))
         data, known, noted = read(path, said)
     except CrowdpplError as error:
-        return found | _wrong(error) | {"offers": offers(str(error))}
+        return found | _wrong(error)
     classes = [*map(native, data.classes)] if data.n_classes else []
     plain = data.n_classes and not data.space.ordered and data.alphabet.kind.parts is None
     order = order_of(data.classes) if plain and not said.get("kind") else None
@@ -151,9 +151,10 @@ def compute(path: Path, said: Said, out: Path, language: str, tell: Tell) -> Non
 def _wrong(error: Exception) -> dict[str, Any]:
     """What is wrong, in the words of the library, and at which field of the page."""
     if isinstance(error, CrowdpplError):
-        return {"error": str(error), "field": getattr(error, "field", field_of(str(error)))}
+        text = str(error)
+        return {"error": text, "field": getattr(error, "field", field_of(text)), "offers": offers(text)}
     traceback.print_exception(error)  # on the terminal, for whoever mends it
-    return {"error": f"{type(error).__name__}: {error}", "field": ""}
+    return {"error": f"{type(error).__name__}: {error}", "field": "", "offers": []}
 
 
 def obey(order: Mapping[str, Any], tell: Tell) -> None:

@@ -266,6 +266,21 @@ def test_a_fit_writes_what_the_command_writes(tmp_path: Path) -> None:
     assert "6 known truths were given to compare with" in (tmp_path / "out" / "report.html").read_text()
 
 
+def test_a_fit_that_cannot_be_says_why(tmp_path: Path) -> None:
+    path, told = tmp_path / "a.csv", list[Any]()
+    path.write_text("task,worker,answer\n1,a,x;y\n1,b,x\n2,a,y\n")
+    order = {"do": "fit", "path": str(path), "out": str(tmp_path / "out"), "language": "en"}
+    work.obey({**order, "said": {}}, told.append)
+    assert told[-1]["field"] == "kind" and told[-1]["offers"] == [{"kind": "set"}, {"kind": "nominal"}]
+    work.obey({**order, "said": {"kind": "nominal", "method": "no_such"}}, told.append)
+    assert told[-1]["error"].startswith("unknown method 'no_such'") and not told[-1]["offers"]
+    checked = tmp_path / "check.csv"
+    checked.write_text("item,label\nanother,x\n")
+    work.obey({**order, "said": {"kind": "nominal", "gold_file": str(checked)}}, told.append)
+    assert told[-1]["field"] == "gold_file"
+    assert not (tmp_path / "out").exists()
+
+
 def test_names_of_files_lead_nowhere() -> None:
     names = [
         "../../etc/passwd",
