@@ -15,6 +15,7 @@ from crowdppl.data.kinds.comparisons import grades_of
 from crowdppl.data.kinds.parts import SIDES
 from crowdppl.data.kinds.rankings import OF_RANKS
 from crowdppl.errors import MethodError
+from crowdppl.evaluation.evaluate import evaluate
 from crowdppl.report.blocks import Column, Figure, Steps, Table, Text, Tile, Tiles, Tone
 from crowdppl.report.facts import LIKELY, SETTLED, Facts
 from crowdppl.report.pictures import Dots, Heat
@@ -98,6 +99,24 @@ class Ranked:
         return pairs["who"].to_numpy(), pairs["place_x"].to_numpy(), pairs["place_y"].to_numpy()
 
     @cached_property
+    def ranks_checked(self) -> tuple[int, int]:
+        """How many orders of two objects the known ranks of a problem tell, and how many the ranking has, too."""
+        data, gold = self.facts.data, self.facts.gold
+        found: Any = evaluate(self.facts.posterior, gold, bootstrap=1)
+        known, place = found.scored["truth"], self.table.index
+        rows = data.item_index.get_indexer(known.index)
+        of = data.item_covariates
+        assert of is not None
+        problem, thing = (of[name].to_numpy()[rows] for name in OF_RANKS)
+        frame = pd.DataFrame(
+            {"problem": problem, "rank": known.to_numpy(), "place": place.get_indexer(pd.Index(thing))}
+        )
+        frame = frame[frame["place"] >= 0]
+        pairs = frame.merge(frame, on="problem")
+        pairs = pairs[pairs["rank_x"] < pairs["rank_y"]]
+        return len(pairs), int((pairs["place_x"] < pairs["place_y"]).sum())
+
+    @cached_property
     def wins(self) -> np.ndarray:
         """How often each object was put before each other, (O, O)."""
         _, better, worse = self.judged
@@ -168,7 +187,10 @@ def minute(facts: Facts) -> Iterator[Any]:
         yield Text(say("minute.first" if high > low else "minute.first_sure", best=of.ids[0], low=low, high=high))
     else:
         yield Text(say("minute.first_alone", best=of.ids[0]))
-    if facts.gold is not None and not facts.are_numbers:
+    if facts.gold is not None and facts.are_numbers:
+        told, right = of.ranks_checked
+        yield Text(say("minute.ranks_checked", n=told, right=right))
+    elif facts.gold is not None:
         seen = facts.of_classes.compared
         yield Text(say("minute.orders_checked", n=int(seen.sum()), right=int(facts.of_classes.right[seen].sum())))
 

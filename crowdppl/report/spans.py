@@ -115,6 +115,29 @@ class OfSpans:
         return self.marks.assign(verdict=verdict, passage=place)
 
     @cached_property
+    def known(self) -> np.ndarray:
+        """First and last row of ``words``, and the type, of each passage of the known truths, (T, 3)."""
+        data = self.facts.data
+        tags = tags_of(data)
+        assert tags is not None
+        code = self.facts.of_classes.known[self.order]
+        place = np.flatnonzero(code >= 0)
+        begins = in_sequences(data)[1][place] | (np.diff(place, prepend=-2) != 1)
+        ends = tags.ends(code[place], begins)
+        first = np.flatnonzero(ends >= 0)
+        kind = np.array([self.types.index(t) for t in tags.types])
+        return np.column_stack([place[first], place[ends[first]], kind[code[place[first]]]])
+
+    @cached_property
+    def checked(self) -> tuple[np.ndarray, np.ndarray]:
+        """Whether the truth of each passage is known, and whether the passage is one of it exactly, bool (S,)."""
+        seen = np.append(0, np.cumsum(self.facts.of_classes.compared[self.order]))
+        first, last = self.found[:, 0], self.found[:, 1] + 1
+        true = {*map(tuple, self.known.tolist())}
+        right = np.array([tuple(row) in true for row in self.found.tolist()], bool)
+        return seen[last] - seen[first] == last - first, right
+
+    @cached_property
     def readers(self) -> dict[Any, np.ndarray]:
         """Who read each text, by its id."""
         item, who, _ = self.facts.data.label_codes()
@@ -163,12 +186,21 @@ def minute(facts: Facts) -> Iterator[Any]:
     for number, (name, tone) in enumerate(tones):
         here = tier == number
         n = int(here.sum())
-        text = say(f"tiles.{name}.text", n=n, wrong=float((1 - p[here]).sum()))
+        wrong = float((1 - p[here]).sum())
+        text = say(f"tiles.{name}.text", n=n, wrong=wrong)
+        if facts.gold is not None and (seen := of.checked[0] & here).any():
+            missed = int((seen & ~of.checked[1]).sum())
+            text = say(f"tiles.{name}.seen", n=n, wrong=wrong, seen=int(seen.sum()), found=missed)
         tiles.append(Tile(tone, n, n / max(1, len(p)), say(f"tiles.{name}.title"), text))
     yield Tiles(tiles)
     yield Text(
         say("minute.spans", n=len(p), texts=len(of.readers), right=round(100 * float(p.mean())) if len(p) else 0)
     )
+    if facts.gold is not None:
+        seen, right = of.checked
+        found = int((seen & right).sum())
+        values = {"right": found, "there": len(of.known), "missed": len(of.known) - found}
+        yield Text(say("minute.spans_checked", n=int(seen.sum()), **values))
 
 
 def results(facts: Facts) -> Iterator[Any]:

@@ -122,6 +122,27 @@ def test_texts_stand_beside_items_and_are_searched(tmp_path: Path) -> None:
     assert "all of five" in posterior.report(tmp_path / "r.html", text=text).read_text(encoding="utf-8")
 
 
+def test_what_is_said_of_passages_and_orders_stands_beside_what_is_found(tmp_path: Path) -> None:
+    def read(posterior: crowdppl.Posterior, gold: dict[Any, Any]) -> str:
+        return Read(posterior.report(tmp_path / "r.html", gold).read_text(encoding="utf-8")).text
+
+    rows = [("s", k, who, t) for k, t in enumerate(["B-X", "I-X", "O", "B-X", "O", "B-X"]) for who in "abc"]
+    rows += [("t", k, who, "O") for k in range(3) for who in "abc"]
+    frame = pd.DataFrame(rows, columns=["sequence", "position", "annotator", "label"])
+    posterior = crowdppl.fit("hmm_crowd", Annotations.from_frame(frame, kind="sequence"), inference="vb", seed=0)
+    assert len(posterior.spans()) == 3
+    gold = {("s", k): tag for k, tag in enumerate(["B-X", "I-X", "O", "O", "B-X"])}  # the last token is unknown
+    assert "1 of 2 passages are exactly right ; of the 2 that are there, 1 are not" in read(posterior, gold)
+    posterior = crowdppl.fit("plackett_luce", crowdppl.datasets.example("ranking"), inference="vb", seed=0)
+    problem = posterior.data.item_index[0][0]
+    best = [x for x in posterior.ranking().index if (problem, x) in posterior.data.item_index]
+    worst_first = {(problem, name): rank for rank, name in enumerate(reversed(best), 1)}
+    orders = len(best) * (len(best) - 1) // 2
+    assert f"Of the {orders} orders of two that the known ranks tell, this report has 0 right" in read(
+        posterior, worst_first
+    )
+
+
 def tiles(page: str) -> list[tuple[int, str]]:
     """The number and the sentence of each tile."""
     found = re.findall(r'<div class="tile \w+"><div class="big">([\d,]+)</div>.*?<p>(.*?)</p>', page, re.S)
