@@ -36,7 +36,7 @@ SECONDS = {"full": 180, "smoke": 60}
 FEWER = {
     "choose_a_model": 'SIZES, STEPS["max_iterations"] = (100, 200), 5\nCHAINS |= {"draws": 10, "warmup": 10}',
     "comparisons_and_rankings": "ANSWERS = 6",
-    "features_and_labels": 'TRAINING, NUMBERS, LONG, SHORT = {"epochs": 2}, (1, 2), 2, 2',
+    "features_and_labels": 'TRAINING, NUMBERS = {"epochs": 2}, (1, 2)',
     "first_posterior": "DRAWS = 50",
     "judges": "REPEATS = 5",
     "labels_within_a_budget": "ROUNDS = 2",
@@ -47,6 +47,7 @@ FEWER = {
     "spans": "SENTENCES = 30",
     "trust_the_numbers": 'STEPS, REPLICATES = 4, 20\nCHAINS |= {"draws": 10, "warmup": 10}',
     "who_copies_whom": "STEPS, REPLICATES = 5, 20",
+    "wrong_labels": 'TRAINING = {"epochs": 2}',
     "write_your_own": "STEPS, DRAWS, SIMULATIONS = 5, 20, 20",
 }
 """By notebook, what replaces the numbers that its first cell sets where only a few steps are run."""

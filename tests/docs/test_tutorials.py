@@ -54,8 +54,10 @@ def complaints(notebook: nbformat.NotebookNode) -> list[int]:
 def test_a_notebook_is_complete(path: Path) -> None:
     notebook = runner.read(path)
     nbformat.validate(notebook)
-    assert notebook.cells[0].source.startswith("# ") and "\n*For people wh" in notebook.cells[0].source
-    assert list(sections(notebook))[-1] == EXERCISES
+    first, last = (notebook.cells[n].source for n in (0, -1))
+    assert first.startswith("# ") and "\n*For people wh" in first and "It runs in about" in " ".join(first.split())
+    assert list(sections(notebook))[-1] == EXERCISES and last.startswith(EXERCISES)
+    assert "<details markdown><summary>Answers</summary>" in last and "**Where to go next.**" in last
     assert not without_picture(notebook)
     assert not helpers(notebook), "a helper that a notebook needs belongs into the library"
     assert not complaints(notebook)
