@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from crowdppl.core.devices import require_memory
+from crowdppl.core.devices import require_memory, return_memory
 from crowdppl.data.blocks import Block
 from crowdppl.data.kinds.space import number_space
 from crowdppl.data.ragged import RaggedIndex
@@ -189,6 +189,7 @@ def shares_at(problem: Problem, values: Mapping[str, Tensor], chains: int | None
 
 def shares_by_code(shares: Tensor, order: np.ndarray) -> np.ndarray:
     """Probabilities (N, K) in codebook order as float64, from those by position, whose memory they may take."""
+    return_memory(len(shares))
     place = np.empty(len(order), np.int32)
     place[order] = np.arange(len(order), dtype=np.int32)
     found = shares.t().double().cpu().contiguous().numpy()
