@@ -141,7 +141,7 @@ def evaluate_numbers(
     if np.isin(truth, grades).all():
         raise MethodError(
             f"the truths that {posterior.method} tells are places on a scale, and these are grades; compare with "
-            "them the column 'grade' of fair_averages()"
+            "them the column 'grade' of fair_averages(); plot_raters() draws the places"
         )
     warn_of_gold(posterior, row[row >= 0])
     found = table.iloc[row[row >= 0]]
