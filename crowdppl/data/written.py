@@ -155,12 +155,13 @@ def write_table(table: pa.Table, path: Path, spreadsheet_safe: bool) -> None:
 
 
 def _without_formulas(table: pa.Table) -> pa.Table:
-    """The table with a quote before each text, names of columns too, that begins as a formula does."""
+    """The table with a quote before texts, names of columns too, that begin as formulas do; none before numbers."""
     import pyarrow as pa  # slow to import
     import pyarrow.compute as pc
 
     def safe(texts: Any) -> Any:
-        return pc.replace_substring_regex(texts, r"^[=+\-@\t\r]", r"'\0")
+        quoted = pc.replace_substring_regex(texts, r"^[=+\-@\t\r]", r"'\0")
+        return pc.if_else(pc.match_substring_regex(texts, r"^[+\-][0-9]+([.,][0-9]+)?$"), texts, quoted)
 
     names = safe(pa.array(table.column_names)).to_pylist()
     for n, column in enumerate(table.columns):

@@ -133,7 +133,7 @@ class Words(Formatter):
             return str(self.marks["percent"]).format(self.marks["almost_none"] if 0 < x < 0.005 else text)
         if spec == "pct1":
             return str(self.marks["percent"]).format(self._number(round(100 * x, 1), "num"))
-        if spec in ("round", "About"):
+        if spec in ("round", "about", "About"):
             text = str(self.marks["under_one"]) if x < 0.95 else self._number(round(x), "")
             text = text if spec == "round" or x < 0.95 else str(self.marks["about"]).format(text)
             return text[0].upper() + text[1:] if spec == "About" else text

@@ -8,12 +8,14 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from safetensors import SafetensorError
 
 import crowdppl
 from crowdppl.cli.commands import main
 from crowdppl.cli.outputs import write_result
+from crowdppl.data.written import write_table
 from crowdppl.errors import ResultError
 from crowdppl.posterior import Posterior
 
@@ -51,7 +53,7 @@ def test_on_a_full_disk_the_old_result_stays(
     assert pd.read_csv(tmp_path / "labels.csv")["item"].tolist() == found.data.items.tolist()
 
 
-ODD = ("a\rb", "a\nb", "a\r\nb", 'q"x', "a,b", " a ", "=1+1", "+1", "-x", "@x", "\tx", "plain")
+ODD = ("a\rb", "a\nb", "a\r\nb", 'q"x', "a,b", " a ", "=1+1", "+x", "-x", "@x", "\tx", "plain")
 
 
 def test_ids_read_back_as_they_were(tmp_path: Path) -> None:
@@ -68,6 +70,13 @@ def test_a_spreadsheet_runs_no_cell(tmp_path: Path) -> None:
     back = pd.read_csv(tmp_path / "labels.csv", index_col="item").index
     quoted = [f"'{x}" if x[0] in "=+-@\t\r" else x for x in found.data.items]
     assert back.tolist() == quoted
+
+
+def test_a_number_that_is_a_text_is_no_formula(tmp_path: Path) -> None:
+    table = pa.table({"grade": ["-3", "+1,5", "-2.25", "-", "-2+3", "+1-A1", "=1"]})
+    write_table(table, tmp_path / "grades.csv", spreadsheet_safe=True)
+    back = pd.read_csv(tmp_path / "grades.csv", dtype=str)["grade"]
+    assert back.tolist() == ["-3", "+1,5", "-2.25", "'-", "'-2+3", "'+1-A1", "'=1"]
 
 
 def test_a_terminal_gets_no_escapes_and_any_encoding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

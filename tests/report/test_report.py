@@ -215,7 +215,7 @@ def test_languages_say_the_same_and_know_every_doubt(root: Path) -> None:
     for language in LANGUAGES:
         text = (root / "crowdppl" / "report" / "words" / f"{language}.toml").read_text(encoding="utf-8")
         said = dict(keys(tomllib.loads(text)))
-        places = {k: {(n, s) for _, n, s, _ in Formatter().parse(x) if n} for k, x in said.items()}
+        places = {k: {(n, f"{s}".lower()) for _, n, s, _ in Formatter().parse(x) if n} for k, x in said.items()}
         found[language] = {
             k: {x for x in v if x[0] not in ("thing", "things", "folk", "person")} for k, v in places.items()
         }
