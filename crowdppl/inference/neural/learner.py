@@ -240,7 +240,8 @@ class Learner:
         width = max(1, int(mine.sum(1).max()))
         order = (~mine).byte().argsort(dim=1, stable=True)[:, :width]  # members' batches are filled up to one width
         own, at = mine.gather(1, order), at.gather(1, order)
-        return self.rows[torch.where(own, at, 0)], Batch(own.float(), places.shape[1])
+        some = self.rows if len(self.rows) else self.rows.new_zeros(1)  # an item without labels, which fills up
+        return some[torch.where(own, at, 0)], Batch(own.float(), places.shape[1])
 
     def _step(self, rows: Tensor, targets: Tensor, batch: Batch | None) -> Tensor:
         """A step on items (M, B), a batch for each member of the network; its loss."""
