@@ -417,8 +417,7 @@ class ItemLabels:
 
     @staticmethod
     def of(problem: Problem, values: Mapping[str, Tensor]) -> ItemLabels:
-        """Of a problem; NoProductError where labels of an item are no product of shares given its truth."""
-        refuse(problem)
+        """Of a problem that ``refuse`` lets pass; NoProductError where labels are no product given the truth."""
         kinds, weight = LabelKinds.of(problem), _weights(problem)
         # Of more cells than labels, as of many classes, most are empty: sums of all would be larger than the data.
         few = all(b.bags.n_cells <= len(kinds.item) for b in problem.blocks)

@@ -275,3 +275,14 @@ def test_processes_save_a_network_and_all_features(folder: Path, tmp_path: Path)
     assert read.data.n_items == len(table)
     assert (read.data.features.loc[table.index] == table).all(axis=None)
     assert read.classify(table).shape == (len(table), 3)
+
+
+def fitted_in_chunks(process: int, processes: int, folder: Path) -> pd.Series:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(collapsed, "CHUNK", 1)  # a chunk a block
+        return fit(folder).labels()["probability"]
+
+
+def test_processes_may_have_other_numbers_of_chunks(folder: Path) -> None:
+    of_all = pd.concat(by_processes(3, fitted_in_chunks, folder))  # of four parts
+    pd.testing.assert_series_equal(of_all, fit(folder).labels()["probability"], rtol=1e-9)

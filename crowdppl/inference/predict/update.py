@@ -20,7 +20,7 @@ from crowdppl.data.ids import Codebook, native
 from crowdppl.data.kinds.space import number_space
 from crowdppl.data.split import keep
 from crowdppl.errors import ConvergenceWarning, MethodError
-from crowdppl.inference.cavities import ItemLabels, RowCounts
+from crowdppl.inference.cavities import ItemLabels, RowCounts, refuse
 from crowdppl.inference.confusions import MOST_DRAWS, as_draws, number_truth, truth_at, truth_over
 from crowdppl.inference.density import trace_sites
 from crowdppl.inference.draws import center_of, draws_of, mean_of
@@ -228,6 +228,7 @@ class _ReturningItems:
             self._count(sites[name], counted * x.double(), found.sites[name].fn)
         if not self.without_own:
             return np.asarray((said - prior.t()).cpu().numpy())
+        refuse(problem)
         stored = {s.name: sites[s.name].parameter for s in problem.of_kind("conjugate")}
         rows = {name: RowCounts.of(torch.from_numpy(x).to(prior)) for name, x in stored.items()}
         return np.asarray(

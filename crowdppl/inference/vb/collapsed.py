@@ -35,6 +35,9 @@ class _Chunks:
             # Blocks of a sweep's own, whose places of labels go with it.
             some = [replace(block, offset=block.offset - first) for block in blocks]
             problem = replace(self.problem, blocks=some)
+            vars(problem)["sums_others"] = (
+                self.problem.sums_others
+            )  # of all processes, whose chunks differ in number
             yield slice(first, last), self._only if len(self._groups) == 1 else ItemLabels.of(problem, self.values)
 
     @cached_property
