@@ -130,10 +130,8 @@ def refuse_unshared(problem: Problem, data: Annotations, engine: str) -> None:
     model = problem.model
     covariates = [*problem.reads.items, *(x for x in problem.reads.labels if x != NUMBER)]
     local = [site.name for site in problem.sites.values() if site.local]
-    why = _why_not_trained(model, engine)
-    if why is not None:
-        pass
-    elif problem.linked or data.edges is not None:
+    why: str | None
+    if problem.linked or data.edges is not None:
         why = "it links items"
     elif local:
         why = f"{', '.join(local)} has an entry an item"
@@ -143,6 +141,8 @@ def refuse_unshared(problem: Problem, data: Annotations, engine: str) -> None:
         why = "each label has a truth of its own"
     elif problem.integral is not None and (moving := [*problem.of_kind("free"), *problem.of_kind("hyper")]):
         why = f"{moving[0].name} is moved along gradients, and labels are numbers"
+    else:
+        why = _why_not_trained(model, engine)
     if why is not None:
         _refuse(model, why)
     if problem.options.batch_size is not None and engine != "svi":

@@ -127,7 +127,7 @@ def log_volume(m: Tensor) -> Tensor:
 
 
 def log_volume_of(gram: Tensor) -> Tensor:
-    """The same of M'M, (..., K, K)."""
+    """Log det of M'M (..., K, K), to whose diagonal a millionth is added."""
     return torch.logdet(gram + 1e-6 * torch.eye(gram.shape[-1], device=gram.device, dtype=gram.dtype))
 
 

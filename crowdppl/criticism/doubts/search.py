@@ -88,9 +88,8 @@ class Search:
         data = self.posterior.data
         found = np.empty(data.n_items, np.int32)
         for block in data.blocks:
-            found[data.order[block.offset : block.offset + block.n_items]] = (
-                block.vote_counts().sum(1).cpu().numpy()
-            )
+            at = data.order[block.offset : block.offset + block.n_items]
+            found[at] = block.vote_counts().sum(1).cpu().numpy()
         return found
 
     def classes(self, codes: Sequence[int] | np.ndarray) -> tuple[Any, ...]:

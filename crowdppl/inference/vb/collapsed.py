@@ -35,9 +35,8 @@ class _Chunks:
             # Blocks of a sweep's own, whose places of labels go with it.
             some = [replace(block, offset=block.offset - first) for block in blocks]
             problem = replace(self.problem, blocks=some)
-            vars(problem)["sums_others"] = (
-                self.problem.sums_others
-            )  # of all processes, whose chunks differ in number
+            # It is found by all processes together, whose chunks differ in number.
+            vars(problem)["sums_others"] = self.problem.sums_others
             yield slice(first, last), self._only if len(self._groups) == 1 else ItemLabels.of(problem, self.values)
 
     @cached_property
