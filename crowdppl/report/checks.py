@@ -10,6 +10,7 @@ import numpy as np
 
 from crowdppl.core.doubt import Doubt
 from crowdppl.criticism.doubts import looked_for
+from crowdppl.data.kinds.parts import compares
 from crowdppl.errors import CrowdpplError
 from crowdppl.report.blocks import Card
 from crowdppl.report.facts import CHECKS, Facts
@@ -35,7 +36,7 @@ def cards(facts: Facts, words: Words, check: str) -> Iterator[Card]:
     if facts.gold is None and not facts.are_models:
         yield Card("middle", [say("rely.unchecked")], say(check, n=min(CHECKS, facts.data.n_items)))
     found = {doubt.kind for doubt in facts.doubts}
-    unfit: tuple[str, ...] = () if facts.data.alphabet.kind.parts is not None else ("position",)
+    unfit: tuple[str, ...] = () if compares(facts.data) else ("position",)
     unfit += OF_PEOPLE if facts.are_models else ()
     passed = [kind for kind in looked_for(facts.posterior) if kind not in {*found, *unfit}]
     fine = [say(f"fine.{code_of(kind)}") for kind in dict.fromkeys(passed) if words.has(f"fine.{code_of(kind)}")]

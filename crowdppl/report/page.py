@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import version
+from itertools import chain
 from typing import Any
 
 from crowdppl import __version__
 from crowdppl.primitives.model import card_of, settings_of
-from crowdppl.report import checks, classes, judges, numbers, people, rankings, spans
+from crowdppl.report import checks, classes, groups, judges, numbers, people, rankings, spans, whole_sets
 from crowdppl.report.blocks import Section, Text
 from crowdppl.report.facts import LIKELY, SETTLED, Facts
 from crowdppl.report.rankings import Ranked
@@ -29,6 +30,7 @@ class Parts:
         nouns: what is labelled, in the file of words.
         results_title, check: keys of the title of results, and of what to do where nobody checked anything.
         counted: how many there are of what is labelled.
+        about: a sentence that says what is labelled; None where a word does.
     """
 
     nouns: str
@@ -42,6 +44,7 @@ class Parts:
     results_title: str = "titles.results"
     check: str = "rely.check"
     counted: Callable[[Facts], int] = lambda facts: facts.data.n_items
+    about: Callable[[Facts], Say] | None = None
 
 
 NOUNS = ("set", "pair", "similarity", "sequence")
@@ -106,8 +109,31 @@ JUDGES = Parts(
 )
 
 
+WHOLES: dict[str, Any] = {"sets": whole_sets, "clusters": groups}
+"""By the table of a kind whose labels belong together: what tells of them as wholes, first."""
+
+
+def _joined(first: Blocks, then: Blocks) -> Blocks:
+    return lambda facts: chain(first(facts), then(facts))
+
+
 def parts_of(facts: Facts) -> Parts:
     """The parts of a report on what a fit found."""
+    parts, whole = _parts(facts), WHOLES.get(facts.data.alphabet.kind.table)
+    if whole is None:
+        return parts
+    return replace(
+        parts,
+        about=whole.about,
+        minute=_joined(parts.minute, whole.minute),
+        results=_joined(whole.results, parts.results),
+        first=_joined(whole.first, parts.first),
+        listing=_joined(whole.listing, parts.listing),
+    )
+
+
+def _parts(facts: Facts) -> Parts:
+    """The parts of a report on labels one by one."""
     if facts.once(Ranked.of) is not None:
         return RANKS
     if tags_of(facts.data) is not None:
@@ -140,7 +166,8 @@ def heading(facts: Facts, parts: Parts) -> list[Say]:
     else:
         said = say("head.answers", **values)
     known = 0 if facts.gold is None else len(facts.gold)
-    return [title, said, say("head.truth", n=known) if known else say("head.no_truth")]
+    about = [] if parts.about is None else [parts.about(facts)]
+    return [title, *about, said, say("head.truth", n=known) if known else say("head.no_truth")]
 
 
 def sections(facts: Facts, words: Words, parts: Parts, files: Sequence[str]) -> list[Section]:

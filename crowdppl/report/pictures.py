@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import ceil, floor, isfinite, log10
 from typing import Any, Literal
+from unicodedata import east_asian_width
 
 from markupsafe import Markup, escape
 
@@ -21,9 +22,10 @@ TONES = "abc"
 Anchor = Literal["start", "middle", "end"]
 
 
-def _text(x: float, y: float, text: Any, anchor: Anchor = "start", style: str = "") -> str:
+def _text(x: float, y: float, text: Any, anchor: Anchor = "start", style: str = "", title: str = "") -> str:
     style = f' class="{style}"' if style else ""
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{style}>{escape(text)}</text>'
+    about = f"<title>{escape(title)}</title>" if title and title != text else ""
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{style}>{about}{escape(text)}</text>'
 
 
 def _line(x1: float, y1: float, x2: float, y2: float, style: str) -> str:
@@ -46,8 +48,18 @@ def _svg(parts: Iterable[str], width: float, height: float, label: str) -> Marku
     )
 
 
+def _columns(name: str) -> int:
+    """The width of a text in letters; those of East Asia are two wide."""
+    return sum(2 if east_asian_width(c) in "WF" else 1 for c in name)
+
+
 def _cut(name: str, most: int = 16) -> str:
-    return name if len(name) <= most else name[: most - 1] + "…"
+    """A text that is at most so many letters wide."""
+    if _columns(name) <= most:
+        return name
+    while _columns(name) >= most:
+        name = name[:-1]
+    return name + "…"
 
 
 def nice_ticks(low: float, high: float, n: int = 5) -> list[float]:
@@ -63,23 +75,28 @@ def nice_ticks(low: float, high: float, n: int = 5) -> list[float]:
 
 @dataclass(frozen=True)
 class Bars:
-    """Counts of each class in three shades.
+    """Counts in three shades, a row each.
 
     Attributes:
         names: of the rows.
         counts: settled, likely and open of each.
-        unit: the key of what is counted.
+        what: the key of what the rows are.
+        expected: a count that is marked in each row; none where empty.
     """
 
     names: Sequence[Any]
     counts: Sequence[tuple[int, int, int]]
+    what: str = "columns.class"
+    expected: Sequence[float] = ()
 
     def draw(self, words: Words) -> Markup:
-        left, most = 116, max((sum(x) for x in self.counts), default=1) or 1
-        scale, parts = (WIDTH - left - 90) / most, []
-        for row, (name, counts) in enumerate(zip(self.names, self.counts, strict=True)):
+        names = [_cut(words.plain(name), 30) for name in self.names]
+        left = 20 + 8 * max(12, max(map(_columns, names), default=0))
+        most = max((sum(x) for x in self.counts), default=1) or 1
+        scale, parts = (WIDTH - left - 60) / max(most, *self.expected, 0), []
+        for row, (name, counts) in enumerate(zip(names, self.counts, strict=True)):
             x, y = float(left), 8.0 + 30 * row
-            parts.append(_text(left - 10, y + 15, _cut(words.plain(name)), "end"))
+            parts.append(_text(left - 10, y + 15, name, "end", title=words.plain(self.names[row])))
             for tone, count in zip(TONES, counts, strict=True):
                 width = count * scale
                 parts.append(_rect(x, y, width, 21, f"f{tone}"))
@@ -87,12 +104,74 @@ class Bars:
                 if width > 8 + 8 * len(shown):
                     parts.append(_text(x + width / 2, y + 15, shown, "middle", f"s on{tone}"))
                 x += width
+            if self.expected:
+                at = left + self.expected[row] * scale
+                parts += [_line(at, y - 3, at, y + 4, "mark"), _line(at, y + 17, at, y + 24, "mark")]
+                x = max(x, at)
             parts.append(_text(x + 8, y + 15, words.plain(sum(counts)), "start", "s dim"))
         return _svg(parts, WIDTH, 12 + 30 * len(self.names), words.plain(say("pictures.bars")))
 
     def table(self) -> Table:
-        titles = [say("columns.class"), *(say(f"tiers.{x}") for x in ("settled", "likely", "open"))]
-        return Table([Column(t) for t in titles], [(n, *c) for n, c in zip(self.names, self.counts, strict=True)])
+        titles = [say(self.what), *(say(f"tiers.{x}") for x in ("settled", "likely", "open"))]
+        columns = [Column(t) for t in titles]
+        rows: list[tuple[Any, ...]] = [(n, *c) for n, c in zip(self.names, self.counts, strict=True)]
+        if self.expected:
+            columns.append(Column(say("columns.expected"), "round"))
+            rows = [(*row, x) for row, x in zip(rows, self.expected, strict=True)]
+        return Table(columns, rows)
+
+
+@dataclass(frozen=True)
+class Box:
+    """A group: its size, members that are shown with their tones, how sure it is with its tone, and why.
+
+    Attributes:
+        said: what stands below its members.
+    """
+
+    size: int
+    members: Sequence[tuple[Any, str]]
+    sure: float
+    tone: str
+    said: Say
+
+
+@dataclass(frozen=True)
+class Boxes:
+    """Groups as boxes that hold their members."""
+
+    boxes: Sequence[Box]
+
+    def draw(self, words: Words) -> Markup:
+        parts, y = list[str](), 6.0
+        for box in self.boxes:
+            inside, top = list[str](), y
+            inside.append(_text(18, y + 20, words.plain(say("pictures.group", n=box.size)), "start", "strong"))
+            how = words.plain(say("pictures.held", p=box.sure)) if box.sure > 0 else ""
+            inside.append(_text(WIDTH - 12, y + 20, how, "end", "s"))
+            x, y = 18.0, y + 32
+            more = box.size - len(box.members)
+            chips = [(words.plain(name, "id"), tone) for name, tone in box.members]
+            for name, tone in [*chips, *([(words.plain(say("pictures.others", n=more)), "")] if more else [])]:
+                shown = _cut(name, 24)
+                width = 7.4 * _columns(shown) + 14
+                if x + width > WIDTH - 10 and x > 18:
+                    x, y = 18.0, y + 27
+                inside.append(_rect(x, y, width, 22, f"f{tone} chip" if tone else "shade chip", title=name))
+                inside.append(_text(x + width / 2, y + 15, shown, "middle", f"s on{tone}" if tone else "s dim"))
+                x += width + 6
+            inside.append(_text(18, y + 41, words.plain(box.said), "start", "s dim"))
+            y += 52
+            parts.append(_rect(3, top, WIDTH - 6, y - top, "box"))
+            parts.append(_rect(3, top, 6, y - top, f"f{box.tone}"))
+            parts += inside
+            y += 10
+        return _svg(parts, WIDTH, y, words.plain(say("pictures.groups")))
+
+    def table(self) -> Table:
+        columns = [Column(say("columns.group"), "ids"), Column(say("columns.size"))]
+        columns += [Column(say("columns.sure"), "pct"), Column(say("columns.link"))]
+        return Table(columns, [([m for m, _ in b.members], b.size, b.sure, b.said) for b in self.boxes])
 
 
 @dataclass(frozen=True)
@@ -246,7 +325,7 @@ class Heat:
 
     def draw(self, words: Words) -> Markup:
         longest = max((len(words.plain(name, "id")) for name in self.columns), default=0)
-        side = min(max(66, 8 * longest + 8), (WIDTH - 140) // len(self.columns)) if len(self.columns) <= 7 else 42
+        side = min(max(72, 8 * longest + 8), (WIDTH - 140) // len(self.columns)) if len(self.columns) <= 7 else 42
         left, top, tall = 130.0, 48.0, 45 if self.counts else 38
         parts = [_text(left + side * len(self.columns) / 2, 14, words.plain(self.about), "middle", "s dim")]
         for k, name in enumerate(self.columns):
