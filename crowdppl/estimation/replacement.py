@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -10,16 +11,22 @@ import numpy as np
 import pandas as pd
 
 from crowdppl.agreement.coefficients import agreement_table
-from crowdppl.core.validation import listed, number_within, one_of, share_between
+from crowdppl.core.intervals import check_level
+from crowdppl.core.validation import listed, number_within, one_of, share_between, shown
 from crowdppl.data.annotations import Annotations, require_annotations
 from crowdppl.data.ids import Codebook, native
+from crowdppl.data.kinds.space import number_space
 from crowdppl.errors import CrowdpplWarning, DataError, MethodError
 from crowdppl.estimation.inputs import labels_by_people
 from crowdppl.inference.result import Fit
+from crowdppl.primitives.mixtures import chosen_annotators
 from crowdppl.results.truths import labels as labels_of
+from crowdppl.results.truths import truth as truth_of
 
 FEWEST = 30
 """Items that a person labelled together with others, at least: the test of a person rests on a t distribution."""
+PEOPLE = 3
+"""People with as many items, at least: of two, each alone would say what is right for the other."""
 MODEL = "the model"
 
 
@@ -32,8 +39,10 @@ class AlternativeAnnotatorTest:
             which the model is at least as near to the others; ``person``, on which the person is; ``p`` of the
             hypothesis that the person is nearer by epsilon or more, NaN of people with fewer than 30 items;
             ``wins``, whether the model wins.
-        winning_rate: share of people whom the model wins against; from one half on, it may replace them.
-        advantage: probability that the model is at least as near as a random person, by which models are compared.
+        winning_rate: share of people whom the model wins against (omega); from one half on, it may replace them.
+        advantage: probability that the model is at least as near as a random person of these (rho), by which models
+            are compared.
+        advantage_low, advantage_high: ends of its interval, over items.
         epsilon: what a person must be ahead by to be worth the effort.
         agreement: DataFrame of Krippendorff's alpha of people, without and with the model: ``value``, ``low``,
             ``high``.
@@ -49,18 +58,25 @@ class AlternativeAnnotatorTest:
     table: pd.DataFrame
     winning_rate: float
     advantage: float
+    advantage_low: float
+    advantage_high: float
     epsilon: float
     agreement: pd.DataFrame
 
+    @property
+    def may_replace(self) -> bool:
+        """Whether the model may replace people: it wins against half of them or more."""
+        return self.winning_rate >= 0.5
+
     def __repr__(self) -> str:
         tried, beaten = int(self.table["p"].notna().sum()), int(self.table["wins"].sum())
-        may = "may replace" if self.winning_rate >= 0.5 else "should not replace"
+        may = "may replace" if self.may_replace else "should not replace"
         without, together = (f"{row.value:.3f}" for row in self.agreement.itertuples())
         return (
             f"The model {may} people: it wins against {beaten} of {tried} people (winning rate "
             f"{self.winning_rate:.2f}, epsilon {self.epsilon:g}), and is at least as near to the others as a "
-            f"person with probability {self.advantage:.2f}. Krippendorff's alpha is {without}, with the model "
-            f"{together}."
+            f"person with probability {self.advantage:.2f} ({self.advantage_low:.2f} to "
+            f"{self.advantage_high:.2f}). Krippendorff's alpha is {without}, with the model {together}."
         )
 
 
@@ -68,9 +84,11 @@ def alternative_annotator_test(
     people: Annotations,
     model: Any,
     *,
+    models: Iterable[Any] = (),
     epsilon: float = 0.1,
     measure: Literal["accuracy", "rmse"] = "accuracy",
     q: float = 0.05,
+    level: float = 0.95,
     bootstrap: int = 1000,
     seed: int = 0,
 ) -> AlternativeAnnotatorTest:
@@ -79,23 +97,29 @@ def alternative_annotator_test(
     Each person is left out in turn: who is nearer to the labels of the others, the model or the person? The model
     wins against a person where a t test says that the person is ahead by less than epsilon, with false discoveries
     controlled over people (Benjamini & Yekutieli 2001). (Calderon, Reichart & Dror 2025, The alternative annotator
-    test for LLM-as-a-judge, ACL.)
+    test for LLM-as-a-judge, ACL.) Where nobody is ever nearer, p is that of seeing this if the person were by
+    epsilon. The interval of the advantage is exact for a share of as many independent labels as would have its
+    variance, which is taken by items (Korn & Graubard 1998, Survey Methodology 24: 193-201).
 
     Args:
-        people: labels by three people or more (two, at least), of items that several labelled.
+        people: labels by three people or more, of items that several labelled, and by models, if ``model`` is one.
         model: its labels: a Series or dict by item, annotations by one annotator, or a fit, of which the most
-            probable classes are taken.
+            probable classes are taken; or its id among the annotators of ``people``, who is then no person, and is
+            compared on the items that it labelled.
+        models: ids of other annotators of ``people`` who are no people.
         epsilon: the advantage that a person must have to be worth the effort: .2 of experts, .15 of skilled people
             and .1 of a crowd, as the paper has it.
         measure: "accuracy", the share of others' labels that are equal; "rmse", the root of the mean squared
-            distance, of classes that are numbers.
+            distance, of numbers and of classes that are numbers.
         q: rate of false discoveries.
+        level: probability of the interval of the advantage.
         bootstrap: resamples for the intervals of agreement.
         seed: of these.
 
     Raises:
-        MethodError: when nobody labelled 30 items that others labelled, too, or classes are no numbers.
-        DataError: when the model has no label of an item that people labelled, or two.
+        MethodError: when fewer than three people labelled 30 items that others labelled, too, or what is labelled
+            has no accuracy or no distances.
+        DataError: when the model is no annotator, or has no label of an item that people labelled, or two.
 
     Examples:
         >>> names = [name for name in "abc" for _ in range(40)]
@@ -104,15 +128,28 @@ def alternative_annotator_test(
         >>> found = crowdppl.alternative_annotator_test(people, {n: n % 2 for n in range(40)}, bootstrap=0)
         >>> found.table[["model", "person"]].loc["c"].to_dict()
         {'model': 1.0, 'person': 0.5}
+        >>> found.may_replace, round(found.advantage_low, 2)
+        (True, 0.91)
     """
     require_annotations(people)
     one_of("measure", measure, ("accuracy", "rmse"))
     epsilon = number_within("epsilon", epsilon, "a number from 0 to below 1", lambda x: 0 <= x < 1)
     share_between("q", q)
-    frame = people.frame().drop_duplicates(["item", "annotator"])[["item", "annotator", "label"]]
-    frame = frame[frame["label"].isin(people.classes)]
+    check_level(level)
+    frame = _labels(people, measure)
+    if is_id := pd.api.types.is_scalar(model) and model is not None:
+        code = int(people.annotator_book.codes([model])[0])
+        if code < 0:
+            raise DataError(
+                f"model={shown(native(model))} is none of the annotators; give the id of one, or its labels"
+            )
+        model = frame.loc[frame["annotator"] == people.annotators[code], ["item", "label"]]
+    out = people.annotators[np.asarray(chosen_annotators("models", models, people), bool)]
+    frame = frame[~frame["annotator"].isin([*out, people.annotators[code]] if is_id else out)]
+    if is_id:
+        frame = frame[frame["item"].isin(model["item"])]
     several = frame.groupby("item")["annotator"].transform("size") >= 2
-    own = _of_model(model, frame.loc[several, "item"], people.classes)
+    own = _of_model(model, frame.loc[several, "item"], None if people.alphabet.kind.numeric else people.classes)
     frame = frame[several & frame["item"].isin(own.index)]
     near = _nearness(frame, own, measure)
     rows, names = [], list[Any]()
@@ -125,23 +162,40 @@ def alternative_annotator_test(
         names.append(native(name))
     table = pd.DataFrame(rows, pd.Index(names, name="annotator"), ["items", "model", "person", "p"])
     tried = table["p"].notna()
-    if not tried.any():
+    if tried.sum() < PEOPLE:
         most = int(table["items"].max()) if len(table) else 0
         raise MethodError(
-            f"nobody labelled {FEWEST} items that another person labelled, too (the most is {most}); have more "
-            "items labelled by several people"
+            f"{PEOPLE} people are wanted who labelled {FEWEST} items that others labelled, too, and there are "
+            f"{tried.sum()} (of {len(table):,} people, the most such items is {most}); have more items labelled by "
+            "several people"
         )
     table["wins"] = False
     table.loc[tried, "wins"] = _discoveries(table.loc[tried, "p"].to_numpy(), q)
-    rate, advantage = float(table.loc[tried, "wins"].mean()), float(table.loc[tried, "model"].mean())
+    rate = float(table.loc[tried, "wins"].mean())
+    advantage = _advantage(near[near["annotator"].isin(table.index[tried])], level)
     agreement = _agreement(frame, own, people, measure, bootstrap, seed)
-    return AlternativeAnnotatorTest(table, rate, advantage, epsilon, agreement)
+    return AlternativeAnnotatorTest(table, rate, *advantage, epsilon, agreement)
 
 
-def _of_model(model: Any, items: pd.Series[Any], classes: pd.Index[Any]) -> pd.Series[Any]:
-    """The model's label of each item, with ids and classes as people spell them."""
+def _labels(people: Annotations, measure: str) -> pd.DataFrame:
+    """Item, annotator and label, one of each; refused where the measure has no meaning."""
+    frame = people.frame().drop_duplicates(["item", "annotator"])[["item", "annotator", "label"]]
+    if not (kind := people.alphabet.kind).numeric:
+        return frame[frame["label"].isin(people.classes)]
+    if kind.parts is not None or not number_space(people.space).ordered:
+        raise MethodError(
+            f"labels of kind {kind.name!r} are no classes and no numbers on a line, so that nobody is nearer; "
+            "agreement_pairs(people) says who agree"
+        )
+    if measure == "accuracy":
+        raise MethodError(f"labels of kind {kind.name!r} are numbers, hardly ever equal; use measure='rmse'")
+    return frame
+
+
+def _of_model(model: Any, items: pd.Series[Any], classes: pd.Index[Any] | None) -> pd.Series[Any]:
+    """The model's label of each item, with ids and classes as people spell them; numbers without classes."""
     if isinstance(model, Fit):
-        model = labels_of(model)["label"]
+        model = labels_of(model)["label"] if classes is not None else truth_of(model)["estimate"]
     given = labels_by_people(model, "model")
     if not given.index.is_unique:
         twice = native(given.index[given.index.duplicated()][0])
@@ -154,6 +208,8 @@ def _of_model(model: Any, items: pd.Series[Any], classes: pd.Index[Any]) -> pd.S
             f"the model has no label of {int((place < 0).sum()):,} of {len(ids):,} items that several people "
             f"labelled, such as {lost!r}; spell items alike, or leave them out"
         )
+    if classes is None:
+        return pd.Series(given.to_numpy()[place], index=ids)
     code = Codebook("class", classes).codes(given)
     if not (code >= 0).any():
         raise DataError(
@@ -171,7 +227,7 @@ def _nearness(frame: pd.DataFrame, own: pd.Series[Any], measure: str) -> pd.Data
     if measure == "rmse":
         numbers = [pd.to_numeric(pd.Series(x), errors="coerce").to_numpy(float) for x in (mine, models)]
         if not all(np.isfinite(x).all() for x in numbers):
-            raise MethodError("measure='rmse' needs classes that are numbers; take 'accuracy'")
+            raise MethodError("measure='rmse' needs labels that are numbers; take 'accuracy', or give numbers")
         first, second = (np.bincount(item, numbers[0] ** power) for power in (1, 2))
         others = first[item] - numbers[0], second[item] - numbers[0] ** 2
         near = [-(x**2) * count + 2 * x * others[0] - others[1] for x in numbers]
@@ -182,15 +238,16 @@ def _nearness(frame: pd.DataFrame, own: pd.Series[Any], measure: str) -> pd.Data
         np.add.at(votes, (item, own_code), 1)
         near = [votes[item, own_code] - 1, votes[item, model_code] - (own_code == model_code)]
     person, model = (np.round(x / count, 9) for x in near)
-    return pd.DataFrame({"annotator": frame["annotator"].to_numpy(), "person": person, "model": model})
+    who = frame["annotator"].to_numpy()
+    return pd.DataFrame({"item": item, "annotator": who, "person": person, "model": model})
 
 
 def _p_of_less(ahead: np.ndarray, epsilon: float) -> float:
     """Of the hypothesis that the mean is epsilon or more."""
     from scipy.stats import ttest_1samp  # slow to import
 
-    if ahead.std() == 0:
-        return float(ahead[0] >= epsilon)
+    if ahead.std() == 0:  # no person ahead: as likely as that is where one is ahead on a share epsilon of items
+        return 1.0 if ahead[0] > 0 else float((1 - epsilon) ** len(ahead))
     return float(ttest_1samp(ahead, epsilon, alternative="less").pvalue)
 
 
@@ -200,15 +257,35 @@ def _discoveries(p: np.ndarray, q: float) -> np.ndarray:
     return np.asarray(false_discovery_control(p, method="by") <= q)
 
 
+def _advantage(near: pd.DataFrame, level: float) -> tuple[float, float, float]:
+    """How probably the model is at least as near as a random person, and the ends of its interval over items."""
+    from scipy.stats import beta  # slow to import
+
+    wins = (near["model"] >= near["person"]).astype(float)
+    mean = wins.groupby(near["annotator"]).transform("mean")
+    weight = 1 / near.groupby("annotator")["item"].transform("size") / near["annotator"].nunique()
+    share, of_item = float((weight * wins).sum()), (weight * (wins - mean)).groupby(near["item"]).sum()
+    n = len(of_item)
+    variance = float((of_item**2).sum()) * n / (n - 1)
+    worth = share * (1 - share) / variance if variance > 0 else float(n)
+    right, wrong, tail = share * worth, (1 - share) * worth, (1 - level) / 2
+    low = float(beta.ppf(tail, right, wrong + 1)) if right > 0 else 0.0
+    high = float(beta.ppf(1 - tail, right + 1, wrong)) if wrong > 0 else 1.0
+    return share, low, high
+
+
 def _agreement(
     frame: pd.DataFrame, own: pd.Series[Any], people: Annotations, measure: str, bootstrap: int, seed: int
 ) -> pd.DataFrame:
     """Krippendorff's alpha of people, without and with the model."""
     kind, coefficient = ("nominal", "nominal") if measure == "accuracy" else ("ordinal", "interval")
     added = pd.DataFrame({"item": own.index, "annotator": MODEL, "label": own.to_numpy()})
-    classes, rows = list(dict.fromkeys([*people.classes, *own])), {}
+    options: Any = {"kind": people.kind}
+    if not people.alphabet.kind.numeric:
+        options = {"kind": kind, "classes": list(dict.fromkeys([*people.classes, *own]))}
+    rows = {}
     for name, part in (("people", frame), ("with the model", pd.concat([frame.astype({"annotator": str}), added]))):
         with warnings.catch_warnings(action="ignore", category=CrowdpplWarning):  # reading them has said so
-            data = Annotations.from_frame(part, kind=kind, classes=classes)
+            data = Annotations.from_frame(part, **options)
         rows[name] = agreement_table(data, bootstrap=bootstrap, seed=seed).loc[f"krippendorff_{coefficient}"]
     return pd.DataFrame(rows).T[["value", "low", "high"]].astype(float)

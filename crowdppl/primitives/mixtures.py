@@ -193,7 +193,7 @@ def chosen_annotators(name: str, chosen: Iterable[Any], data: Any) -> tuple[bool
         >>> crowdppl.primitives.chosen_annotators("people", ["1", "4"], crowdppl.anaesthetists())
         (True, False, False, True, False)
     """
-    if isinstance(chosen, str) or not is_iterable(chosen):
+    if isinstance(chosen, str) or not is_iterable(chosen) or getattr(chosen, "ndim", 1) != 1:
         raise MethodError(f"{name}={shown(chosen)} must be a list of annotator ids")
     chosen = [native(x) for x in chosen]
     if len(chosen) == require_data(data).n_annotators and all(isinstance(x, bool) for x in chosen):
