@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -64,6 +64,12 @@ class Design:
             )
         space = number_space(data.space)
         return cls(item, annotator, answer, place, labels, data.n_annotators, data.n_answers, space)
+
+    def on(self, kept: np.ndarray) -> Design:
+        """The labels of some items, bool (N,); the others have none."""
+        some = kept[self.item]
+        columns = {name: getattr(self, name)[some] for name in ("item", "annotator", "answer", "place")}
+        return replace(self, **columns, labels=np.where(kept, self.labels, 0))
 
     @property
     def sizes(self) -> tuple[np.ndarray, np.ndarray]:

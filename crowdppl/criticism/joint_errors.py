@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from crowdppl.criticism.design import MIN_SHARED, Design
@@ -77,12 +75,10 @@ def _some_items(design: Design, seed: int, most: int) -> Design:
     pairs = np.cumsum((design.labels * (design.labels - 1) // 2)[order])
     kept = np.zeros(len(order), bool)
     kept[order[pairs - pairs[0] < most]] = True
-    some = kept[design.item]
-    columns = {name: getattr(design, name)[some] for name in ("item", "annotator", "answer", "place")}
-    return replace(design, **columns, labels=np.where(kept, design.labels, 0))
+    return design.on(kept)
 
 
-def shared_errors(design: Design) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def shared_errors(design: Design, known: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """How errors of numbers correlate, by pair of annotators: keys (pairs,), correlations, p-values over all pairs.
 
     An annotator's errors are those beside a line, for gains and biases that two annotators share are no copies; of
@@ -90,10 +86,15 @@ def shared_errors(design: Design) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     On an item, the product of two distances from the mean of the others, less the variance of this mean as the
     others' own scatter tells it, has the covariance of the two errors as its expectation, whatever the precisions
     are; its mean over items is taken for Student's t. Pairs meet on ``MIN_SHARED`` items with two others or more.
+    With ``known`` truths (N,), NaN of other items, errors are those beside them, and pairs meet on these items.
     """
     from scipy.special import stdtr  # slow to import
 
-    error = errors_of(design, design.answer[None])[0]
+    if known is None:
+        error = errors_of(design, design.answer[None])[0]
+    else:
+        design = design.on(np.isfinite(known))
+        error = design.space.error(design.answer, known[design.item])
     who, times = design.annotator, np.maximum(np.bincount(design.annotator), 1)
     level = (design.answer - error) * design.space.ordered
     error, level = (x - (np.bincount(who, x) / times)[who] for x in (error, level))
@@ -104,11 +105,13 @@ def shared_errors(design: Design) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     parts = []
     for one, other, key in design.meetings():
         item = design.item[one]
-        kept = design.labels[item] > 3
-        x, y, item, n = error[one[kept]], error[other[kept]], item[kept], design.labels[item[kept]] - 2
-        mean = (total[item] - x - y) / n
-        own = ((square[item] - x**2 - y**2) / n - mean**2) / (n - 1)
-        x, y = x - mean, y - mean
+        kept = design.labels[item] > (3 if known is None else 1)
+        x, y, item, own = error[one[kept]], error[other[kept]], item[kept], np.zeros(int(kept.sum()))
+        if known is None:
+            n = design.labels[item] - 2
+            mean = (total[item] - x - y) / n
+            own = ((square[item] - x**2 - y**2) / n - mean**2) / (n - 1)
+            x, y = x - mean, y - mean
         parts.append((key[kept], x * y - own, (x**2 + y**2) / 2 - own))
     key, product, variance = (np.concatenate(columns) for columns in zip(*parts, strict=True))
     met, place, n = np.unique(key, return_inverse=True, return_counts=True)

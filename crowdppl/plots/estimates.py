@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from crowdppl.data.kinds.space import number_space
 from crowdppl.errors import MethodError
 from crowdppl.inference.result import Fit, NumberTruth
 from crowdppl.plots.axes import ACCENT, MAX_POINTS, MIDDLE, axes_or_new, name_rows, short_names, write_beside
+from crowdppl.plots.ridges import draw_ridges
 from crowdppl.results.annotators import annotators, information, informative_part
 from crowdppl.results.choices import entropy
 from crowdppl.results.mapped_tables import as_shown
@@ -23,12 +25,20 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-MAX_ROWS = 100
-"""Estimates up to which new axes have room for all names."""
+MAX_ROWS, MAX_RIDGES = 100, 20
+"""Estimates up to which new axes have room for all names; ridges that are drawn by default."""
+SHARES = ("accuracy", "abstention", "agreement", "sensitivity", "specificity", "reliable", "random")
+"""Columns of ``annotators()`` that lie from 0 to 1."""
 
 
 def plot_annotators(
-    posterior: Fit, *, n: int | None = None, show: str | None = None, ax: Axes | None = None, level: float = 0.95
+    posterior: Fit,
+    *,
+    n: int | None = None,
+    show: str | None = None,
+    ridges: bool = False,
+    ax: Axes | None = None,
+    level: float = 0.95,
 ) -> Axes:
     """Draws what is known of each annotator, with intervals and numbers of labels, the largest on top.
 
@@ -43,12 +53,14 @@ def plot_annotators(
             them that the method knows. Annotators are ordered by it. The information of a label is its mutual
             information with the truth, in bits, averaged over draws where there are draws: 0 for a spammer, also
             for one who always names a frequent class and so is often right.
+        ridges: in place of intervals, draws the posterior of each as a ridge, all of one height, with a stroke at
+            the mean; of more than 20, by default the ten on top and the ten at the end.
         ax: axes to draw on; made if absent.
         level: probability of the intervals.
 
     Raises:
         MethodError: for another ``show``, a method that knows nothing of annotators, an ``n`` that is no whole
-            number above 0, or a level that is not between 0 and 1.
+            number above 0, a level that is not between 0 and 1, or ridges of an engine that gives points.
 
     Examples:
         >>> posterior = crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="vb", seed=0)
@@ -56,8 +68,7 @@ def plot_annotators(
         'accuracy: share of labels that are right, line: 95% interval'
     """
     check_level(level)
-    most = None if n is None else validation.whole_number("n", n, 1, "10 draws the best and the worst ten")
-    posterior = as_shown(posterior)
+    ridges, posterior = validation.switch("ridges", ridges), as_shown(posterior)
     table = annotators(posterior, level)
     names = [str(name) for name in table.columns[table.notna().any()]]
     known = [name for name in names if name != "labels" and not name.endswith(("_sd", "_low", "_high"))]
@@ -69,27 +80,73 @@ def plot_annotators(
             f"{posterior.data.alphabet.kind.methods[-1]!r}"
         )
     chosen = known[0] if show is None else str(validation.one_of("show", show, known))
-    found = _information(posterior, level) if chosen == "information" else _column(table, chosen)
-    order = np.argsort(found.mean, kind="stable")
-    order = order[~np.isnan(found.mean[order])]
-    left_out = 0 if most is None else max(len(order) - 2 * most, 0)
-    if left_out and most is not None:
-        order = np.concatenate([order[:most], order[-most:]])
+
+    def at(level: float) -> Estimate:
+        if chosen == "information":
+            return _information(posterior, level)
+        return _column(annotators(posterior, level), chosen)
+
+    found = at(level)
+    order, left_out = _ends(found.mean, n, ridges)
     labels = [f"{who} ({times:,})" for who, times in zip(short_names(table.index), table["labels"], strict=True)]
-    axes, drawn, named = _draw_intervals(found.at(order), [labels[code] for code in order], ax)
-    if left_out and most is not None:
-        axes.axhline(most - 0.5, color="0.35", linewidth=0.8)
-        write_beside(axes, most - 0.5, f"{left_out:,} more")
+    axes, drawn, named = _draw(
+        posterior, at, found, order, labels, ridges, (0, 1) if chosen in SHARES else None, ax
+    )
+    _mark_gap(axes, len(order), left_out)
     title, best = _words(posterior, chosen)
     if chosen == "accuracy":
         axes.set_xlim(0, 1)
         _mark(axes, 1 / posterior.data.n_classes, "chance")
-    elif np.nanmin(found.low if drawn else found.mean) < 0 < np.nanmax(found.high if drawn else found.mean):
+    elif axes.get_xlim()[0] < 0 < axes.get_xlim()[1]:
         _mark(axes, 0.0, "")
-    axes.set_xlabel(f"{title}, line: {level:.0%} interval" if drawn else title)
+    axes.set_xlabel(_named(title, drawn, ridges, level))
     who = "annotator (labels)" if named else f"{len(order):,} annotators (n=20 names some)"
     axes.set_ylabel(f"{who},\n{best} on top")
     return axes
+
+
+def _ends(mean: np.ndarray, n: int | None, ridges: bool) -> tuple[np.ndarray, int]:
+    """Codes by their means, the largest last: all, or the n at each end; and how many are left out."""
+    most = None if n is None else validation.whole_number("n", n, 1, "10 draws the ten on top and at the end")
+    order = np.argsort(mean, kind="stable")
+    order = order[~np.isnan(mean[order])]
+    if most is None and ridges:
+        most = MAX_RIDGES // 2
+    if most is None or len(order) <= 2 * most:
+        return order, 0
+    return np.concatenate([order[:most], order[-most:]]), len(order) - 2 * most
+
+
+def _draw(
+    posterior: Fit,
+    at: Callable[[float], Estimate],
+    found: Estimate,
+    order: np.ndarray,
+    names: list[str],
+    ridges: bool,
+    bounds: tuple[float, float] | None,
+    ax: Axes | None,
+) -> tuple[Axes, bool, bool]:
+    """Draws intervals or ridges in order, the last on top; tells whether either is there, and rows are named."""
+    named = [names[code] for code in order]
+    if ridges:
+        axes, room = draw_ridges(posterior, at, order, named, bounds, ax)
+        return axes, True, room
+    return _draw_intervals(found.at(order), named, ax)
+
+
+def _named(title: str, drawn: bool, ridges: bool, level: float) -> str:
+    """The title of an axis, with what stands for how sure it is."""
+    if ridges:
+        return f"{title}, posterior"
+    return f"{title}, line: {level:.0%} interval" if drawn else title
+
+
+def _mark_gap(axes: Axes, n: int, left_out: int) -> None:
+    """A line in the middle of n rows, where others are left out."""
+    if left_out:
+        axes.axhline(n / 2 - 0.5, color="0.35", linewidth=0.8)
+        write_beside(axes, n / 2 - 0.5, f"{left_out:,} more")
 
 
 def _mark(axes: Axes, place: float, text: str) -> None:
@@ -127,7 +184,15 @@ def _information(posterior: Fit, level: float) -> Estimate:
     return from_draws(np.stack([information(table, share) for table, share in pairs]), level)
 
 
-def plot_estimates(posterior: Fit, *, unit: str | None = None, ax: Axes | None = None, level: float = 0.95) -> Axes:
+def plot_estimates(
+    posterior: Fit,
+    *,
+    n: int | None = None,
+    unit: str | None = None,
+    ridges: bool = False,
+    ax: Axes | None = None,
+    level: float = 0.95,
+) -> Axes:
     """Draws scores of objects that were compared or ranked, else truths that are numbers, the largest on top.
 
     Of objects, the upper axis says how often each would win against an average one. Shades are tiers: a new one
@@ -136,12 +201,15 @@ def plot_estimates(posterior: Fit, *, unit: str | None = None, ax: Axes | None =
 
     Args:
         posterior: what a fit returned; without intervals where the engine gives points.
+        n: draws the n on top and the n at the end alone, and no tiers; by default all.
         unit: of numbers, written beside the axis.
+        ridges: as of ``plot_annotators``.
         ax: axes to draw on; made if absent.
         level: probability of the intervals.
 
     Raises:
-        MethodError: when truths are classes, or the method ranks no objects, or a level is not between 0 and 1.
+        MethodError: when truths are classes, or the method ranks no objects, a level is not between 0 and 1, ``n``
+            is no whole number above 0, or the engine gives points, which have no ridges.
 
     Examples:
         >>> ratings = crowdppl.datasets.example("real")
@@ -155,23 +223,31 @@ def plot_estimates(posterior: Fit, *, unit: str | None = None, ax: Axes | None =
     unit = posterior.data.alphabet.kind.unit if unit is None else unit
     if not (unit is None or isinstance(unit, str)):
         raise MethodError(f'unit= holds {validation.kind_of(unit)}; give text, such as "points"')
-    value, what = ("score", "object") if objects else ("estimate", "item")
-    table = ranking(posterior, level) if objects else truth(posterior, level)
-    table = table.sort_values(value, kind="stable")
-    middle, low, high = table[[value, "low", "high"]].to_numpy(float).T
-    if not objects:  # ends of an arc that crosses 0 lie on both sides of its middle
-        space = number_space(posterior.data.space)
-        low, high = (middle + space.error(end, middle) for end in (low, high))
+    ridges, value = validation.switch("ridges", ridges), "score" if objects else "estimate"
+    read: Callable[[Fit, float], pd.DataFrame] = ranking if objects else truth
+    table = read(posterior, level)
+
+    def at(level: float) -> Estimate:
+        rows = read(posterior, level).loc[table.index]
+        middle, low, high = rows[[value, "low", "high"]].to_numpy(float).T
+        if not objects:  # ends of an arc that crosses 0 lie on both sides of its middle
+            space = number_space(posterior.data.space)
+            low, high = (middle + space.error(end, middle) for end in (low, high))
+        return Estimate(middle, np.full(len(middle), np.nan), low, high)
+
+    found = at(level)
+    order, left_out = _ends(found.mean, n, ridges)
     names = short_names(" ".join(map(str, x)) if isinstance(x, tuple) else x for x in table.index)
-    shown = Estimate(middle, np.full(len(middle), np.nan), low, high)
-    axes, drawn, named = _draw_intervals(shown, names, ax)
+    axes, drawn, named = _draw(posterior, at, found, order, names, ridges, None, ax)
+    _mark_gap(axes, len(order), left_out)
     if objects and table.index.nlevels == 1:
         _draw_wins(axes)
-        if drawn:
+        if drawn and not left_out:
             _draw_tiers(axes, order_probabilities(posterior), named)
     title = "score (mean log-skill)" if objects else "truth" + (f" in {unit}" if unit else "")
-    axes.set_xlabel(f"{title}, line: {level:.0%} interval" if drawn else title)
-    axes.set_ylabel(what if named else f"{len(names):,} {what}s")
+    axes.set_xlabel(_named(title, drawn, ridges, level))
+    what = "object" if objects else "item"
+    axes.set_ylabel(what if named else f"{len(order):,} {what}s")
     return axes
 
 

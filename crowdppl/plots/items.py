@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pandas as pd
 
+from crowdppl.core.validation import one_of
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.kinds.parts import compares
 from crowdppl.data.kinds.space import number_space
@@ -18,7 +19,9 @@ from crowdppl.plots.axes import (
     LIGHT,
     MAX_POINTS,
     axes_or_new,
+    ink,
     legend_below,
+    name_rows,
     short_names,
     write_beside,
 )
@@ -34,6 +37,9 @@ CELLS = 40
 """Cells along each axis; items in one cell share a mark."""
 SETTLED, LIKELY = 0.95, 0.7
 """Probabilities of a label from which on it is settled, or likely; below, it is open."""
+SHADES = {"settled": ACCENT, "likely": "#8fb3d1", "open": LIGHT}
+MAX_BARS = 40
+"""Classes up to which counts are written into bars."""
 NAMED = 5
 """The least sure items, which are named."""
 AREA = 12.0
@@ -163,21 +169,31 @@ def _map_axes(axes: Axes, most: float, doubt: float) -> None:
     axes.set(xlabel="disagreement: share of pairs of labels that differ", ylabel="probability of the label")
 
 
-def plot_items(posterior: Fit, *, ax: Axes | None = None) -> Axes:
+def plot_items(posterior: Fit, *, show: Literal["items", "classes"] = "items", ax: Axes | None = None) -> Axes:
     """Draws how sure the label of each item is, from the surest to the least sure.
 
     Shades part items into settled (95 % sure or more), likely and open ones (less than 70 %), with how many there
     are. Where truths are numbers, it is the half-width of their 95 % interval, from the narrowest to the widest.
 
     Args:
+        show: "items", or "classes": a bar for each class, of how many items have this label, settled, likely and
+            open.
         ax: axes to draw on; made if absent.
+
+    Raises:
+        MethodError: for another ``show``, and for "classes" where truths are numbers.
 
     Examples:
         >>> posterior = crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="vb", seed=0)
         >>> ax = posterior.plot_items()
         >>> ax.get_ylabel(), [text.get_text() for text in ax.texts[:3]]
         ('probability of the label', ['settled: 42', 'likely: 3', 'open: 0'])
+        >>> bars = posterior.plot_items(show="classes").containers[0]  # of settled items
+        >>> [int(bar.get_width()) for bar in bars]
+        [18, 18, 5, 1]
     """
+    if one_of("show", show, ("items", "classes")) == "classes":
+        return _draw_by_class(posterior, ax)
     numbers = isinstance(posterior.result.truth, NumberTruth)
     values = half_widths(truth(posterior), posterior.data) if numbers else posterior.result.probabilities.max(1)
     least = 0.0 if numbers else 1 / posterior.data.n_classes
@@ -198,6 +214,34 @@ def plot_items(posterior: Fit, *, ax: Axes | None = None) -> Axes:
     axes.locator_params(axis="x", integer=True)
     axes.set_xlabel(f"{len(values):,} items, the {'narrowest' if numbers else 'surest'} first")
     axes.set_ylabel("95% interval: ± this much" if numbers else "probability of the label")
+    return axes
+
+
+def _draw_by_class(posterior: Fit, ax: Axes | None) -> Axes:
+    """A stacked bar for each class: how many items have this label, settled, likely and open."""
+    data = posterior.data
+    if isinstance(posterior.result.truth, NumberTruth):
+        raise MethodError(
+            f"{posterior.method} has no classes; plot_items(show='items') draws how wide intervals are"
+        )
+    p, k = posterior.result.probabilities, data.n_classes
+    label = choose(p, np.asarray(data.votes()), data.items, data.classes)[0]
+    counts = np.array([list(shares(p.max(1)[label == n]).values()) for n in range(k)])
+    axes = axes_or_new(ax, 6.4, float(np.clip(1.2 + 0.32 * k, 2.0, 9.0)))
+    start, total = np.zeros(k, int), counts.sum(1)
+    for (name, shade), n in zip(SHADES.items(), counts.T, strict=True):
+        bars = axes.barh(range(k), n, left=start, color=shade, label=f"{name} ({n.sum():,})")
+        if k <= MAX_BARS:
+            wide = [f"{x:,}" if x >= 0.04 * total.max() else "" for x in n]
+            axes.bar_label(bars, wide, label_type="center", color=ink(name != "open"), fontsize="small")
+        start = start + n
+    axes.set_ylim(-0.5, k - 0.5)
+    axes.set_ylabel("label" if name_rows(axes, short_names(data.classes)) else f"{k:,} labels")
+    axes.invert_yaxis()
+    axes.locator_params(axis="x", integer=True)
+    axes.set_xlabel("items")
+    axes.set_title(f"{len(p):,} items: settled are 95% sure or more, open less than 70%", fontsize="medium")
+    axes.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False, fontsize="small")
     return axes
 
 

@@ -17,7 +17,7 @@ from crowdppl.errors import CrowdpplWarning, MethodError
 from crowdppl.evaluation.evaluate import matched
 from crowdppl.inference.result import Fit, NumberTruth
 from crowdppl.plots.axes import ACCENT, COLOURS, DARK, LIGHT, MIDDLE, axes_or_new, ink, legend_below, short_names
-from crowdppl.plots.items import LIKELY, SETTLED, apart_from_truth, half_widths
+from crowdppl.plots.items import LIKELY, SETTLED, SHADES, apart_from_truth, half_widths
 from crowdppl.results.annotators import annotators
 from crowdppl.results.choices import choose
 from crowdppl.results.updating import predict
@@ -242,11 +242,8 @@ def plot_certainty(posterior: Fit, *, seed: int = 0, ax: Axes | None = None) -> 
         axes.set(ylim=(0, 1.1 * drawn.max()), ylabel="95% interval: ± this much")
         return axes
     settled, likely = drawn.T
-    for low, high, name, shade in (
-        (np.zeros(most), settled, "settled", ACCENT),
-        (settled, likely, "likely", "#8fb3d1"),
-        (likely, np.ones(most), "open", LIGHT),
-    ):
+    edges = [np.zeros(most), settled, likely, np.ones(most)]
+    for low, high, (name, shade) in zip(edges, edges[1:], SHADES.items(), strict=False):
         axes.fill_between(place, low, high, color=shade, linewidth=0, label=name)
     for n in range(most):
         high = settled[n] > 0.9  # no room above

@@ -8,10 +8,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from crowdppl.errors import MethodError
-from crowdppl.evaluation.panel import panel
+from crowdppl.core.validation import seed_number
+from crowdppl.criticism.design import Design
+from crowdppl.criticism.joint_errors import shared_errors
+from crowdppl.errors import DataError, MethodError
+from crowdppl.evaluation.number_metrics import evaluate_numbers
+from crowdppl.evaluation.panel import MOST, panel
 from crowdppl.inference.result import Fit, NumberTruth
-from crowdppl.plots.axes import axes_or_new, outline, short_names
+from crowdppl.plots.axes import axes_or_new, ink, outline, short_names
+from crowdppl.primitives.mixtures import group_codes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,40 +32,90 @@ def plot_panel(
 ) -> Axes:
     """Draws the correlations of annotators' errors (``panel``) as a heat map, family by family.
 
+    Where labels are numbers, errors are those beside the other raters of an item, or beside known truths, less the
+    rater's own bias and gain (residual correlation). Without families, raters who err alike stand side by side. Of
+    more than 50, those with most labels are drawn; pairs that share fewer than ten items have no cell.
+
     Args:
-        gold, families, seed: as of ``panel``.
+        gold, families, seed: as of ``panel``; of numbers, gold are numbers.
         ax: axes to draw on; made if absent.
 
     Raises:
-        MethodError, DataError: as ``panel``.
+        MethodError, DataError: as ``panel``; DataError when no two raters share ten items that others rated, too,
+            MethodError for rankings and for grades on a scale, whose raters have no such errors.
 
     Examples:
         >>> posterior = crowdppl.fit("auto", crowdppl.anaesthetists(), models=True, seed=0)
         >>> posterior.plot_panel().get_title()
         'error correlation, by other panels'
+        >>> ratings = crowdppl.datasets.example("real")
+        >>> posterior = crowdppl.fit("gaussian_annotators", ratings, inference="em", seed=0)
+        >>> posterior.plot_panel().get_title()
+        'error correlation, by the other raters'
     """
     if isinstance(posterior.result.truth, NumberTruth):
-        raise MethodError(f"{posterior.method} has no classes that two could get wrong alike; use plot_raters")
-    found = panel(posterior, gold, families=families, seed=seed)
-    order = np.argsort(found.family, kind="stable")
-    square, pairs = np.full((len(order),) * 2, np.nan), found.pairs()["correlation"].to_numpy()
-    one, other = np.triu_indices(len(order), 1)
-    square[one, other] = square[other, one] = pairs
-    square = square[np.ix_(order, order)]
-    side = 2.2 + min(0.55 * len(order), 8)
+        code, family, square, on = _of_numbers(posterior, gold, families, seed_number(seed))
+    else:
+        found = panel(posterior, gold, families=families, seed=seed)
+        order = np.argsort(found.family, kind="stable")
+        square, pairs = np.full((len(order),) * 2, np.nan), found.pairs()["correlation"].to_numpy()
+        one, other = np.triu_indices(len(order), 1)
+        square[one, other] = square[other, one] = pairs
+        code, family, square, on = found.code[order], found.family[order], square[np.ix_(order, order)], found.on
+    side = 2.2 + min(0.55 * len(code), 8)
     ax = axes_or_new(ax, side + 1.2, side)
     image = ax.imshow(square, vmin=-1, vmax=1, cmap="RdBu_r")
-    names = short_names(posterior.data.annotators.take(found.code[order]))
-    ax.set_xticks(range(len(order)), names, rotation=90)
-    ax.set_yticks(range(len(order)), names)
-    if len(order) <= 12:  # else numbers do not fit into cells
+    names = short_names(posterior.data.annotators.take(code))
+    ax.set_xticks(range(len(code)), names, rotation=90)
+    ax.set_yticks(range(len(code)), names)
+    if len(code) <= 12:  # else numbers do not fit into cells
         for row, column in zip(*np.nonzero(np.isfinite(square)), strict=True):
-            ax.text(column, row, f"{square[row, column]:.2f}", ha="center", va="center", fontsize="small")
+            r = square[row, column]
+            style: dict[str, Any] = {"color": ink(abs(r)), "fontsize": "small"}
+            ax.text(column, row, f"{r.round(2) + 0.0:.2f}", ha="center", va="center", **style)
     start = 0
-    for size in np.unique(found.family[order], return_counts=True)[1]:
+    for size in np.unique(family, return_counts=True)[1]:
         if size > 1:
             outline(ax, start, size)
         start += size
     ax.figure.colorbar(image, ax=ax, label="correlation of errors")
-    ax.set_title(f"error correlation, by {found.on}")
+    ax.set_title(f"error correlation, by {on}")
     return ax
+
+
+def _of_numbers(
+    posterior: Fit, gold: Any, families: Any, seed: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, str]:
+    """Raters in order, their families, correlations of their errors, and what these are beside."""
+    from scipy.cluster.hierarchy import leaves_list, linkage  # slow to import
+
+    data, kind = posterior.data, posterior.data.alphabet.kind
+    if not kind.numeric or kind.parts is not None:
+        raise MethodError(
+            f"labels of kind {kind.name!r} by {posterior.method} have no errors that two could share; "
+            "plot_annotators draws who is reliable, agreement_pairs(data) says who agree"
+        )
+    known, on = None, "the other raters"
+    if gold is not None:
+        truth = evaluate_numbers(posterior, gold, 0, 0.95, seed).scored["truth"]
+        known, on = truth.reindex(data.items).to_numpy(float)[data.order], f"{len(truth):,} known truths"
+    pair, correlation, _ = shared_errors(Design.of(data, numbers=True, least=1 if gold is not None else 2), known)
+    if not len(pair):
+        raise DataError(
+            "no two raters share ten items that two others rated, too; have more items rated by several"
+        )
+    one, other = np.divmod(pair, data.n_annotators)
+    whole = np.full((data.n_annotators,) * 2, np.nan)
+    whole[one, other] = whole[other, one] = np.clip(correlation, -1, 1)  # by few items an estimate may lie beyond
+    met = np.unique(np.concatenate([one, other]))
+    met = np.sort(met[np.argsort(-np.bincount(data.label_codes()[1])[met], kind="stable")[:MOST]])
+    square = whole[np.ix_(met, met)]
+    family, order = np.arange(len(met)), np.arange(len(met))
+    if families is not None:
+        family = np.asarray(group_codes(families, data, name="families"))[met]
+        order = np.argsort(family, kind="stable")
+        family = family[order]
+    elif len(met) > 2:
+        apart = 1 - np.nan_to_num(square, nan=0.0)[np.triu_indices(len(met), 1)]
+        order = leaves_list(linkage(np.maximum(apart, 0), "average"))
+    return met[order], family, square[np.ix_(order, order)], on

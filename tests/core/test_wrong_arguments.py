@@ -250,6 +250,7 @@ COUNTS += ["plot_reliability.bins"]
 SEEDS = ["label_sets.seed", "suggest_labels.seed", "draw_labels.seed", "to_arviz.seed", "update.seed"]
 SEEDS += ["plot_agreement_network.seed", "plot_certainty.seed"]
 SWITCHES = ["confusion.draws", "probabilities.sd", "suggest_labels.exclude_answered", "to_arviz.log_likelihood"]
+SWITCHES += ["plot_annotators.ridges"]
 NUMERIC: list[tuple[list[str], Any, list[Any]]] = [
     (SHARES, np.float16(0.5), ["0.5", True, float("nan"), -0.5, 0, 1, [0.5], FRAME]),
     (COUNTS, np.int8(3), ["3", True, -1, 0, 3.0, [3], None, FRAME]),
