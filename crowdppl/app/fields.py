@@ -13,7 +13,7 @@ from crowdppl.report.words import Words, say
 
 COLUMN, NOBODY = "column:", "nobody"
 """How the choice of a column begins, and what says that no column names annotators."""
-OF_COLUMNS = ("item", "annotator", "label", "gold")
+OF_COLUMNS = ("item", "annotator", "label", "gold", "text")
 OF_TEXTS = ("format", "delimiter", "encoding", "decimal", "kind", "columns", "classes")
 """Fields that are options of the command line as they are."""
 FIELDS = {
@@ -55,6 +55,9 @@ def command_of(name: str, said: Said, language: str) -> str:
     for option, value in options_of(said).items():
         if option == "gold_column":  # a report compares with a file
             words += ["--gold", name, "--gold-label", value]
+            continue
+        if option == "text":
+            words += ["--text", value]
             continue
         texts = value if option == "abstain" else [arguments.listed(value) if isinstance(value, list) else value]
         spelled = f"--{arguments.SPELLED[option]}"

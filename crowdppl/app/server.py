@@ -38,7 +38,7 @@ MOST = 500
 ASKED = 1.0
 """Seconds between two questions of a page that waits."""
 FIELDS = (
-    *("kind", "columns", "classes", "item", "second", "annotator", "label", "gold", "who", "method"),
+    *("kind", "columns", "classes", "item", "second", "annotator", "label", "gold", "text", "who", "method"),
     *("format", "delimiter", "encoding", "decimal", "abstain"),
 )
 """Fields of the page of labels."""

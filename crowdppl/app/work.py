@@ -23,7 +23,7 @@ from crowdppl import registry
 from crowdppl.app.fields import Said, command_of, field_of, offers, options_of
 from crowdppl.cli import arguments
 from crowdppl.cli.outputs import write_result
-from crowdppl.cli.reading import read_answers
+from crowdppl.cli.reading import read_answers, read_texts
 from crowdppl.data.files import read_gold, read_table
 from crowdppl.data.ids import native
 from crowdppl.data.kinds.grades import order_of
@@ -69,7 +69,7 @@ def _read(path: Path, said: str) -> tuple[Annotations, tuple[str, ...]]:
 
 def read(path: Path, said: Said) -> tuple[Annotations, pd.Series[Any] | None, tuple[str, ...]]:
     """The annotations of a file without known truths, these, and warnings; CrowdpplError where it cannot be."""
-    of_fits = ("method", "who", "gold_file")
+    of_fits = ("method", "who", "gold_file", "text")
     data, noted = _read(path, json.dumps({k: v for k, v in said.items() if k not in of_fits and v}, sort_keys=True))
     known = data.gold
     if said.get("gold_file"):
@@ -94,6 +94,16 @@ def methods(kind: str) -> list[tuple[str, str]]:
     return found
 
 
+def texts(path: Path, said: Said) -> pd.Series[Any] | None:
+    """What items say, where a column is named; CrowdpplError where it cannot be."""
+    given = options_of(said)
+    try:
+        return read_texts(path, given["text"], given) if "text" in given else None
+    except CrowdpplError as error:
+        error.field = "text"  # type: ignore[attr-defined]
+        raise
+
+
 def look(path: Path, said: Said) -> dict[str, Any]:
     """What a file holds and how it is read: columns, first rows, kind, counts, warnings; or what is wrong."""
     found: dict[str, Any] = {"columns": [], "rows": []}
@@ -101,6 +111,7 @@ def look(path: Path, said: Said) -> dict[str, Any]:
         given = options_of(said)
         found |= _first_rows(path, *(given.get(name) for name in ("format", "delimiter", "encoding")))
         data, known, noted = read(path, said)
+        texts(path, said)
     except CrowdpplError as error:
         return found | _wrong(error)
     classes = [*map(native, data.classes)] if data.n_classes else []
@@ -123,6 +134,7 @@ def compute(path: Path, said: Said, out: Path, language: str, tell: Tell) -> Non
     began = time.perf_counter()
     tell({"step": "read"})
     data, known, _ = read(path, said)
+    shown = texts(path, said)
     seconds = {"read": time.perf_counter() - began}
     last, passes = 0.0, 0
 
@@ -145,7 +157,7 @@ def compute(path: Path, said: Said, out: Path, language: str, tell: Tell) -> Non
         about = {"answers": path.name, "gold": None}
         write_result(posterior, out, about, seconds, spreadsheet_safe=True)
         told: Any = {"source": path.name, "command": command_of(path.name, said, language), "language": language}
-        posterior.report(out / PAGE, known, **told, tables=out, spreadsheet_safe=True)
+        posterior.report(out / PAGE, known, **told, text=shown, tables=out, spreadsheet_safe=True)
 
 
 def _wrong(error: Exception) -> dict[str, Any]:

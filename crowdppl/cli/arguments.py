@@ -55,7 +55,11 @@ Answered = Annotated[
 ]
 TextColumn = Annotated[
     str | None,
-    Option("--text", help="Column of the file of labels with the text of an item, to be shown.", metavar="COLUMN"),
+    Option(
+        "--text",
+        help="Column of the file of labels with the text of an item, to be shown in the report.",
+        metavar="COLUMN",
+    ),
 ]
 Compared = Annotated[
     Path | None,

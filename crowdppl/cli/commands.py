@@ -17,7 +17,7 @@ import typer
 
 from crowdppl import __version__, registry
 from crowdppl.cli import arguments
-from crowdppl.cli.reading import COLUMNS, COVARIATES, labels_said, read_answers
+from crowdppl.cli.reading import COLUMNS, COVARIATES, labels_said, read_answers, read_texts
 from crowdppl.core.validation import one_of, printable, warn
 from crowdppl.errors import CrowdpplError, CrowdpplWarning, DoubtWarning, MethodError, ProcessError
 
@@ -115,6 +115,7 @@ def fit_answers(
     overwrite: arguments.Overwrite = False,
     spreadsheet_safe: arguments.SpreadsheetSafe = False,
     report: arguments.WithReport = False,
+    text: arguments.TextColumn = None,
     verbose: arguments.Verbose = False,
     **given: Any,
 ) -> None:
@@ -134,6 +135,8 @@ def fit_answers(
     from crowdppl.results.summary import summarise
 
     require_shared(answers, model, report)
+    if text is not None and not report:
+        raise MethodError(f"--text {text!r} is shown in a report; say --report, too")
     settings = arguments.pairs(setting, "--setting")
     options = arguments.engine_options(option) | {
         "seed": seed,
@@ -156,6 +159,7 @@ def fit_answers(
             require_room(out, overwrite, files.values())
         began = time.perf_counter()
         data = read_answers(answers, given)
+        texts = None if text is None else read_texts(answers, text, given)
         read = time.perf_counter()
         if named is None:  # of the kind that was recognised
             model = _default_method(plain, data.kind)
@@ -175,7 +179,7 @@ def fit_answers(
     if not is_first():
         return
     if report:
-        shown: Any = {"source": answers.name, "command": _command(), "tables": out}
+        shown: Any = {"source": answers.name, "command": _command(), "tables": out, "text": texts}
         page = posterior.report(out / PAGE, **shown, spreadsheet_safe=spreadsheet_safe)
         files_written = f"{page.name}, {files_written}"
     if named is None and model != "auto":
@@ -227,16 +231,14 @@ def write_report(
             raise MethodError(
                 f"{answers} holds a fit; leave --model, --models and --text out, or give the file of labels"
             )
-        posterior = load(answers)
+        posterior, texts = load(answers), None
     else:
         data = read_answers(answers, given)
+        texts = None if text is None else read_texts(answers, text, given)
         how: Any = {"inference": inference, "models": _models(models), "seed": seed}
         posterior = fit(model or "auto", data, **how)
         _say_order(data, given)
-    options: Any = {"language": language, "source": answers.name, "command": _command()}
-    if text is not None:
-        read: Any = {name: given[name] for name in ("format", "delimiter", "encoding")}
-        options["text"] = read_gold(answers, given["item"], text, **read)
+    options: Any = {"language": language, "source": answers.name, "command": _command(), "text": texts}
     posterior.report(out, known, **options, spreadsheet_safe=spreadsheet_safe)
     print(f"the report is in {out}, tables are in {out.parent / f'{out.stem}-files'}")
 

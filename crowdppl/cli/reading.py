@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from crowdppl.cli import arguments
-from crowdppl.errors import CrowdpplError
+from crowdppl.errors import CrowdpplError, DataError
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from crowdppl.data.annotations import Annotations
 
 COVARIATES = ("features", "item_covariates", "annotator_covariates")
@@ -80,3 +82,33 @@ def read_answers(answers: Path, given: Mapping[str, Any]) -> Annotations:
                 raise type(error)(arguments.as_options(str(error), spelled)) from error
     data = files.read_annotations(answers, **found)
     return data if given["level"] is None else data.at_level(given["level"])
+
+
+def read_texts(answers: Path, column: str, given: Mapping[str, Any]) -> pd.Series[Any]:
+    """What each item says, by item id: a column of the file of answers, by the options ``arguments.READING``."""
+    import pandas as pd
+
+    from crowdppl.data.files import read_table
+    from crowdppl.data.ids import native
+    from crowdppl.data.tables import as_pandas, recognise, two_parts
+
+    table = read_table(answers, None, *(given.get(name) for name in ("format", "delimiter", "encoding")))
+    frame, name = as_pandas(table.frame, answers.name), answers.name
+    said = labels_said(given)["item"]
+    parts = dict.fromkeys(two_parts(list(frame.columns))) if said is None else {}
+    if isinstance(said, list):
+        parts = {f"item {n}": each for n, each in enumerate(said, 1)}
+    found = recognise(list(frame.columns), {**(parts or {"item": said}), "text": column}, name)
+    ids, text = [frame[x] for role, x in found.items() if role != "text"], frame[column]
+    rows = pd.DataFrame({n: x.to_numpy() for n, x in enumerate(ids)})
+    rows = rows.assign(text=text.to_numpy())[(text.notna() & (text != "")).to_numpy()].drop_duplicates()
+    columns = list(range(len(ids)))
+    keys = [*zip(*(rows[n] for n in columns), strict=True)] if len(ids) > 1 else rows[0].tolist()
+    out = pd.Series(rows["text"].to_numpy(), index=pd.Index(keys, tupleize_cols=False), dtype=object)
+    if not out.index.is_unique:
+        again = out.index[out.index.duplicated()][0]
+        raise DataError(
+            f"the column {column!r} of {name} says several things of item {native(again)!r}; name one that says "
+            "the same in every row of an item"
+        )
+    return out

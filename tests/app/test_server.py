@@ -266,6 +266,21 @@ def test_a_fit_writes_what_the_command_writes(tmp_path: Path) -> None:
     assert "6 known truths were given to compare with" in (tmp_path / "out" / "report.html").read_text()
 
 
+def test_texts_of_a_column_stand_in_the_report(tmp_path: Path) -> None:
+    path, told = tmp_path / "a.csv", list[Any]()
+    rows = [f"{n},{w},{'yn'[n % 2]},<b>text {n},{w} says\n" for n in range(6) for w in "abc"]
+    path.write_text("task,worker,answer,what,note\n" + "".join(rows))
+    said = {"method": "one_coin", "text": "column:what"}
+    assert "error" not in work.look(path, said)
+    work.compute(path, said, tmp_path / "out", "en", told.append)
+    page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    assert all(f"&lt;b&gt;text {n}<" in page for n in range(6))
+    assert "--text what" in page
+    found = work.look(path, {**said, "text": "column:note"})
+    assert found["field"] == "text" and "says several things of item '0'" in found["error"]
+    assert command_of("a.csv", {"text": "column:the text"}, "en") == "crowdppl report a.csv --text 'the text'"
+
+
 def test_a_fit_that_cannot_be_says_why(tmp_path: Path) -> None:
     path, told = tmp_path / "a.csv", list[Any]()
     path.write_text("task,worker,answer\n1,a,x;y\n1,b,x\n2,a,y\n")

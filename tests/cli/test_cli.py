@@ -16,6 +16,7 @@ import crowdppl
 from crowdppl import Annotations
 from crowdppl.cli.arguments import as_options, engine_options, names, pairs
 from crowdppl.cli.commands import main
+from crowdppl.cli.reading import read_texts
 from crowdppl.data.files import read_annotations
 from crowdppl.errors import MethodError
 from crowdppl.evaluation.compare import compare
@@ -98,6 +99,29 @@ def test_a_fit_writes_a_report_beside_its_tables(tmp_path: Path, answers: Path) 
     assert run("report", tmp_path / "result", "--out", tmp_path / "again.html") == 0
     assert run(*command, "--overwrite") == 0
     assert not {"report.html", "check.csv"} & {x.name for x in (tmp_path / "result").iterdir()}
+
+
+def test_reports_show_texts_of_a_column(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [[f"{n}", a, "ny"[n % 2], f"<i>say {n}"] for n in range(12) for a in "abc"]
+    answers = write(tmp_path / "answers.csv", [["item", "annotator", "label", "what"], *rows])
+    quick = ("--model", "one_coin", "--inference", "vb", "--text", "what")
+    assert run("fit", answers, *quick, "--report", "--out", tmp_path / "result") == 0
+    assert run("report", answers, *quick, "--out", tmp_path / "page.html") == 0
+    for page in (tmp_path / "result" / "report.html", tmp_path / "page.html"):
+        told = page.read_text(encoding="utf-8")
+        assert all(f"&lt;i&gt;say {n}<" in told for n in range(12))
+    assert "say --report, too" in refused(capsys, "fit", answers, *quick, "--out", tmp_path / "new")
+    wrong = (*quick[:-1], "wat", "--report", "--out", tmp_path / "new")
+    assert "has no column 'wat' for text" in refused(capsys, "fit", answers, *wrong)
+
+
+def test_texts_are_those_of_pairs_of_columns(tmp_path: Path) -> None:
+    rows = [[a, b, who, "p", f"{a} or {b}"] for a, b in ("xy", "yz") for who in "vw"]
+    texts = {("x", "y"): "x or y", ("y", "z"): "y or z"}
+    known = write(tmp_path / "known.csv", [["left", "right", "annotator", "label", "what"], *rows])
+    assert read_texts(known, "what", {"kind": "similarity"}).to_dict() == texts
+    named = write(tmp_path / "named.csv", [["this", "that", "annotator", "label", "what"], *rows])
+    assert read_texts(named, "what", {"kind": "similarity", "item": "this,that"}).to_dict() == texts
 
 
 def test_items_are_drawn_for_a_pilot_then_for_a_promise(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

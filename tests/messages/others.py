@@ -56,6 +56,21 @@ def reported(model: str | None) -> Any:
     return commands.write_report(path, path / "report.html", model=model, **reading)
 
 
+def with_texts(report: bool) -> Any:
+    """A fit whose report shows texts."""
+    unsaid: Any = {name: default for name, (_, default) in arguments.READING.items()}
+    answers = written(
+        "item,annotator,label,what\n" + "".join(f"{n},{w},{'xy'[n]},t\n" for n in (0, 1) for w in "ab")
+    )
+    how: Any = {"model": "one_coin", "inference": "vb", "report": report, "text": "what", "progress": False}
+    return commands.fit_answers(answers, folder() / "result", **how, **unsaid)
+
+
+def several_texts(column: str) -> Any:
+    answers = written("item,annotator,label,note,what\n1,a,x,good,t\n1,b,y,bad,t\n")
+    return reading.read_texts(answers, column, {})
+
+
 def stopped() -> Any:
     """A fit by auto that somebody stops."""
 
@@ -175,6 +190,8 @@ ROWS = [
     ),
     Row("commands.estimate_figure", lambda: estimated(above=0.99), why="it ends the command, and is no message"),
     Row("commands.write_report", lambda: reported(model="one_coin"), lambda: reported(model=None)),
+    Row("commands.fit_answers", lambda: with_texts(report=False), lambda: with_texts(report=True)),
+    Row("reading.read_texts", lambda: several_texts("note"), lambda: several_texts("what")),
     Row("reading.read_answers", lambda: gold(None), lambda: gold("latin-1")),
     Row("commands.warn_of_unread", lambda: unread(features=Path("f.csv")), unread),
     Row(
