@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from crowdppl.data.ids import native
+from crowdppl.report import allowance
 from crowdppl.report.blocks import Column, Figure, Steps, Table, Text, Tile, Tiles, Tone
 from crowdppl.report.facts import Facts, OfClasses
 from crowdppl.report.pictures import Bars, Curve, Dots, Heat
@@ -42,6 +43,7 @@ def minute(facts: Facts) -> Iterator[Any]:
     yield Tiles(tiles)
     share = float(of.sure[free].mean()) if free.any() else 1.0
     yield Text(say("minute.all", right=round(100 * share)))
+    yield from allowance.told(facts)
     if (found := of.share_right()) is not None:
         yield Text(say("minute.checked", n=int(of.compared.sum()), share=found[0], low=found[1], high=found[2]))
     counted = []

@@ -13,7 +13,7 @@ from crowdppl.criticism.collusion import excess_agreement
 from crowdppl.data.ids import native
 from crowdppl.errors import CrowdpplError
 from crowdppl.evaluation import panel as panels
-from crowdppl.report import classes
+from crowdppl.report import allowance, classes
 from crowdppl.report.blocks import Figure, Steps, Text
 from crowdppl.report.facts import CHECKS, Facts
 from crowdppl.report.pictures import Dots, Heat
@@ -39,6 +39,7 @@ def minute(facts: Facts) -> Iterator[Any]:
     """How many opinions there are, on how many items all agree, and what people say of these."""
     of = facts.of_classes
     yield next(iter(classes.minute(facts)))
+    yield from allowance.told(facts)
     if (worth := _worth(facts)) is not None:
         n = facts.data.n_annotators
         yield Text(

@@ -13,6 +13,7 @@ from typing import Any
 from crowdppl import __version__
 from crowdppl.primitives.model import card_of, settings_of
 from crowdppl.report import checks, classes, groups, judges, numbers, people, rankings, spans, whole_sets
+from crowdppl.report.allowance import Allowance
 from crowdppl.report.blocks import Section, Text
 from crowdppl.report.facts import LIKELY, SETTLED, Facts
 from crowdppl.report.rankings import Ranked
@@ -206,6 +207,8 @@ def experts(facts: Facts) -> Iterator[Text]:
         yield line(say("experts.chosen", scores=told))
     if fit.correction is not None:
         yield line(say("experts.correction", text=str(fit.correction)))
+    if facts.data.n_classes and facts.once(Allowance.of) is not None:
+        yield line(say("experts.alone"))
     given = {**settings_of(fit.model), **{k: v for k, v in fit.options.items() if k in ("seed", "draws", "chains")}}
     yield line(say("experts.settings", settings=", ".join(f"{k}={v}" for k, v in given.items())))
     libraries = ", ".join(f"{name} {version(name)}" for name in ("torch", "pyro-ppl", "numpy", "pandas"))
