@@ -44,6 +44,7 @@ class BradleyTerry:
         fails="when some annotators answer at random or the other way round: skills are drawn together",
         cost="pairs and labels",
         uses=("item_covariates",),
+        sharded=True,
     )
 
     def setup(self, data: Annotations) -> BradleyTerry:

@@ -61,6 +61,7 @@ class CrowdBt:
         fails="when annotators differ in taste, or each gives a handful of answers",
         cost="pairs and labels",
         uses=("item_covariates", "history"),
+        sharded=True,
     )
 
     def setup(self, data: Annotations) -> CrowdBt:

@@ -61,6 +61,7 @@ class HmmCrowd:
         uses=("history", "item_covariates"),
         only=("em", "vb", "gibbs", "nuts", "laplace"),
         because="a chain is summed out as a whole, and svi sums one item after another",
+        sharded=True,
     )
 
     def setup(self, data: Any) -> HmmCrowd:

@@ -48,6 +48,7 @@ class OrdinalBradleyTerry:
         fails="when some annotators keep to the ends of the scale, or answer at random: skills are drawn together",
         cost="pairs and labels, and a gradient step for each object",
         uses=("item_covariates",),
+        sharded=True,
     )
 
     def setup(self, data: Annotations) -> OrdinalBradleyTerry:

@@ -54,6 +54,7 @@ class PlackettLuce:
         fails="when annotators differ in taste, or know one end of the list alone",
         cost="labels, times the orders that ties may stand for",
         uses=("item_covariates",),
+        sharded=True,
     )
 
     def setup(self, data: Annotations) -> PlackettLuce:

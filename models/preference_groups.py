@@ -52,6 +52,7 @@ class PreferenceGroups:
         fails="when annotators give few labels, or answer at random; groups may depend on the start",
         cost="labels x G, and pairs x G",
         uses=("item_covariates",),
+        sharded=True,
     )
 
     def model(self, data: cp.Block) -> None:
@@ -68,7 +69,7 @@ class PreferenceGroups:
 
     def init(self, data: cp.Block) -> dict[str, Tensor]:
         """Groups by whom annotators prefer, and their odds of winning; no engine could tell equal ones apart."""
-        wins, losses = (_times(data, of) for of in (0, 1))
+        wins, losses = (cp.reduced(_times(data, of)) for of in (0, 1))
         points = (wins - losses) / np.maximum((wins + losses).sum(1), 1)[:, None]
         share = cp.cluster_start(points, self.groups)
         won, lost = (torch.einsum("ao,ag->og", torch.as_tensor(x), share) for x in (wins, losses))
@@ -78,7 +79,7 @@ class PreferenceGroups:
 def _times(data: cp.Block, answer: int) -> np.ndarray:
     """How often each annotator preferred each object (0) or another one to it (1): (A, O)."""
     sides = cp.item_groups(data, "left", "right").cpu().numpy()
-    out = np.zeros((data.n_annotators, int(sides.max(initial=0)) + 1))
+    out = np.zeros((data.n_annotators, cp.plates.groups(data, "left", "right").size))
     for said in (0, 1):
         given = data.answer == said
         item, who = (x[given].cpu().numpy() for x in (data.item, data.annotator))

@@ -59,6 +59,7 @@ class SetClusters:
         "with few labels are too certain",
         cost="labels, and items x classes x M, twice an iteration",
         uses=("history",),
+        sharded=True,
     )
 
     def model(self, data: cp.Block) -> None:

@@ -46,7 +46,7 @@ from crowdppl.data.kinds.classes import NOMINAL, require_categories
 from crowdppl.data.kinds.comparisons import TIE
 from crowdppl.data.kinds.kind import Kind, LabelSet
 from crowdppl.data.kinds.numbers import NUMBER
-from crowdppl.data.kinds.parts import SIDES, of_objects, ordered
+from crowdppl.data.kinds.parts import SIDES, of_objects, ordered, with_covariates_of_parts, with_features
 from crowdppl.data.kinds.sequences import STRAY, units_of
 from crowdppl.data.kinds.space import REAL_LINE, number_space
 from crowdppl.data.levels import above, ancestor, coarser
@@ -528,27 +528,31 @@ class Annotations:
     ) -> Annotations:
         """What parts hold, with what is ``known`` by item id."""
         items, alphabet, n_parts = stored.items, stored.alphabet, len(stored.manifest.parts)
-        mine = dict[str, Any]()
+        pair, of_items = alphabet.kind.parts, stored.of_items
         for name, given in known.items():
             tables = pd.DataFrame if name != "gold" else pd.Series | Mapping
             if given is not None and not isinstance(given, tables):
                 raise DataError(f"{name} is {kind_of(given)}; give a table by item id")
-            given = by_item(given) if name == "gold" and given is not None else given
-            mine[name] = of_own_parts(given, n_parts, share)
-        truths = given_truths(
-            mine["gold"], None if stored.known is None else pd.Series(dtype=object), False, alphabet
+        given_truths(known["gold"], None if stored.known is None else pd.Series(dtype=object), False, alphabet)
+        features = known["features"]
+        if of_items is not None and pair is not None and features is not None:
+            features = with_features(features, of_items, pair)
+        features, covariates = (
+            of_own_parts(given, n_parts, share, pair) for given in (features, known["item_covariates"])
         )
+        if of_items is not None and pair is not None:
+            covariates = with_covariates_of_parts(covariates, of_items, pair)
         if history is not None:
             history = torch.from_numpy(history_table(history, stored.annotators, alphabet.n_classes))
-        return cls(
+        made = cls(
             items,
             stored.annotators,
             alphabet,
             stored.blocks,
             stored.order,
-            stored.known if stored.known is not None else known_truths(truths, items, alphabet),
-            feature_table(mine["features"], None, items),
-            covariate_table(mine["item_covariates"], items),
+            stored.known,
+            feature_table(features, None, items),
+            covariate_table(covariates, items),
             covariate_table(annotator_covariates, stored.annotators),
             columns=stored.columns,
             label_names=(
@@ -561,6 +565,10 @@ class Annotations:
             share=share,
             opened=Opened.of(stored),
         ).filled(history=history, abstainers=None if stored.may is None else torch.from_numpy(stored.may))
+        if known["gold"] is None:
+            return made
+        truths = by_item(made.truths_by_id(known["gold"]))
+        return made.with_gold(of_own_parts(truths, n_parts, share, pair))
 
     @classmethod
     def of_rows(cls, rows: Rows, options: AnnotationOptions) -> Annotations:

@@ -13,7 +13,8 @@ from crowdppl.data.opened import Totals
 
 
 def by_part(data: Annotations) -> Iterator[tuple[int, slice, Annotations]]:
-    """Annotations part by part: the number of the part, its items by code, and their labels without covariates.
+    """Annotations part by part: the number of the part, its items by code, and their labels without covariates
+    but those that name items.
 
     Those that were not opened from parts are one part.
     """
@@ -21,6 +22,7 @@ def by_part(data: Annotations) -> Iterator[tuple[int, slice, Annotations]]:
         yield 0, slice(0, data.n_items), data
         return
     totals, first = data.totals or Totals.of(data.blocks), 0
+    pair, table = data.alphabet.kind.parts, data.item_covariates
     for number, size in zip(data.opened.parts, data.opened.items, strict=True):
         own = slice(first, first + size)
         blocks = [b for b in data.blocks if own.start <= b.offset < own.stop]
@@ -35,7 +37,7 @@ def by_part(data: Annotations) -> Iterator[tuple[int, slice, Annotations]]:
                     order=data.order[own] - np.int32(first),
                     known=None if data.known is None else data.known[own],
                     features=None,
-                    item_covariates=None,
+                    item_covariates=None if pair is None or table is None else table.iloc[own][[*pair.names]],
                     columns=None,
                     label_names=(),
                     time=None,

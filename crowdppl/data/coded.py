@@ -13,6 +13,7 @@ import pandas as pd
 from crowdppl.data.blocks import Block, row_sizes
 from crowdppl.data.ids import Codebook, Encoding, Place, encode, native, refuse_missing_text, texts_of
 from crowdppl.data.kinds.kind import LabelSet
+from crowdppl.data.kinds.parts import Parts
 from crowdppl.data.kinds.sequences import beginnings_warning, edges_between
 from crowdppl.data.ragged import RaggedIndex, sorted_pairs
 from crowdppl.data.tables import Rows
@@ -150,8 +151,10 @@ def warnings_of(
     if like is None and classes is None:
         found.append(spelling_warning("labels", coded.alphabet.book.ids))
     if like is None and coded.answer is not None:
-        found += find_warnings(blocks, coded.annotators, counts, _compared(coded, of_items))
-        parts = coded.alphabet.kind.parts
+        parts, compared = coded.alphabet.kind.parts, None
+        if parts is not None and parts.objects is not None and of_items is not None:
+            compared = Compared.of(parts, of_items, coded.item, coded.annotator, len(coded.annotators))
+        found += find_warnings(blocks, coded.annotators, counts, compared)
         sides = parts is not None and parts.ranks
         known = (*([SparseDataWarning] if pooled else []), *([OneClassWarning] if sides else []))
         found = [x for x in found if not isinstance(x, known)]
@@ -160,18 +163,6 @@ def warnings_of(
             codes = (coded.item, coded.annotator, coded.answer)
             found.append(beginnings_warning(coded.alphabet.classes.ids, units, *codes))
     return [warning for warning in found if warning is not None]
-
-
-def _compared(coded: Coded, of_items: pd.DataFrame | None) -> Compared | None:
-    """Which objects each label of a pair compares, or each ranking; None where items are no objects."""
-    parts = coded.alphabet.kind.parts
-    if parts is None or parts.objects is None or of_items is None:
-        return None
-    one, other = (of_items[part].cat.codes.to_numpy(np.int64)[coded.item] for part in parts.names)
-    ids = of_items[parts.objects].cat.categories
-    if parts.shared:
-        return Compared(ids, np.concatenate([one, other]), np.tile(coded.item, 2))
-    return Compared(ids, other, one * len(coded.annotators) + coded.annotator)
 
 
 def build_blocks(
@@ -265,8 +256,8 @@ def find_warnings(
     n_classes, active = blocks[0].n_classes, counts.sum(1) > 0
     if compared is None:
         return warnings_of_counts(counts, annotators, n_classes, connected_sets(blocks, active))
-    sets, ids = compared.sets()
-    apart = _disconnected(sets, ids, "objects", "no label compares")
+    here = np.unique(compared.one)
+    apart = disconnected(compared.joined(np.arange(len(compared.ids)))[here], compared.ids[here])
     return warnings_of_counts(counts, annotators, n_classes, None, apart)
 
 
@@ -330,16 +321,33 @@ class Compared(NamedTuple):
     one: np.ndarray
     together: np.ndarray
 
-    def sets(self) -> tuple[np.ndarray, pd.Index[Any]]:
-        """The set of each object that is compared at all: those of one set are joined by comparisons."""
+    @classmethod
+    def of(
+        cls, parts: Parts, of_items: pd.DataFrame, item: np.ndarray, annotator: np.ndarray, n_annotators: int
+    ) -> Compared:
+        """Those of labels, whose item and annotator are given by code, (S,) each."""
+        assert parts.objects is not None, "items name objects"
+        one, other = (of_items[part].cat.codes.to_numpy(np.int64)[item] for part in parts.names)
+        ids = of_items[parts.objects].cat.categories
+        if parts.shared:
+            return cls(ids, np.concatenate([one, other]), np.tile(item, 2))
+        return cls(ids, other, one * n_annotators + annotator)
+
+    def joined(self, sets: np.ndarray) -> np.ndarray:
+        """The set of each object, those of one set joined by comparisons; they may be in ``sets`` already."""
         from scipy.sparse import coo_array  # slow to import
         from scipy.sparse.csgraph import connected_components
 
         n, group = len(self.ids), np.unique(self.together, return_inverse=True)[1]
         size = n + group.max(initial=0) + 1
-        joined = coo_array((np.ones(len(self.one), bool), (self.one, n + group)), shape=(size, size))
-        here = np.unique(self.one)
-        return connected_components(joined, directed=False)[1][here], self.ids[here]
+        joined = coo_array((np.ones(len(self.one), bool), (sets[self.one], n + group)), shape=(size, size))
+        found: np.ndarray = connected_components(joined, directed=False)[1][sets]
+        return found
+
+
+def disconnected(sets: np.ndarray, objects: pd.Index[Any]) -> DisconnectedWarning | None:
+    """What to say of objects in several sets, by the set of each."""
+    return _disconnected(sets, objects, "objects", "no label compares")
 
 
 def _disconnected(sets: np.ndarray, ids: pd.Index[Any], what: str, why: str) -> DisconnectedWarning | None:

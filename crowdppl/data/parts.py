@@ -19,14 +19,16 @@ from crowdppl.data.blocks import Block
 from crowdppl.data.coded import Coded, check_tables
 from crowdppl.data.ids import Codebook, as_index, native
 from crowdppl.data.kinds import kind_named
-from crowdppl.data.kinds.kind import LabelSet
+from crowdppl.data.kinds.kind import Kind, LabelSet
 from crowdppl.data.kinds.numbers import NUMBER, ONE_ANSWER
+from crowdppl.data.kinds.parts import Parts
+from crowdppl.data.kinds.sequences import units_of
 from crowdppl.errors import CrowdpplWarning, DataError
 
-LAYOUT, VERSION = "crowdppl parts", 1
-HASH = "md5: first 8 hex digits of the id's UTF-8 text, as a number, modulo the number of parts"
-MANIFEST, ANNOTATORS = "dataset.json", "annotators.parquet"
-ITEM, ANNOTATOR, LABEL, GOLD = "item", "annotator", "label", "gold"
+LAYOUT, VERSION = "crowdppl parts", 2
+HASH = "md5: first 8 hex digits of the unit's UTF-8 text, as a number, modulo the number of parts"
+MANIFEST, ANNOTATORS, OBJECTS = "dataset.json", "annotators.parquet", "objects.parquet"
+ITEM, ANNOTATOR, LABEL, GOLD, OBJECT = "item", "annotator", "label", "gold", "object"
 """Columns of a part."""
 
 
@@ -70,6 +72,7 @@ class Manifest:
             are no classes where labels are numbers.
         gold: whether items have a column of known truths.
         annotators: the file of annotators.
+        objects: that of what items have in common by the columns ``kind.parts.common``; None where they have none.
         parts: files of items, in order.
         roles: the columns that were read, by what they held.
         warnings: class and text of what was said of the labels.
@@ -84,6 +87,7 @@ class Manifest:
     time: str | None
     gold: bool
     annotators: PartFile
+    objects: PartFile | None
     parts: list[PartFile]
     roles: dict[str, str] = field(default_factory=dict)
     warnings: list[tuple[str, str]] = field(default_factory=list)
@@ -111,7 +115,11 @@ class Manifest:
             known = {name: found[name] for name in cls.__dataclass_fields__}
             known["annotators"] = PartFile.read(known["annotators"])
             known["parts"] = [PartFile.read(part) for part in known["parts"]]
-            names = [name for part in (known["annotators"], *known["parts"]) for name in part.names]
+            known["objects"] = None if known["objects"] is None else PartFile.read(known["objects"])
+            if (known["objects"] is None) == bool(common_of(kind_named(known["kind"]))):
+                raise ValueError(f"kind {known['kind']!r} with objects {known['objects']!r}")
+            every = (known["annotators"], known["objects"], *known["parts"])
+            names = [name for part in every if part is not None for name in part.names]
             if not known["parts"] or any(Path(name).name != name for name in names):
                 raise ValueError("its parts are no files of the folder")
             made = cls(**known)
@@ -137,6 +145,7 @@ class Manifest:
 class Stored(NamedTuple):
     """What parts hold, as annotations have it; ``may`` says who abstained, None where nobody can.
 
+    ``of_items`` are the two columns that name an item together, of kinds of which two do.
     ``folder`` and ``digest``, that of its dataset.json, and the numbers of ``parts`` say where it was read.
     """
 
@@ -145,6 +154,7 @@ class Stored(NamedTuple):
     parts: range
     manifest: Manifest
     items: Codebook
+    of_items: pd.DataFrame | None
     annotators: Codebook
     alphabet: LabelSet
     blocks: list[Block]
@@ -161,9 +171,15 @@ def digest_of(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def part_of(ids: Iterable[Any], n_parts: int) -> np.ndarray:
-    """The number of the part of each item, by ``HASH``: int64 (n,)."""
-    digits = (hashlib.md5(str(native(x)).encode(), usedforsecurity=False).hexdigest()[:8] for x in ids)
+def common_of(kind: Kind) -> tuple[str, ...]:
+    """The columns of a part that hold codes of what is listed in objects.parquet."""
+    return () if kind.parts is None else kind.parts.common
+
+
+def part_of(ids: Iterable[Any], n_parts: int, pair: Parts | None = None) -> np.ndarray:
+    """The number of the part of each item, by ``HASH`` of its unit: int64 (n,); ``pair`` may name items."""
+    units = ids if pair is None else pair.units(ids)
+    digits = (hashlib.md5(str(native(x)).encode(), usedforsecurity=False).hexdigest()[:8] for x in units)
     return np.array([int(x, 16) % n_parts for x in digits], np.int64)
 
 
@@ -192,24 +208,27 @@ def read_parts(path: Any, process: int = 0, processes: int = 1, check: bool = Fa
             f"{len(manifest.parts)}, or convert the labels with n_parts={processes}"
         )
     alphabet, (annotators, may) = manifest.alphabet, _annotators(folder, manifest, check)
+    objects = None if manifest.objects is None else _objects(folder, manifest.objects, check)
     check_tables(len(annotators), len(alphabet.book))
     none_may = alphabet.n_classes in (0, len(alphabet.book))
     found, first = list[_Read](), 0
     own = own_parts(len(manifest.parts), process, processes)
     for number in own:
-        read = _read_part(folder, number, manifest, annotators, alphabet, check)
+        read = _read_part(folder, number, manifest, annotators, objects, alphabet, check)
         found.append(read.moved(first))
         first += len(read.ids)
     blocks = [block for read in found for block in read.blocks if block.n_items] or found[0].blocks
     items = Codebook("item", found[0].ids.append([read.ids for read in found[1:]]))
     columns = [read.columns for read in found if read.columns is not None]
     known = [read.known for read in found if read.known is not None]
+    of_items = [read.of_items for read in found if read.of_items is not None]
     return Stored(
         folder.absolute(),
         digest_of(folder / MANIFEST),
         own,
         manifest,
         items,
+        _joined(of_items, items.ids) if of_items else None,
         annotators,
         alphabet,
         blocks,
@@ -222,9 +241,10 @@ def read_parts(path: Any, process: int = 0, processes: int = 1, check: bool = Fa
 
 
 class _Read(NamedTuple):
-    """A part: its items, their order, blocks, known truths, and further columns of the labels."""
+    """A part: its items, by id and by two columns, their order, blocks, known truths, and further columns."""
 
     ids: pd.Index[Any]
+    of_items: pd.DataFrame | None
     order: np.ndarray
     blocks: list[Block]
     known: np.ndarray | None
@@ -280,20 +300,46 @@ def _annotators(folder: Path, manifest: Manifest, check: bool) -> tuple[Codebook
     return Codebook(ANNOTATOR, pd.Index(table[ANNOTATOR].to_pandas())), table["abstained"].to_numpy()
 
 
+def _objects(folder: Path, file: PartFile, check: bool) -> pd.Index[Any]:
+    """What items have in common, by code."""
+    found: pd.Index[Any] = pd.Index(_table(folder, file, (OBJECT,), check)[OBJECT].to_pandas()).rename(None)
+    return found
+
+
+def _joined(tables: Sequence[pd.DataFrame], ids: pd.Index[Any]) -> pd.DataFrame:
+    """The columns that name items, of all parts; those of other categories get the categories of all."""
+    out = {}
+    for name in tables[0]:
+        columns = [table[name] for table in tables]
+        categories = isinstance(columns[0].dtype, pd.CategoricalDtype)
+        joined: Any = pd.api.types.union_categoricals(columns, sort_categories=True) if categories else None
+        if not categories or all(x.dtype == columns[0].dtype for x in columns):
+            joined = pd.concat(columns, ignore_index=True).array
+        out[name] = joined
+    return pd.DataFrame(out, index=ids)
+
+
 def _read_part(
-    folder: Path, number: int, manifest: Manifest, annotators: Codebook, alphabet: LabelSet, check: bool
+    folder: Path,
+    number: int,
+    manifest: Manifest,
+    annotators: Codebook,
+    objects: pd.Index[Any] | None,
+    alphabet: LabelSet,
+    check: bool,
 ) -> _Read:
     """Reads a part, or maps its blocks; DataError where it is not what it should be."""
-    part, of_blocks = manifest.parts[number], manifest.parts[number].blocks
+    part, of_blocks, kind = manifest.parts[number], manifest.parts[number].blocks, alphabet.kind
     names = [*manifest.label_covariates, *([] if manifest.time is None else [manifest.time])]
-    columns = [ITEM, *([GOLD] if manifest.gold else []), *([] if of_blocks else [ANNOTATOR, LABEL, *names])]
+    of_ids = (ITEM,) if kind.parts is None else kind.parts.names
+    columns = [*of_ids, *([GOLD] if manifest.gold else []), *([] if of_blocks else [ANNOTATOR, LABEL, *names])]
     table = _table(folder, part, columns, check)
     try:
-        ids, new = _ids(table[ITEM].combine_chunks())
-        if check and (wrong := part_of(ids, len(manifest.parts)) != number).any():
+        ids, of_items, new = _items(table, kind, objects)
+        if check and (wrong := part_of(ids, len(manifest.parts), kind.parts) != number).any():
             raise ValueError(f"the item {native(ids[wrong][0])!r} belongs to another part by its hash")
         if of_blocks is None:
-            order, blocks, further = _coded(table, ids, new, annotators, alphabet, names)
+            order, blocks, further = _coded(table, ids, of_items, new, annotators, alphabet, names)
         else:
             sizes = len(annotators), alphabet.n_classes, len(alphabet.book)
             (order, blocks), further = mapped_blocks(_file(folder, of_blocks, check), sizes), None
@@ -308,25 +354,60 @@ def _read_part(
         none: Any = np.nan if alphabet.kind.numeric else -1
         truths = table[GOLD].filter(new).fill_null(none).to_numpy()
         known = truths.astype(np.float64 if alphabet.kind.numeric else np.int32)
-    return _Read(ids, order, blocks, known, further)
+    return _Read(ids, of_items, order, blocks, known, further)
 
 
-def _ids(item: Any) -> tuple[pd.Index[Any], np.ndarray]:
-    """The items of a part, and which rows are the first of theirs; ValueError where rows of an item are apart."""
+def _items(
+    table: Any, kind: Kind, objects: pd.Index[Any] | None
+) -> tuple[pd.Index[Any], pd.DataFrame | None, np.ndarray]:
+    """The items of a part, by id and by two columns, and which rows are the first of theirs.
+
+    ValueError where rows of an item are apart, and for a code of no object.
+    """
+    import pyarrow as pa
     import pyarrow.compute as pc
 
-    new = np.ones(len(item), bool)
-    if len(item):
-        new[1:] = pc.not_equal(item[1:], item[:-1]).to_numpy(zero_copy_only=False)
-    first = item.filter(new)
-    ids = pd.Index(first.to_pandas())
+    names, new = (ITEM,) if kind.parts is None else kind.parts.names, np.zeros(len(table), bool)
+    new[:1] = True
+    for name in names:
+        column = table[name].combine_chunks()
+        new[1:] |= pc.not_equal(column[1:], column[:-1]).to_numpy(zero_copy_only=False)
+    if kind.parts is None:
+        first, of_items = table[ITEM].combine_chunks().filter(new), None
+        ids = pd.Index(first.to_pandas())
+    else:
+        of_items = _pairs(table.select(names).filter(new), kind.parts, objects)
+        ids = kind.parts.names_of(of_items)
+        first = pa.array(ids, pa.string())
     if pc.count_distinct(first).as_py() != len(first):  # an index would keep what it needs to tell
         raise ValueError(f"rows of the item {native(ids[ids.duplicated()][0])!r} are not together")
-    return ids, new
+    return ids, of_items, new
+
+
+def _pairs(table: Any, pair: Parts, objects: pd.Index[Any] | None) -> pd.DataFrame:
+    """The two columns that name items; ValueError for a code of no object."""
+    out = dict[str, Any]()
+    for name in pair.names:
+        values = table[name].to_numpy()
+        if objects is not None and name in pair.common:
+            if not _are_codes(values, len(objects)):
+                raise ValueError(f"a code of {name!r} is none of 0 to {len(objects) - 1}")
+            out[name] = pd.Categorical.from_codes(values, categories=objects)
+        elif pair.ordered and name == pair.names[1]:
+            out[name] = values
+        else:
+            out[name] = pd.Categorical(table[name].to_pandas())
+    return pd.DataFrame(out)
 
 
 def _coded(
-    table: Any, ids: pd.Index[Any], new: np.ndarray, annotators: Codebook, alphabet: LabelSet, names: list[str]
+    table: Any,
+    ids: pd.Index[Any],
+    of_items: pd.DataFrame | None,
+    new: np.ndarray,
+    annotators: Codebook,
+    alphabet: LabelSet,
+    names: list[str],
 ) -> tuple[np.ndarray, list[Block], pd.DataFrame | None]:
     """Order, blocks and further columns of the labels of a part; ValueError where codes are out of range."""
     numeric, there = alphabet.kind.numeric, table[ANNOTATOR].is_valid().to_numpy()
@@ -343,7 +424,8 @@ def _coded(
         answer = np.zeros(len(answer), np.int32)
     each = (code, annotator.astype(np.int32, copy=False), answer.astype(np.int32, copy=False))
     coded = Coded(Codebook(ITEM, ids), annotators, alphabet, *each)
-    return *coded.blocks(), coded.sorted_columns(columns, None)
+    units = None if of_items is None else units_of(of_items)
+    return *coded.blocks(units), coded.sorted_columns(columns, None)
 
 
 def _are_codes(codes: np.ndarray, n: int) -> bool:
@@ -351,11 +433,11 @@ def _are_codes(codes: np.ndarray, n: int) -> bool:
     return codes.dtype.kind in "iu" and (not len(codes) or (int(codes.min()) >= 0 and int(codes.max()) < n))
 
 
-def of_own_parts(given: Any, n_parts: int, share: tuple[int, int] | None) -> Any:
+def of_own_parts(given: Any, n_parts: int, share: tuple[int, int] | None, pair: Parts | None) -> Any:
     """Of a series or table by item id, the rows of items that a process has; all where it has all."""
     if share is None or given is None or not len(given):
         return given
-    return given[np.isin(part_of(given.index, n_parts), own_parts(n_parts, *share))]
+    return given[np.isin(part_of(given.index, n_parts, pair), own_parts(n_parts, *share))]
 
 
 def ends_at_items(item: np.ndarray, least: int, most: int) -> Sequence[int]:

@@ -63,7 +63,7 @@ def as_text(value: str) -> str:
     return "'" + value.replace("'", "''") + "'"
 
 
-def _name(value: str) -> str:
+def as_name(value: str) -> str:
     """A name of SQL."""
     return '"' + value.replace('"', '""') + '"'
 
@@ -98,7 +98,7 @@ class Scan:
 
     def select(self, columns: Mapping[str, str], path: Path | None = None, *more: str) -> str:
         """SQL of some columns by new names, and of ``more``, of all files or one."""
-        named = (f"{self.column(name)} AS {_name(new)}" for new, name in columns.items())
+        named = (f"{self.column(name)} AS {as_name(new)}" for new, name in columns.items())
         return f"SELECT {', '.join([*named, *more])} FROM {self.relation(self.paths if path is None else [path])}"
 
     def fetch(self, query: str, parameters: Sequence[Any] = ()) -> pa.Table:
@@ -127,7 +127,7 @@ class Scan:
 
     def locate(self, columns: Mapping[str, str], values: Mapping[str, Any]) -> str:
         """Where the first row stands that has some values, by name of ``columns``."""
-        where = " AND ".join(f"{_name(name)} IS NOT DISTINCT FROM ?" for name in values)
+        where = " AND ".join(f"{as_name(name)} IS NOT DISTINCT FROM ?" for name in values)
         self.connection.execute("SET preserve_insertion_order = true")
         paths: list[Path | None] = [*self.paths] or [None]
         for path in paths:
@@ -143,7 +143,7 @@ class Scan:
             return encode_text(column, name, place)
         found = column.dictionary_encode().combine_chunks()
         codes = found.indices.to_numpy()
-        values = pd.Series([json.loads(text) for text in found.dictionary.to_pylist()], dtype=object)
+        values = pd.Series([_one_value(text) for text in found.dictionary.to_pylist()], dtype=object)
         each = encode(values, name, lambda n: place(int(np.argmax(codes == n))), mixed=mixed)
         return Encoding(each.values, each.codes[codes])
 
@@ -153,6 +153,12 @@ class Scan:
         if self.is_json:
             found = pd.Series([json.loads(text) for text in found], dtype=object).infer_objects()
         return numbers_of_text(found) if self.head.text else found
+
+
+def _one_value(text: str) -> Any:
+    """A value of JSON; a list or an object as its text."""
+    found = json.loads(text)
+    return text if isinstance(found, list | dict) else found
 
 
 def numbers_of_text(column: pd.Series[Any]) -> pd.Series[Any]:
@@ -238,8 +244,8 @@ def _of_text(connection: Any, paths: Sequence[Path], name: str, encoding: str, d
         relation,
         Table(pd.DataFrame()),
         lambda path, row: place_in_rows(row) if path is None else line_of(path, mark, encoding, row),
-        lambda column: f"coalesce({_name(column)}, '')",
-        lambda column: f"coalesce({_name(column)}, '')",
+        lambda column: f"coalesce({as_name(column)}, '')",
+        lambda column: f"coalesce({as_name(column)}, '')",
         lambda path: fault_of(path, mark, encoding),
     )
     return _with_head(scan, dict(zip(header, header, strict=True)), True)
@@ -326,16 +332,19 @@ def _typed(connection: Any, origin: str, paths: Sequence[Path], relation: Callab
     def place(path: Path | None, row: int) -> str:
         return f"{place_in_rows(row)} of {origin if path is None else path.name}"
 
-    scan = Scan(connection, origin, [*paths], relation, Table(pd.DataFrame()), place, _name, _name)
+    scan = Scan(connection, origin, [*paths], relation, Table(pd.DataFrame()), place, as_name, as_name)
     about = scan.fetch(f"DESCRIBE SELECT * FROM {relation(paths)}")
-    names = about["column_name"].to_pylist()
-    floats = {
-        name
-        for name, kind in zip(names, about["column_type"].to_pylist(), strict=True)
-        if kind in ("FLOAT", "DOUBLE")
-    }
+    types = dict(zip(about["column_name"].to_pylist(), about["column_type"].to_pylist(), strict=True))
+    floats = {name for name, kind in types.items() if kind in ("FLOAT", "DOUBLE")}
 
     def key(column: str) -> str:
-        return f"coalesce({_name(column)}{'::BIGINT' if column in floats else ''}::VARCHAR, '')"
+        return f"coalesce({as_name(column)}{'::BIGINT' if column in floats else ''}::VARCHAR, '')"
 
-    return _with_head(replace(scan, key=key), {name: name for name in names}, False)
+    def column(name: str) -> str:
+        nested = types[name].endswith("]") or types[name].startswith(("STRUCT", "MAP"))
+        return f"to_json({as_name(name)})::VARCHAR" if nested else as_name(name)
+
+    scan = _with_head(
+        replace(scan, key=key), {name: name for name in types}, False
+    )  # recognised by lists as they are
+    return replace(scan, column=column)

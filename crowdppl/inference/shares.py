@@ -12,9 +12,11 @@ from crowdppl.core.collective import agreed, group_size, n_processes, process
 from crowdppl.core.validation import shown
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.kinds.numbers import NUMBER
+from crowdppl.data.kinds.parts import Parts
 from crowdppl.errors import DataError, MethodError
 from crowdppl.inference.options import Options
 from crowdppl.inference.problem import Problem
+from crowdppl.inference.sites import Site
 from crowdppl.networks.outputs import networks_of
 from crowdppl.networks.refitted import SklearnClassifier
 from crowdppl.networks.training import training_of
@@ -56,6 +58,10 @@ def require_agreement(
     agreed("the annotators", _digest(data.annotators, data.abstainers, data.annotator_covariates), remedy)
     what = (data.alphabet.book.ids, data.n_classes, data.kind, data.alphabet.informative, data.repeat_correlation)
     agreed("the classes", _digest(*what), remedy)
+    of_items = data.item_covariates
+    if data.alphabet.kind.parts is not None and of_items is not None:
+        objects = (of_items[name].cat.categories for name in data.alphabet.kind.parts.common)
+        agreed("the objects", _digest(*objects), remedy)
     history = data.blocks[0].history
     agreed("the history", _digest(None if history is None else history.numpy()), remedy)
     settings = sorted(settings_of(model).items())
@@ -111,6 +117,11 @@ def _why_not_trained(model: Model, engine: str) -> str | None:
     return None
 
 
+def _is_of(site: Site, name: str, pair: Parts | None) -> bool:
+    """Whether a site has an entry for each id of a column of items, and processes have other ids."""
+    return pair is not None and name not in pair.common and f"groups of {name}" in site.plates
+
+
 def _refuse(model: Model, why: str) -> NoReturn:
     card = card_of(model)
     name = type(model).__name__ if card is None else card.title
@@ -125,26 +136,34 @@ def refuse_unshared(problem: Problem, data: Annotations, engine: str) -> None:
     """
     if n_processes() == 1:
         return
-    kinds = [(site.name, site.kind, site.batch_shape, site.event_shape) for site in problem.sites.values()]
-    agreed("the sites of the model", _digest(*kinds), "fit it in one process")
     model = problem.model
-    covariates = [*problem.reads.items, *(x for x in problem.reads.labels if x != NUMBER)]
+    pair, card = data.alphabet.kind.parts, card_of(model)
+    parts = () if pair is None else pair.names
+    derived = card is not None and card.sharded  # of labels of one item, or of a unit
+    own = {NUMBER} if not derived else {x for x in problem.reads.labels if x not in data.label_names}
+    covariates = [
+        *(x for x in problem.reads.items if x not in parts),
+        *(x for x in problem.reads.labels if x not in own),
+    ]
     local = [site.name for site in problem.sites.values() if site.local]
+    of_parts = [(site.name, name) for site in problem.sites.values() for name in parts if _is_of(site, name, pair)]
     why: str | None
-    if problem.linked or data.edges is not None:
+    if data.edges is not None:
         why = "it links items"
     elif local:
         why = f"{', '.join(local)} has an entry an item"
+    elif of_parts:
+        why = f"{of_parts[0][0]} has an entry for each {of_parts[0][1]}"
     elif covariates:
         why = f"it reads covariates ({', '.join(map(repr, covariates))})"
-    elif problem.reads.own_truths:
-        why = "each label has a truth of its own"
     elif problem.integral is not None and (moving := [*problem.of_kind("free"), *problem.of_kind("hyper")]):
         why = f"{moving[0].name} is moved along gradients, and labels are numbers"
     else:
         why = _why_not_trained(model, engine)
     if why is not None:
         _refuse(model, why)
+    kinds = [(site.name, site.kind, site.batch_shape, site.event_shape) for site in problem.sites.values()]
+    agreed("the sites of the model", _digest(*kinds), "fit it in one process")
     if problem.options.batch_size is not None and engine != "svi":
         raise MethodError(
             f"processes cannot share batch_size={shown(problem.options.batch_size)} of {engine}; leave it out, or "

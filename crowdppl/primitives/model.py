@@ -73,8 +73,8 @@ class Card:
             method with them.
         discounted: whether annotators are taken to err together, so that an item's labels count for less where
             truths are told, by the setting ``discount`` (0 is not at all).
-        sharded: whether ``setup`` and ``init``, if there are any, find the same on any part of the items, so that
-            processes can share a fit.
+        sharded: whether ``setup``, ``init`` and ``derived_covariates``, if there are any, find the same on any part
+            of the items, so that processes can share a fit.
 
     Raises:
         MethodError: when title or reference are empty, a site that is named has no shape, the DOI is not bare, or

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from crowdppl.core.collective import all_gathered
 from crowdppl.data.blocks import Block
 from crowdppl.data.kinds.comparisons import grades_of
 from crowdppl.data.kinds.parts import SIDES
@@ -60,10 +61,11 @@ def learned_spread(data: Data, coin: tuple[float, float] | None = None, graded: 
     """
     block = block_of(data)
     ranked = block.n_classes == 0
-    pair, answers = _ranked(block) if ranked else _compared(block, graded)
-    asked = answers.sum(1) > 0
-    objects, code = np.unique(pair[asked], return_inverse=True)
-    pair, answers, half_cauchy = code.reshape(-1, 2), answers[asked], -np.log(SPREADS + 1 / SPREADS)
+    own = _summed(*(_ranked(block) if ranked else _compared(block, graded)))
+    every = [own] if isinstance(data, Block) else all_gathered(own)  # a block is of one process
+    pair, answers = _summed(*map(np.concatenate, zip(*every, strict=True)))
+    objects, code = np.unique(pair, return_inverse=True)
+    pair, half_cauchy = code.reshape(-1, 2), -np.log(SPREADS + 1 / SPREADS)
     ends, reliable = _ends(answers.sum(0)), RELIABLE if coin else np.ones(1)
     each = [_evidence(pair, answers, ends, share, len(objects)) for share in reliable]
     if coin is not None:
@@ -73,6 +75,13 @@ def learned_spread(data: Data, coin: tuple[float, float] | None = None, graded: 
         each = [np.logaddexp.reduce(np.array(each) + prior[:, None])]
     weight = np.exp(half_cauchy + each[0] - np.max(half_cauchy + each[0]))
     return float(np.exp(np.average(np.log(SPREADS), weights=weight)))
+
+
+def _summed(pair: np.ndarray, answers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Each pair that was asked about once, and how often each answer was given; both in one order."""
+    asked = answers.sum(1) > 0
+    pairs, row = np.unique(pair[asked], axis=0, return_inverse=True)
+    return pairs, np.stack([np.bincount(row.ravel(), each, len(pairs)) for each in answers[asked].T], 1)
 
 
 def _compared(block: Block, graded: bool) -> tuple[np.ndarray, np.ndarray]:
@@ -89,7 +98,7 @@ def _compared(block: Block, graded: bool) -> tuple[np.ndarray, np.ndarray]:
 
 def _ranked(block: Block) -> tuple[np.ndarray, np.ndarray]:
     """Pairs of objects of a ranking (N, 2), and which of them is ahead, (N, 2), half each where they are tied."""
-    rng, found = np.random.default_rng(0), [(np.empty((0, 2), np.int64), np.empty((0, 2)))]
+    found = [(np.empty((0, 2), np.int64), np.empty((0, 2)))]
     given = [(block.rankings, block.item)] if block.has_labels else []
     if block.gold is not None:
         given.append((block.known_rankings, block.gold.isfinite().nonzero().squeeze(-1)))
@@ -97,7 +106,8 @@ def _ranked(block: Block) -> tuple[np.ndarray, np.ndarray]:
     for rankings, item in given:
         assert rankings.ranks is not None
         ranking, rank = rankings.of_label.cpu().numpy(), rankings.ranks.cpu().numpy()
-        order = np.lexsort((rng.random(len(ranking)), ranking))
+        who = rankings.annotator.cpu().numpy()[ranking]
+        order = np.lexsort((_mixed(thing[item.cpu().numpy()] * block.n_annotators + who), ranking))
         for apart in range(1, min(PARTNERS, max(rankings.sizes.tolist(), default=1) - 1) + 1):
             one, other = order[:-apart], order[apart:]
             same = ranking[one] == ranking[other]
@@ -107,9 +117,15 @@ def _ranked(block: Block) -> tuple[np.ndarray, np.ndarray]:
             swap = pair[:, 0] > pair[:, 1]
             ahead = np.where(swap, 1 - ahead, ahead)
             found.append((np.sort(pair, 1), np.stack([ahead, 1 - ahead], 1)))
-    pairs, row = np.unique(np.concatenate([pair for pair, _ in found]), axis=0, return_inverse=True)
-    answers = np.concatenate([ahead for _, ahead in found])
-    return pairs, np.stack([np.bincount(row.ravel(), each, len(pairs)) for each in answers.T], 1)
+    return np.concatenate([pair for pair, _ in found]), np.concatenate([ahead for _, ahead in found])
+
+
+def _mixed(codes: np.ndarray) -> np.ndarray:
+    """Numbers that stand in for random ones, the same of a code wherever it is (splitmix64: Steele et al. 2014)."""
+    x = codes.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        x = (x ^ (x >> np.uint64(shift))) * np.uint64(factor)
+    return x ^ (x >> np.uint64(31))
 
 
 def _evidence(pair: np.ndarray, answers: np.ndarray, ends: list[np.ndarray], reliable: float, n: int) -> np.ndarray:

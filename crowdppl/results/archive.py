@@ -557,7 +557,12 @@ def stays(data: Annotations) -> bool:
 
     ResultError where they cannot stay, and a process has a share of them.
     """
-    more = {name: getattr(data, name) for name in ("item_covariates", "annotator_covariates")}
+    pair, of_items = data.alphabet.kind.parts, data.item_covariates
+    names_alone = pair is not None and of_items is not None and len(of_items.columns) == len(pair.names)
+    more: dict[str, Any] = {
+        "item_covariates": None if names_alone else of_items,
+        "annotator_covariates": data.annotator_covariates,
+    }
     more["features as a dataset"] = data.features if isinstance(data.features, StoredFeatures) else None
     found = [name for name, given in more.items() if given is not None]
     if data.share is not None and found:

@@ -23,7 +23,7 @@ import torch
 from pyarrow import parquet
 
 import crowdppl
-from crowdppl.data import annotations, parts_convert
+from crowdppl.data import annotations, parts_written
 from crowdppl.data.block_files import TENSORS
 from crowdppl.data.parts import ends_at_items, own_parts, part_of
 from crowdppl.errors import DataError, ResultError
@@ -145,7 +145,7 @@ def test_row_groups_end_at_items() -> None:
 
 
 def test_large_parts_have_several_row_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parts_convert, "GROUP", (50, 100))
+    monkeypatch.setattr(parts_written, "GROUP", (50, 100))
     table().to_parquet(tmp_path / "a.parquet")
     crowdppl.convert(tmp_path / "a.parquet", tmp_path / "parts", n_parts=1)
     file = parquet.ParquetFile(tmp_path / "parts" / "part-00000.parquet")
@@ -334,7 +334,7 @@ def _with(column: str, value: Any) -> Callable[[pa.Table], pa.Table]:
 
 SPOILT: dict[str, tuple[Callable[[Path, dict[str, Any]], Any], str, bool]] = {
     "no manifest": (lambda folder, about: about.clear(), "no description of parts", False),
-    "another version": (lambda folder, about: about.update(version=2), "version 2", False),
+    "another version": (lambda folder, about: about.update(version=1), "version 1", False),
     "another hash": (lambda folder, about: about.update(hash="crc32"), "'crc32'", False),
     "a path": (lambda folder, about: about["parts"][0].update(file="../x"), "no files of the folder", False),
     "another kind": (lambda folder, about: about.update(kind="nonsense"), "nonsense", False),
@@ -393,7 +393,7 @@ def test_more_processes_than_parts_are_refused(parts: Path, monkeypatch: pytest.
 
 def test_a_run_that_is_cut_off_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table().to_parquet(tmp_path / "a.parquet")
-    written = parts_convert._written
+    written = parts_written.Writer.add
     calls = list[int]()
 
     def third(*given: Any) -> Any:
@@ -403,7 +403,7 @@ def test_a_run_that_is_cut_off_leaves_nothing(tmp_path: Path, monkeypatch: pytes
         return written(*given)
 
     with monkeypatch.context() as context, pytest.raises(KeyboardInterrupt):
-        context.setattr(parts_convert, "_written", third)
+        context.setattr(parts_written.Writer, "add", third)
         crowdppl.convert(tmp_path / "a.parquet", tmp_path / "parts", n_parts=5)
     assert [path.name for path in tmp_path.iterdir()] == ["a.parquet"]
     crowdppl.convert(tmp_path / "a.parquet", tmp_path / "parts", n_parts=5)

@@ -217,6 +217,7 @@ ROWS = [
     ),
     Row("kind.in_unit", lambda: read(unit="radians"), lambda: angle(unit="radians")),
     Row("kind.read", lambda: bare().read(None, {}), why=BASE),
+    Row("kind.settled", lambda: bare().settled(None, None, {}), why=BASE),
     Row("kind.answers", lambda: bare().answers(None, {}), why=BASE),
     Row(
         "numbers.read",
@@ -335,17 +336,17 @@ ROWS = [
         lambda: read(tokens(), kind="sequence"),
     ),
     Row(
-        "parts._of_both_sides",
+        "parts.with_features",
         lambda: objects(covariates(["p", "q"], f=[1.0, 2.0])),
         lambda: objects(covariates(["p", "q", "r"], f=[1.0, 2.0, 3.0])),
     ),
     Row(
-        "parts._joined",
+        "parts.with_covariates_of_parts",
         lambda: read(pairs(), kind="pair", item_covariates=covariates(["p | q"], left=["q"])),
         lambda: read(pairs(), kind="pair", item_covariates=covariates(["p | q"], other=["q"])),
     ),
     Row(
-        "parts._joined",
+        "parts.with_covariates_of_parts",
         lambda: read(pairs(), kind="pair", item_covariates=covariates(["p | z"], f=[1])),
         lambda: read(pairs(), kind="pair", item_covariates=covariates(["p | q"], f=[1])),
     ),

@@ -110,6 +110,10 @@ def two(header: str) -> list[Path]:
     return [written(CSV), written(CSV.replace("item,annotator", header), "more.csv")]
 
 
+TAGS = "sequence,position,annotator,label\n" + "".join(
+    f"s,{n},{who},O\ns,1{n},{who},B-X\n" for n in (1, 2) for who in "ab"
+)
+PAIRS = pairs().to_csv(index=False)
 JSON = '{"item": 1, "annotator": "a", "label": "x"}\n{"item": 1, "annotator": "b", "label": "y"}\n'
 MANY = "item,annotator,label\n" + "".join(f"{n},{who},{'xy'[n % 2]}\n" for n in range(9) for who in "ab")
 LISTS = '{"item": 1, "annotator": ["a", "b"], "label": ["x", "y"]}\n'
@@ -119,16 +123,21 @@ ROWS = [
     Row("parts_convert._require_taken", lambda: convert(items=["1"]), lambda: convert()),
     Row("parts_convert._require_taken", lambda: convert(repeats="share"), lambda: convert(repeats="one")),
     Row(
-        "parts_convert.of",
-        lambda: convert(pairs().to_csv(index=False), kind="pair"),
-        lambda: crowdppl.read_annotations(written(pairs().to_csv(index=False)), kind="pair"),
+        "parts_convert._require_taken",
+        lambda: convert(TAGS, kind="sequence", stray="refuse"),
+        lambda: convert(TAGS, kind="sequence", stray="keep"),
+    ),
+    Row(
+        "parts_convert._require_one_part",
+        lambda: convert(TAGS.replace("sequence,position", "item").replace("s,", "s | "), kind="sequence"),
+        lambda: convert(TAGS, kind="sequence"),
     ),
     Row(
         "parts_convert.of",
         lambda: convert(written(LISTS, "a.jsonl")),
         lambda: crowdppl.read_annotations(written(LISTS, "a.jsonl")),
     ),
-    Row("parts_convert.finish", lambda: convert(REPEATED), lambda: convert(CLEAN)),
+    Row("parts_written.finish", lambda: convert(REPEATED), lambda: convert(CLEAN)),
     Row("scan.read", lambda: convert(memory_limit="1MB"), lambda: convert(memory_limit="4GiB")),
     Row("scan.connected", without_duckdb, lambda: convert()),
     Row("scan.connected", lambda: convert(memory_limit="much"), lambda: convert(memory_limit="500MB")),
@@ -183,11 +192,19 @@ ROWS = [
         lambda: opened(check=True),
     ),
     Row(
-        "parts._ids",
+        "parts._items",
         lambda: opened(rewritten(lambda rows: pa.concat_tables([rows, rows[:1]])), text=MANY),
         lambda: opened(text=MANY),
     ),
     Row("parts._coded", lambda: opened(rewritten(lambda rows: with_first(rows, "label", 9))), lambda: opened()),
+    Row(
+        "parts._pairs",
+        lambda: opened(rewritten(lambda rows: with_first(rows, "left", 9)), text=PAIRS),
+        lambda: opened(text=PAIRS),
+    ),
+    Row(
+        "parts.read", lambda: opened(lambda folder, about: about.update(objects=None), text=PAIRS), lambda: opened()
+    ),
     Row("block_files.mapped_blocks", lambda: opened(with_blocks(lambda tensors: True)), lambda: opened()),
     Row(
         "block_files.mapped_blocks",

@@ -31,7 +31,7 @@ from crowdppl.data.ids import (
     sorting,
     texts_of,
 )
-from crowdppl.data.kinds.kind import Kind, LabelSet
+from crowdppl.data.kinds.kind import Kind, LabelSet, Settled
 from crowdppl.data.kinds.parts import with_parts
 from crowdppl.data.kinds.space import CATEGORIES, Space
 from crowdppl.data.tables import Rows, letters
@@ -107,6 +107,11 @@ class Classes(Kind):
             alphabet = _extended(alphabet, labels, rows.place, rows.text)
         return alphabet, None if labels is None else code_labels(alphabet, labels, rows.place)
 
+    def settled(self, rows: Rows, objects: Codebook | None, options: Mapping[str, Any]) -> Settled:
+        """All classes and abstentions."""
+        alphabet, _ = self.answers(rows, options)
+        return Settled(alphabet, answers_as_options(alphabet), objects)
+
     def in_order(self, classes: pd.Index[Any]) -> pd.Index[Any]:
         """Classes, of which nobody listed the order, in order; DataError for one number in two spellings."""
         for name in classes:
@@ -118,6 +123,12 @@ class Classes(Kind):
                     "they are two classes"
                 )
         return classes[sorting(classes, "label")]
+
+
+def answers_as_options(alphabet: LabelSet) -> dict[str, Any]:
+    """Options that say what can be answered."""
+    k = alphabet.n_classes
+    return {"classes": [*alphabet.book.ids[:k]], "abstentions": [*alphabet.book.ids[k:]]}
 
 
 NOMINAL = Classes(

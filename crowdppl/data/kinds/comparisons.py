@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from crowdppl.data.ids import Encoding, Place, encode, native
-from crowdppl.data.kinds.classes import Classes
-from crowdppl.data.kinds.kind import Small
+from crowdppl.data.ids import Codebook, Encoding, Place, encode, native
+from crowdppl.data.kinds.classes import Classes, answers_as_options, read_label_set
+from crowdppl.data.kinds.kind import Settled, Small
 from crowdppl.data.kinds.parts import SEPARATOR, SIDES, Parts
 from crowdppl.data.tables import Rows
 from crowdppl.errors import DataError
@@ -67,6 +67,23 @@ class Comparisons(Classes):
             most = max((int(found[2]) for word in given if (found := GRADED.fullmatch(word))), default=1)
             changed["classes"] = answers_of(most, TIE in given)
         return replace(rows, label=label, gold=gold), changed
+
+    def settled(self, rows: Rows, objects: Codebook | None, options: Mapping[str, Any]) -> Settled:
+        """Sides and grades, and how labels say them that are no ids of objects."""
+        assert objects is not None, "comparisons are of objects"
+        ids, away = {*map(str, objects.ids)}, [*options.get("abstentions", ())]
+        texts = [str(native(x)) for x in rows.label.values] if isinstance(rows.label, Encoding) else []
+        grades, _ = _grades([x for x in texts if x not in (*ids, *map(str, away))], ids, rows.roles)
+        answers = answers_of(max(map(abs, grades.values()), default=1), 0 in grades.values())
+        classes = options.get("classes")
+        alphabet = read_label_set(
+            None,
+            answers if classes is None else classes,
+            away,
+            self,
+            options.get("informative_abstentions", False),
+        )
+        return Settled(alphabet, answers_as_options(alphabet), objects, _words(grades, answers))
 
     def candidates_of(
         self, columns: pd.DataFrame, known: np.ndarray | None, n_classes: int
@@ -153,12 +170,10 @@ def _sides(
 ) -> Encoding:
     """Which object each label names, and perhaps by how many grades; abstentions stay as they are."""
     texts, names = [str(native(value)) for value in given.values], [*map(str, away)]
-    said = [text for text in texts if text not in names]
-    strengths = [text for text in said if STRENGTH.fullmatch(text)]
-    unclear = _unclear(strengths, objects) if strengths else {}
-    grades = {text: grade for text in said if (grade := _grade(text, roles)) is not None and text not in unclear}
+    known = {str(x) for side in objects for x in pd.unique(side)}
+    grades, unclear = _grades([text for text in texts if text not in names], known, roles)
     answers = answers_of(max(map(abs, grades.values()), default=1), True)
-    words = {text: answers[int(np.argmax(grades_of(len(answers)) == grade))] for text, grade in grades.items()}
+    words = _words(grades, answers)
     answers += [word for word in dict.fromkeys(names) if word not in answers]
     words |= {word: word for word in names}
     by_word = np.array([answers.index(words[text]) if text in words else -1 for text in texts])
@@ -187,9 +202,23 @@ def _sides(
     return Encoding(pd.Index([answers[n] for n in used], dtype=object), codes.astype(np.int32))
 
 
-def _unclear(strengths: list[str], objects: list[np.ndarray]) -> dict[str, str]:
+def _grades(
+    texts: list[str], ids: Iterable[str], roles: Mapping[str, str]
+) -> tuple[dict[str, int], dict[str, str]]:
+    """By how many grades labels say that the left object is better, and why others are unclear."""
+    strengths = [text for text in texts if STRENGTH.fullmatch(text)]
+    unclear = _unclear(strengths, {x.lower() for x in ids}) if strengths else {}
+    found = {text: _grade(text, roles) for text in texts if text not in unclear}
+    return {text: grade for text, grade in found.items() if grade is not None}, unclear
+
+
+def _words(grades: Mapping[str, int], answers: list[str]) -> dict[str, str]:
+    """The answer that each label means."""
+    return {text: answers[int(np.argmax(grades_of(len(answers)) == grade))] for text, grade in grades.items()}
+
+
+def _unclear(strengths: list[str], ids: set[str]) -> dict[str, str]:
     """Those of some labels that cannot be read as strengths, and why: ids of objects, and numbers from 0 on."""
-    ids = {str(x).lower() for side in objects for x in pd.unique(side)}
     numbers = [text for text in strengths if NUMBERED.fullmatch(text)]
     out = {}
     if any(map(NUMBERED.fullmatch, ids)):

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -65,9 +65,11 @@ class Kind:
             where the grades of ``anaesthetists`` are one, as far as they are labels.
         small: on which data methods are checked.
         numeric: whether labels are numbers and no classes.
+        by_neighbours: whether a label is read by those of other items, as a tag is by the one before it.
     """
 
     numeric: ClassVar[bool] = False
+    by_neighbours: ClassVar[bool] = False
     name: str
     plural: str = field(compare=False)
     about: str = field(compare=False)
@@ -103,6 +105,10 @@ class Kind:
         """What can be answered in rows that were read, and the code of each row's answer; None for a design."""
         raise NotImplementedError
 
+    def settled(self, rows: Rows, objects: Codebook | None, options: Mapping[str, Any]) -> Settled:
+        """What all labels tell, by rows of the distinct ones and the objects that items name."""
+        raise NotImplementedError
+
     def truths(self, gold: pd.Series[Any], items: pd.Index[Any], covariates: pd.DataFrame, roles: Any) -> Any:
         """Known truths, by items as the labels name them, under the ids of ``items``."""
         several = isinstance(gold.index, pd.MultiIndex)
@@ -133,3 +139,21 @@ class LabelSet:
     def classes(self) -> Codebook:
         """What the truth can be."""
         return Codebook("class", self.book.ids[: self.n_classes])
+
+
+class Settled(NamedTuple):
+    """What all labels of a data set tell together, so that some of its rows are read as they are among all.
+
+    Attributes:
+        alphabet: what can be answered.
+        options: of annotations of some rows.
+        objects: the second parts of items, or both, where labels of any item may name them; None for none.
+        words: labels by what is written for them in rows that are read alone.
+        width: answers that a row makes.
+    """
+
+    alphabet: LabelSet
+    options: Mapping[str, Any] = {}
+    objects: Codebook | None = None
+    words: Mapping[str, Any] = {}
+    width: float = 1.0

@@ -22,7 +22,7 @@ from crowdppl.data.ids import (
     native,
     number_and_unit,
 )
-from crowdppl.data.kinds.kind import Kind, LabelSet
+from crowdppl.data.kinds.kind import Kind, LabelSet, Settled
 from crowdppl.data.kinds.parts import with_parts
 from crowdppl.data.kinds.space import POSITIVE, REAL_LINE, RealLine
 from crowdppl.data.notation import as_written
@@ -85,6 +85,10 @@ class Numbers(Kind):
                 f"labels of kind={self.name!r} are numbers: leave out classes= and informative_abstentions="
             )
         return LabelSet(ONE_ANSWER, 0, self), None if rows.label is None else rows.label.codes
+
+    def settled(self, rows: Rows, objects: Codebook | None, options: Mapping[str, Any]) -> Settled:
+        """That there is one answer."""
+        return Settled(LabelSet(ONE_ANSWER, 0, self), objects=objects)
 
     def _numbers(self, rows: Rows, decimal: str | None) -> np.ndarray:
         """The labels as numbers, float64 (S,)."""

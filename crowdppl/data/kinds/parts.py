@@ -47,6 +47,24 @@ class Parts:
         """Whether labels say which objects are better."""
         return self.objects is not None and not self.unordered
 
+    @property
+    def common(self) -> tuple[str, ...]:
+        """The columns whose ids any item may have: those of objects, and the classes of sets."""
+        return self.names if self.shared else () if self.ordered else self.names[1:]
+
+    def units(self, given: Any) -> pd.Index[Any]:
+        """What keeps items together, as text, by their ids: the first part, or all where objects are shared."""
+        if self.shared:
+            return ids_of_items(given, self)
+        if not self.columns:  # an item with or without a class
+            return pd.Index([str(native(x[0] if isinstance(x, tuple) else x)).split(SEPARATOR)[0] for x in given])
+        one, _ = _parts(given, self, _of_options)
+        return one.values.map(str).take(one.codes)
+
+    def names_of(self, table: pd.DataFrame) -> pd.Index[Any]:
+        """The ids of items, of a table of both parts."""
+        return _names(zip(table[self.names[0]], table[self.names[1]], strict=True), self)
+
     def index(self, table: pd.DataFrame) -> pd.Index[Any]:
         """Both parts of items as an index of their names, from item covariates; the second where all share one."""
         columns = [table[name] for name in self.names]
@@ -73,7 +91,7 @@ def with_parts(rows: Rows, options: Mapping[str, Any], pair: Parts) -> tuple[Row
     """
     features = options.get("features")
     table = features if isinstance(features, pd.DataFrame) else None
-    of_objects = table is not None and pair.shared and not any(map(_is_pair, table.index))
+    of_objects = table is not None and _are_of_objects(table, pair)
     given = [options.get("items"), None if table is None or of_objects else table.index]
     named = [_parts(ids, pair, _of_options) for ids in given if ids is not None]
     every = [_parts(rows.item, pair, rows.place, named, rows.text), *named]
@@ -92,10 +110,9 @@ def with_parts(rows: Rows, options: Mapping[str, Any], pair: Parts) -> tuple[Row
     if _own_objects(options, pair):
         right = pd.Categorical(names, categories=names)
     parts = pd.DataFrame(dict(zip(pair.names, (left, right), strict=True)), index=names)
-    changed = {**options, "item_covariates": _joined(options.get("item_covariates"), parts, pair)}
+    changed = {**options, "item_covariates": with_covariates_of_parts(options.get("item_covariates"), parts, pair)}
     if table is not None:
-        both = _of_both_sides(table, first, one, other).set_axis(names) if of_objects else None
-        changed["features"] = table.set_axis(ids_of_items(table.index, pair)) if both is None else both
+        changed["features"] = with_features(table, parts, pair)
     if options.get("items") is not None and not isinstance(options.get("items"), Codebook):
         changed["items"] = ids_of_items(options["items"], pair)
     gold = None if rows.gold is None else rows.gold.set_axis(ids_of_items(rows.gold.index, pair))
@@ -260,8 +277,17 @@ def beside(left: pd.DataFrame, right: pd.DataFrame) -> pd.DataFrame:
     return out
 
 
-def _of_both_sides(features: pd.DataFrame, objects: Codebook, one: np.ndarray, other: np.ndarray) -> pd.DataFrame:
-    """Features of the objects of each pair, those of the left one first, from a table by object."""
+def _are_of_objects(features: pd.DataFrame, pair: Parts) -> bool:
+    """Whether features are those of objects, and not of pairs."""
+    return pair.shared and not any(map(_is_pair, features.index))
+
+
+def with_features(features: pd.DataFrame, parts: pd.DataFrame, pair: Parts) -> pd.DataFrame:
+    """Features by the ids of items, from a table by item or by object, whose left ones are then the first."""
+    if not _are_of_objects(features, pair):
+        return features.set_axis(ids_of_items(features.index, pair))
+    one, other = (parts[side].cat.codes.to_numpy() for side in pair.names)
+    objects = Codebook("object", parts[pair.names[0]].cat.categories)
     code = objects.codes(features.index)
     row = np.full(len(objects), -1)
     row[code[code >= 0]] = np.flatnonzero(code >= 0)
@@ -272,10 +298,10 @@ def _of_both_sides(features: pd.DataFrame, objects: Codebook, one: np.ndarray, o
         raise DataError(
             f"features by object have {several} for {native(objects.ids[wrong[0]])!r}; give one row each"
         )
-    return beside(*(features.iloc[row[at]] for at in (one, other)))
+    return beside(*(features.iloc[row[at]] for at in (one, other))).set_axis(parts.index)
 
 
-def _joined(given: Any, parts: pd.DataFrame, pair: Parts) -> Any:
+def with_covariates_of_parts(given: Any, parts: pd.DataFrame, pair: Parts) -> Any:
     """Covariates of items with their parts as the first columns; a column of the same name must say the same."""
     if not isinstance(given, pd.DataFrame):
         return parts if given is None else given  # what is no table is refused where covariates are read

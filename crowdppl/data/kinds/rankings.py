@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 
 from crowdppl.core.validation import kind_of, warn
-from crowdppl.data.ids import Encoding, Place, by_item, encode, native
+from crowdppl.data.ids import Codebook, Encoding, Place, by_item, encode, native
+from crowdppl.data.kinds.kind import Settled
 from crowdppl.data.kinds.numbers import NUMBER, Numbers, without_abstentions
 from crowdppl.data.kinds.parts import Parts
 from crowdppl.data.kinds.space import NonNegative
@@ -61,6 +62,17 @@ class WholeRankings(Numbers):
             require_rankings(problem, item.codes, annotator, ranks, item.values, rows.place, timed=timed)
         return rows, changed
 
+    def settled(self, rows: Rows, objects: Codebook | None, options: Mapping[str, Any]) -> Settled:
+        """The objects of whole rankings."""
+        given, away = rows.label, {*map(str, options.get("abstentions", ()))}
+        if objects is not None or not isinstance(given, Encoding):
+            return super().settled(rows, objects, options)
+        cells = {n: cell for n, cell in enumerate(given.values) if str(cell) not in away}
+        ranks = [_ranks(_steps(cell, rows.place(n)), rows.place(n)) for n, cell in cells.items()]
+        book = encode([name for each in ranks for name in each], OF_RANKS[1]).codebook("object")[0]
+        width = np.average([len(each) for each in ranks], weights=given.times()[[*cells]])
+        return super().settled(rows, book, options)._replace(width=float(width))
+
     def truths(self, gold: pd.Series[Any], items: pd.Index[Any], covariates: pd.DataFrame, roles: Any) -> Any:
         """Known ranks by the ids of items."""
         refuse_whole(gold)
@@ -79,7 +91,7 @@ def with_ranks(rows: Rows, options: Mapping[str, Any]) -> Rows:
     objects = isinstance(rows.item, pd.DataFrame) and OF_RANKS[1] in rows.item
     given: Any = rows.label
     cells = [] if given is None else list(given.values if isinstance(given, Encoding) else given)
-    if not any(map(_is_whole, cells)):
+    if not any(map(is_whole, cells)):
         return _with_objects(rows)
     if objects or rows.gold is not None:
         what = "a column of objects" if objects else "a column of truths"
@@ -155,7 +167,7 @@ def _with_objects(rows: Rows) -> Rows:
     return replace(rows, item=rows.item[OF_RANKS[1]])
 
 
-def _is_whole(cell: Any) -> bool:
+def is_whole(cell: Any) -> bool:
     """Whether a label seems to be a whole ranking, and not one rank."""
     text = cell.strip() if isinstance(cell, str) else ""
     return isinstance(cell, list | tuple | np.ndarray) or text.startswith("[") or BETTER in text or EQUAL in text
@@ -164,7 +176,7 @@ def _is_whole(cell: Any) -> bool:
 def refuse_whole(truths: pd.Series[Any]) -> None:
     """Refuses known truths, by item, of which one is a whole ranking."""
     for problem, cell in truths.items():
-        if _is_whole(cell):
+        if is_whole(cell):
             raise DataError(
                 f"the truth {plain_list(cell)!r:.60} of item {native(problem)!r} is a whole ranking; give each "
                 "object's rank, 1 the best: a file with columns problem, object and rank, or a mapping by "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -199,6 +199,8 @@ def beginnings_warning(
 class TagsOfTokens(Classes):
     """Labels of tokens; tags of IOB1, BIOES and BILOU are read as BIO."""
 
+    by_neighbours: ClassVar[bool] = True
+
     def read(self, rows: Rows, options: Mapping[str, Any]) -> tuple[Rows, dict[str, Any]]:
         """Rows with one id a token, and tags of BIO; an I-X that continues no span is treated as ``stray`` says."""
         how = options.get("stray", STRAY[0])
@@ -288,11 +290,17 @@ def _as_bio(
     count, spans = int(stray.sum()), int(stray.sum() + (part == 1).sum())
     if count and 2 * count <= spans and place is not None and how != "keep":
         row = int(np.argmax(stray))
-        what = f"the label {native(given.values[given.codes[row]])!r} at {place(row)} continues no span of its type"
+        one = f"{native(given.values[given.codes[row]])!r} at {place(row)}"
         if how == "refuse":
-            raise DataError(f"{what}; write B for I where a span begins, or say stray='repair' to have it so")
-        several = f" (as {count} labels do, beside {spans - count} spans that begin with B)"
-        warn(f"{what}{several}, and is read as its beginning; stray='refuse' refuses such labels", CrowdpplWarning)
+            raise DataError(
+                f"the label {one} continues no span of its type; write B for I where a span begins, or say "
+                "stray='repair' to have it so"
+            )
+        warn(
+            f"{count} of {len(part)} labels are an I-X that continues no span of its type, such as {one}, and are "
+            "read as B-X, which begins one; stray='refuse' refuses such labels",
+            CrowdpplWarning,
+        )
     if how == "keep" or not (count or last.any()):
         stray[:] = False
     if not (stray.any() or last.any() or any(tag and tag[0] in "SUEL" for tag in tags)):

@@ -22,8 +22,16 @@ from crowdppl.data.ids import (
     listed_answers,
     native,
 )
-from crowdppl.data.kinds.classes import PLUS, SEPARATORS, Classes, parsed, set_of_classes, without_brackets
-from crowdppl.data.kinds.kind import Small
+from crowdppl.data.kinds.classes import (
+    PLUS,
+    SEPARATORS,
+    Classes,
+    parsed,
+    read_label_set,
+    set_of_classes,
+    without_brackets,
+)
+from crowdppl.data.kinds.kind import Settled, Small
 from crowdppl.data.kinds.parts import SEPARATOR, Parts
 from crowdppl.data.tables import LISTS, Rows
 from crowdppl.errors import DataError
@@ -42,6 +50,15 @@ class Sets(Classes):
     def read(self, rows: Rows, options: Mapping[str, Any]) -> tuple[Rows, dict[str, Any]]:
         """Rows of answers, whose items are pairs of item and class."""
         return super().read(*with_answers(rows, options))
+
+    def settled(self, rows: Rows, objects: Codebook | None, options: Mapping[str, Any]) -> Settled:
+        """The classes that sets hold."""
+        away = listed_answers(options.get("abstentions", ()), "abstentions")
+        known = _known_classes(options)
+        classes = _classes(_sets([*rows.label.values], rows.place, known, away), known)  # type: ignore[union-attr]
+        book = encode(classes, OF_SETS[1]).codebook("object")[0]
+        alphabet = read_label_set(None, NO_YES, away, self, options.get("informative_abstentions", False))
+        return Settled(alphabet, {"classes": [*classes]}, book, width=len(classes))
 
     def truths(self, gold: pd.Series[Any], items: pd.Index[Any], covariates: pd.DataFrame, roles: Any) -> Any:
         """Known sets as known answers by item and class."""

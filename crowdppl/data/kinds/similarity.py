@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from crowdppl.data.ids import encode, native
+from crowdppl.data.ids import Codebook, encode, native
 from crowdppl.data.kinds.classes import Classes
 from crowdppl.data.kinds.comparisons import COUPLES
-from crowdppl.data.kinds.kind import Small
+from crowdppl.data.kinds.kind import Settled, Small
 from crowdppl.data.kinds.parts import SEPARATOR, SIDES, Parts
 from crowdppl.data.tables import Rows
 from crowdppl.errors import DataError
@@ -28,6 +28,12 @@ class Similarity(Classes):
         if options.get("classes") is None and options.get("like") is None:
             changed["classes"] = _different_and_same(rows, options)
         return rows, changed
+
+    def settled(self, rows: Rows, objects: Codebook | None, options: Mapping[str, Any]) -> Settled:
+        """Which class is which."""
+        classes = options.get("classes")
+        classes = _different_and_same(rows, options) if classes is None else classes
+        return super().settled(rows, objects, {**options, "classes": classes})
 
 
 def _different_and_same(rows: Rows, options: Mapping[str, Any]) -> list[Any]:
