@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import permutations, product
 from math import factorial, lgamma, log, prod
@@ -68,7 +68,7 @@ class WholeRankings(Numbers):
         if objects is not None or not isinstance(given, Encoding):
             return super().settled(rows, objects, options)
         cells = {n: cell for n, cell in enumerate(given.values) if str(cell) not in away}
-        ranks = [_ranks(_steps(cell, rows.place(n)), rows.place(n)) for n, cell in cells.items()]
+        ranks = [_ranks(cell, rows.place, n) for n, cell in cells.items()]
         book = encode([name for each in ranks for name in each], OF_RANKS[1]).codebook("object")[0]
         width = np.average([len(each) for each in ranks], weights=given.times()[[*cells]])
         return super().settled(rows, book, options)._replace(width=float(width))
@@ -108,7 +108,7 @@ def with_ranks(rows: Rows, options: Mapping[str, Any]) -> Rows:
     read = []
     for n, cell in enumerate(cells):
         at = given.first_row(n) if isinstance(given, Encoding) else n
-        read.append(_ranks(_steps(cell, place(at)), place(at)))
+        read.append(_ranks(cell, place, at))
     again: Any = {"annotator": annotator.codes[kept], "problem": problem.codes[kept]}
     again["objects"] = [frozenset(read[n]) for n in codes]
     _require_same_objects(pd.DataFrame(again), annotator, lambda n: place(int(kept[n])))
@@ -184,34 +184,36 @@ def refuse_whole(truths: pd.Series[Any]) -> None:
             )
 
 
-def _steps(cell: Any, where: str) -> list[list[Any]]:
+def _steps(cell: Any, place: Place, row: int) -> list[list[Any]]:
     """The objects of a ranking, the best first, those that are tied together."""
     steps: Any = plain_list(cell)
     if isinstance(cell, str) and cell.strip().startswith("["):
         try:
             steps = json.loads(cell)
         except ValueError as error:
-            raise DataError(f"the ranking {cell!r:.60} at {where} is no JSON ({error}); {HOW}") from error
+            raise DataError(f"the ranking {cell!r:.60} at {place(row)} is no JSON ({error}); {HOW}") from error
     elif isinstance(cell, str):
         steps = [[name.strip() for name in step.split(EQUAL)] for step in cell.split(BETTER)]
     if not isinstance(steps, list | tuple):
-        raise DataError(f"the label at {where} is {kind_of(cell)}, and no ranking; {HOW}")
+        raise DataError(f"the label at {place(row)} is {kind_of(cell)}, and no ranking; {HOW}")
     return [[*step] if isinstance(step, list | tuple | np.ndarray) else [step] for step in steps]
 
 
-def _ranks(steps: Sequence[Sequence[Any]], where: str) -> dict[Hashable, int]:
-    """The rank of each object: one more than there are before it."""
+def _ranks(cell: Any, place: Place, row: int) -> dict[Hashable, int]:
+    """The rank of each object of a ranking: one more than there are before it."""
     out: dict[Hashable, int] = {}
-    for step in steps:
+    for step in _steps(cell, place, row):
         ahead = len(out)
         for name in map(native, step):
             if not isinstance(name, str | int) or not str(name).strip():
-                raise DataError(f"the ranking at {where} holds {name!r}, which is no object; use text or integers")
+                raise DataError(
+                    f"the ranking at {place(row)} holds {name!r}, which is no object; use text or integers"
+                )
             if name in out:
-                raise DataError(f"the ranking at {where} holds {name!r} twice; keep one")
+                raise DataError(f"the ranking at {place(row)} holds {name!r} twice; keep one")
             out[name] = ahead + 1
     if len(out) < 2:
-        raise DataError(f"the ranking at {where} holds {len(out)} objects; it takes two, so leave the row out")
+        raise DataError(f"the ranking at {place(row)} holds {len(out)} objects; it takes two, so leave the row out")
     return out
 
 
