@@ -21,7 +21,7 @@ from crowdppl.evaluation import by_group, calibration
 from crowdppl.evaluation import panel as panels
 from crowdppl.inference.result import Fit
 from crowdppl.plots import annotators as annotator_plots
-from crowdppl.plots import chains, confusions, estimates, items, raters
+from crowdppl.plots import chains, confusions, drift, estimates, items, raters
 from crowdppl.plots import evaluation as evaluation_plots
 from crowdppl.plots import labels as label_plots
 from crowdppl.plots import panel as panel_plots
@@ -171,6 +171,7 @@ class Posterior(Fit):
     plot_estimates = estimates.plot_estimates
     plot_order_probabilities = ranking_plots.plot_order_probabilities
     plot_raters = raters.plot_raters
+    plot_drift = drift.plot_drift
     plot_labels = label_plots.plot_labels
     plot_votes = label_plots.plot_votes
     plot_certainty = label_plots.plot_certainty

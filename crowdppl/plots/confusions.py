@@ -66,7 +66,7 @@ def plot_confusion(posterior: Fit, annotator: Any = None, *, ax: Any = None, lev
         )
     found = None if level is None else intervals.confusion(posterior, level)
     right = intervals.accuracy(posterior, 0.95).mean
-    codes = _extremes(right) if annotator is None else _annotator_codes(posterior, annotator)
+    codes = _extremes(right) if annotator is None else annotator_codes(posterior, annotator)
     if not len(codes):
         raise DataError("annotator= names none; give an id, a list of ids, or leave it out")
     given = None if ax is None else flat_axes(ax)
@@ -99,7 +99,7 @@ def _extremes(right: np.ndarray) -> np.ndarray:
     return order if len(order) <= 2 * SHOWN else np.concatenate([order[:SHOWN], order[-SHOWN:]])
 
 
-def _annotator_codes(posterior: Fit, wanted: Any) -> np.ndarray:
+def annotator_codes(posterior: Fit, wanted: Any) -> np.ndarray:
     """Codes of the named annotators."""
     known = posterior.data.annotators
     names = list(wanted) if isinstance(wanted, list | tuple) else [wanted]

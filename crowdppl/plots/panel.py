@@ -33,8 +33,10 @@ def plot_panel(
     """Draws the correlations of annotators' errors (``panel``) as a heat map, family by family.
 
     Where labels are numbers, errors are those beside the other raters of an item, or beside known truths, less the
-    rater's own bias and gain (residual correlation). Without families, raters who err alike stand side by side. Of
-    more than 50, those with most labels are drawn; pairs that share fewer than ten items have no cell.
+    rater's own bias and gain (residual correlation). What several share is part of the others' mean, too, so that
+    the rest seem to share the opposite; beside known truths they do not. Without families, raters who err alike
+    stand side by side. Of more than 50, those with most labels are drawn; pairs with fewer than ten items in common
+    have no cell.
 
     Args:
         gold, families, seed: as of ``panel``; of numbers, gold are numbers.

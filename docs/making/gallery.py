@@ -13,6 +13,7 @@ import matplotlib
 import numpy as np
 
 import crowdppl
+from docs.making import scenes
 from docs.making.scenes import SCENES, annotations, scene
 
 DOCS = Path(__file__).resolve().parents[1]
@@ -29,6 +30,9 @@ GALLERY: dict[str, dict[str, tuple[str, str]]] = {
         "All labels at a glance": ("bayesian_dawid_skene, classes", "plot_labels()"),
         "Votes before, labels after": ("one_coin, colluders", "plot_votes(gold)"),
         "How many labels are enough": ("one_coin, colluders", "plot_certainty()"),
+        "What is known of each annotator": ("bayesian_dawid_skene, classes", "plot_annotators(ridges=True)"),
+        "Settled and open, by class": ("bayesian_dawid_skene, classes", 'plot_items(show="classes")'),
+        "Who tires": ("one_coin, shifts", "plot_drift()"),
     },
     "Numbers, grades, orders and spans": {
         "Bias and spread of raters": ("gaussian_annotators, ratings", "plot_raters()"),
@@ -37,6 +41,7 @@ GALLERY: dict[str, dict[str, tuple[str, str]]] = {
         "A leaderboard with tiers": ("crowd_bt, comparisons", "plot_estimates()"),
         "Who is better than whom": ("plackett_luce, rankings", "plot_order_probabilities()"),
         "Spans in their text": ("hmm_crowd, spans", "plot_spans(text=text)"),
+        "Raters whose errors go together": ("gaussian_annotators, scores", "plot_panel()"),
     },
     "How far to trust it": {
         "As right as sure?": ("one_coin, colluders", "plot_reliability(gold)"),
@@ -68,7 +73,9 @@ def drawn(page: str, folder: Path) -> Any:
 def of_gallery(of: str, call: str) -> Any:
     """The axes of a picture of the gallery."""
     method, kind = of.split(", ")
-    if kind == "colluders":
+    if kind in scenes.BESIDE:
+        data, gold = scenes.BESIDE[kind](np.random.default_rng(0)), None
+    elif kind == "colluders":
         truth = np.random.default_rng(0).integers(0, 3, 200).tolist()
         crowd = crowdppl.simulate_annotators(
             truth, {"expert": 2, "hammer": 6, "colluders": 1, "spammer": 2}, seed=0

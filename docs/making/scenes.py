@@ -310,3 +310,30 @@ KINDS = {
     "sets": "set",
 }
 """What ``kind=`` says of the labels of a scene."""
+
+
+def shifts(rng: np.random.Generator) -> crowdppl.Annotations:
+    """Answers on a day from nine to five by six people, of whom one tires after lunch and one learns."""
+    people, rows = PEOPLE[:6], []
+    truth = rng.integers(0, 3, 480)
+    for n in range(len(truth)):
+        hour = 9 + 8 * n / len(truth)
+        right = [0.9, 0.85, 0.9 - 0.12 * max(0.0, hour - 12.5), 0.8, 0.75, min(0.9, 0.45 + 0.1 * (hour - 9))]
+        for who in np.sort(rng.choice(6, 3, replace=False)):
+            said = truth[n] if rng.random() < right[who] else (truth[n] + rng.integers(1, 3)) % 3
+            at = pd.Timestamp("2026-03-02 09:00") + pd.Timedelta(minutes=n)
+            rows.append((f"photo {n + 1:03d}", people[who], ("cat", "dog", "fox")[said], at))
+    frame = pd.DataFrame(rows, columns=["item", "annotator", "label", "answered_at"])
+    return crowdppl.Annotations.from_frame(frame, time="answered_at")
+
+
+def scores(rng: np.random.Generator) -> crowdppl.Annotations:
+    """Scores of essays by eight people, of whom three look at the same thing beside the essay's quality."""
+    people, quality, looks = PEOPLE[:8], rng.normal(60, 12, 120), rng.normal(0, 6, 120)
+    marks = quality + rng.normal(0, 5, (8, 120)) + looks * np.isin(np.arange(8), [1, 4, 6])[:, None]
+    ids = [f"essay {n + 1:03d}" for n in range(120)]
+    return crowdppl.Annotations.from_arrays(ids * 8, np.repeat(people, 120), marks.round().ravel(), kind="real")
+
+
+BESIDE = {"shifts": shifts, "scores": scores}
+"""Labels of the gallery that have no page of their own."""

@@ -67,6 +67,14 @@ def crowd() -> crowdppl.SimulatedCrowd:
 
 
 @cache
+def timed() -> Posterior:
+    """A fit to labels that have times."""
+    rows = crowd().data.frame()
+    data = crowdppl.Annotations.from_frame(rows.assign(at=range(len(rows))), time="at")
+    return crowdppl.fit("one_coin", data, inference="vb", seed=0)
+
+
+@cache
 def posterior(inference: str = "vb") -> Posterior:
     short: Any = {"chains": 2, "draws": 20, "warmup": 20} if inference == "gibbs" else {}
     return crowdppl.fit("one_coin", crowd().data, inference=inference, seed=0, **short)
@@ -244,7 +252,7 @@ def test_results_ask_for_what_they_are_compared_with() -> None:
 
 
 SHARES = ["annotators.level", "confusion_intervals.level", "prevalence.level", "truth.level", "label_sets.coverage"]
-SHARES += ["plot_confusion.level", "plot_annotators.level", "plot_agreement_network.level"]
+SHARES += ["plot_confusion.level", "plot_annotators.level", "plot_agreement_network.level", "plot_drift.level"]
 COUNTS = ["suggest_labels.n", "suggest_labels.per_item", "draw_labels.n", "to_arviz.draws", "plot_ranks.bins"]
 COUNTS += ["plot_reliability.bins"]
 SEEDS = ["label_sets.seed", "suggest_labels.seed", "draw_labels.seed", "to_arviz.seed", "update.seed"]
@@ -273,7 +281,7 @@ def ask(method: str, argument: str, value: Any) -> Any:
         "site": {"name": "ability"},
         "report": {"path": Path(gettempdir()) / f"crowdppl-{os.getpid()}" / "report.html"},
     }
-    fitted = posterior("gibbs" if method == "plot_ranks" else "vb")
+    fitted = timed() if method == "plot_drift" else posterior("gibbs" if method == "plot_ranks" else "vb")
     try:
         return getattr(fitted, method)(**{**needed.get(method, {}), argument: value})
     finally:

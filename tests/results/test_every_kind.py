@@ -115,6 +115,7 @@ FUNCTIONS: dict[str, tuple[set[str], Of]] = {
         {"real", "angle", "facets", "set", "similarity"},
         lambda p, gold, path: p.plot_raters(),
     ),
+    "plot_drift": (set(), lambda p, gold, path: p.plot_drift()),  # of labels that have times
     "plot_labels": ({*CASES}, lambda p, gold, path: p.plot_labels()),
     "plot_votes": ({*CASES} - {"facets", "ranking"}, lambda p, gold, path: p.plot_votes()),
     "plot_certainty": ({*CASES}, lambda p, gold, path: p.plot_certainty()),

@@ -54,8 +54,7 @@ def changes(fit: Fit) -> list[Change]:
         rows = rows[np.argsort(times[rows], kind="stable")]
         table, own = np.asarray(result.confusions[[who]])[0, :, : data.n_classes], answer[rows]
         truth = result.probabilities[item[rows]]
-        others = truth / np.maximum(table[:, own].T, 1e-9)  # what is known without the label
-        others = others / others.sum(1, keepdims=True)
+        others = truths_without(truth, table, own)
         said = others @ (table / table.sum(1, keepdims=True))
         expected = (said * others).sum(1)
         variance = np.maximum((said * others**2).sum(1) - expected**2, 1e-300)
@@ -68,6 +67,12 @@ def changes(fit: Fit) -> list[Change]:
         sides = float(right[: last + 1].mean()), float(right[last + 1 :].mean())
         out.append(Change(int(who), float(kolmogorov(bridge[last])), int(rows[last + 1]), *sides))
     return out
+
+
+def truths_without(truth: np.ndarray, table: np.ndarray, own: np.ndarray) -> np.ndarray:
+    """Probabilities of truths (S, K) as they are without an annotator's own labels (S,), of which these know."""
+    others = truth / np.maximum(table[:, own].T, 1e-9)
+    return np.asarray(others / others.sum(1, keepdims=True))
 
 
 @doubt("drift", needs=("data", "time"))
