@@ -24,7 +24,7 @@ from crowdppl.data.kinds.parts import SEPARATOR, Parts
 from crowdppl.data.kinds.rankings import is_whole
 from crowdppl.data.parts import ANNOTATOR, GOLD, ITEM, LABEL, OBJECT, common_of
 from crowdppl.data.parts_written import About, Writer
-from crowdppl.data.scan import Scan, as_name, as_text, connected, numbers_of_text, scanned
+from crowdppl.data.scan import Scan, as_name, as_text, connected, scanned
 from crowdppl.data.shapes import Said, rows_of_table
 from crowdppl.data.tables import EVERYONE, Rows, apart_from_roles
 from crowdppl.data.times import with_times
@@ -196,14 +196,7 @@ class _Long:
         rest = [name for name in scan.head.names if name not in roles.values()]
         new = apart_from_roles(rest, roles)
         time, names = told.get("time"), list(told.get("label_covariates") or ())
-        typed = (
-            None
-            if rows.columns is None
-            else rows.columns.apply(numbers_of_text)
-            if scan.head.text
-            else rows.columns
-        )
-        label_columns(names, typed, rows.place)
+        label_columns(names, rows.columns, rows.place)
         if time is not None:
             with_times(rows.columns, time, rows.place)
             names = [name for name in names if name != time]
@@ -223,9 +216,8 @@ class _Long:
     def annotators(self) -> tuple[Codebook, int]:
         """All annotators, and the number of labels."""
         if ANNOTATOR not in self.columns:
-            n = self.scan.fetch(f"SELECT count(*) FROM ({self.scan.select({ITEM: self.columns[ITEM]})})")[0][
-                0
-            ].as_py()
+            rows = self.scan.select({LABEL: self.columns[LABEL]})
+            n = self.scan.fetch(f"SELECT count(*) FROM ({rows})")[0][0].as_py()
             return Codebook(ANNOTATOR, pd.Index([EVERYONE])), n
         table, place = self._distinct(ANNOTATOR)
         given = self.scan.encoded(table[ANNOTATOR], ANNOTATOR, place)
@@ -254,9 +246,9 @@ class _Long:
         mixed = bool(self.options.get("abstentions")) or self.options.get("classes") is not None
         each = encode(self.scan.encoded(table[LABEL], LABEL, place, mixed), LABEL, place, mixed=mixed)
         counts = np.bincount(each.codes, table["n"].to_numpy(), len(each.values)).astype(np.int64)
-        first = [int(np.argmax(each.codes == n)) for n in range(len(each.values))]
+        _, first = np.unique(each.codes, return_index=True)
         tally = _Tally(each.values, np.arange(len(each.values), dtype=np.int32), counts=counts)
-        return self.kind.settled(self._rows_of(tally, lambda n: place(first[n])), objects, self.options)
+        return self.kind.settled(self._rows_of(tally, lambda n: place(int(first[n]))), objects, self.options)
 
     def _rows_of(self, label: Encoding, place: Place) -> Rows:
         """Labels alone, as rows."""

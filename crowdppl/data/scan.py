@@ -31,7 +31,7 @@ from crowdppl.data.files import (
     table_of_json,
 )
 from crowdppl.data.ids import Encoding, Place, encode, encode_text, place_in_rows
-from crowdppl.data.tables import Table
+from crowdppl.data.tables import Table, numbers_of_text
 from crowdppl.errors import DataError, MethodError
 
 if TYPE_CHECKING:
@@ -159,13 +159,6 @@ def _one_value(text: str) -> Any:
     """A value of JSON; a list or an object as its text."""
     found = json.loads(text)
     return text if isinstance(found, list | dict) else found
-
-
-def numbers_of_text(column: pd.Series[Any]) -> pd.Series[Any]:
-    """A column of text as numbers, where all of it are."""
-    blank = column.str.strip() == ""
-    numbers = pd.to_numeric(column.mask(blank), errors="coerce")
-    return numbers if bool((numbers.notna() | blank).all()) else column
 
 
 def scanned(connection: duckdb.DuckDBPyConnection, source: Any, format: Any, delimiter: Any, encoding: Any) -> Scan:

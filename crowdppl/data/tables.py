@@ -139,7 +139,8 @@ class Rows:
 
         def rows_of(column: Any) -> Any:
             if isinstance(column, Encoding):
-                return replace(column, codes=column.codes[at])
+                used, codes = np.unique(column.codes[at], return_inverse=True)
+                return replace(column, values=column.values[used], codes=codes.astype(np.int32))
             return column.iloc[at].reset_index(drop=True) if hasattr(column, "iloc") else [column[n] for n in at]
 
         items, annotators = self.items, self.annotators
@@ -217,6 +218,8 @@ def rows_of_frame(table: Table, given: Roles) -> Rows:
     frame, place = _one_annotator_a_row(frame, roles, origin, place)
     rest = [name for name in names if name not in roles.values()]
     columns = _selected(frame, rest, origin).rename(columns=apart_from_roles(rest, roles)) if rest else None
+    if table.text and columns is not None:  # all is text where a file was read before its shape was known
+        columns = columns.apply(numbers_of_text)
     found = {role: encode_text(frame[roles[role]], role, place) for role in ("annotator", "label") if role in roles}
     annotator = found.get("annotator", Encoding(pd.Index([EVERYONE]), np.zeros(len(frame), np.int32)))
     item: Any
@@ -257,6 +260,15 @@ def rows_of_frame(table: Table, given: Roles) -> Rows:
         of_lists=of_lists,
         pooled=pooled,
     )
+
+
+def numbers_of_text(column: pd.Series[Any]) -> pd.Series[Any]:
+    """A column of text as numbers, where all of it are; others as they are."""
+    if not pd.api.types.is_string_dtype(column.dtype):
+        return column
+    blank = column.str.strip() == ""
+    numbers = pd.to_numeric(column.mask(blank), errors="coerce")
+    return numbers if bool((numbers.notna() | blank).all()) else column
 
 
 def _refuse_part_of_items(

@@ -158,6 +158,27 @@ def test_units_lie_in_one_part(name: str, tmp_path: Path) -> None:
     assert sum(map(bool, units)) > 1 and len(set[Any]().union(*units)) == sum(map(len, units))
 
 
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda: pairs().drop(columns="judge"), {"annotator": None}),
+        (lambda: pd.concat([pairs(), pairs()[:20]]), {"repeats": "one"}),
+        (lambda: pairs().assign(seconds=range(160)), {"label_covariates": ["seconds"]}),
+        (lambda: pairs().replace({"tie": "skip"}), {"abstentions": ["skip"]}),
+        (lambda: tags().replace({"O": "?"}), {"abstentions": ["?"], "kind": "sequence"}),
+        (
+            lambda: whole().replace({"ranking": {r"^plum.*": "none"}}, regex=True),
+            {"abstentions": ["none"], "kind": "ranking"},
+        ),
+    ],
+)
+def test_options_say_the_same_of_parts(
+    change: Callable[[], pd.DataFrame], said: dict[str, Any], tmp_path: Path
+) -> None:
+    change().to_csv(tmp_path / "a.csv", index=False)
+    same(*both(tmp_path / "a.csv", tmp_path / "parts", **said))
+
+
 @pytest.mark.parametrize("form", ["jsonl", "parquet"])
 @pytest.mark.parametrize("name", ["set", "ranking", "sequence", "strengths"])
 def test_lists_and_numbers_are_read_in_files_with_types(name: str, form: str, tmp_path: Path) -> None:
