@@ -43,9 +43,9 @@ def minute(facts: Facts) -> Iterator[Any]:
     yield Tiles(tiles)
     share = float(of.sure[free].mean()) if free.any() else 1.0
     yield Text(say("minute.all", right=round(100 * share)))
-    yield from allowance.told(facts)
     if (found := of.share_right()) is not None:
         yield Text(say("minute.checked", n=int(of.compared.sum()), share=found[0], low=found[1], high=found[2]))
+    yield from allowance.told(facts)
     counted = []
     if n := int((tied := of.tied & free).sum()):
         counted.append(say("minute.ties", n=n))

@@ -70,6 +70,7 @@ NUMBERS = Parts(
     numbers.steps,
     numbers.listing,
     "titles.results_numbers",
+    "rely.check_numbers",
 )
 RANKS = Parts(
     "ranks",

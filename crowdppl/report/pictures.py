@@ -210,8 +210,11 @@ class Curve:
             y = bottom - self.wrong[n] * height
             said = say("pictures.keep", kept=self.kept[n], wrong=round(100 * self.wrong[n], 1))
             parts.append(f'<circle cx="{x[n]:.1f}" cy="{y:.1f}" r="5" class="fa"/>')
+            # Where it has no room above the curve, it stands below, if the axis leaves some.
             anchor: Anchor = "end" if x[n] > left + 190 else "start"
-            parts.append(_text(x[n] + (-8 if anchor == "end" else 8), y - 9, words.plain(said), anchor, "s halo"))
+            above = anchor == "end" or y + 20 > bottom
+            at = (x[n] + (-8 if anchor == "end" else 8), y + (-9 if above else 17))
+            parts.append(_text(*at, words.plain(said), anchor, "s halo"))
         parts.append(_text((left + right) / 2, bottom + 38, words.plain(say("pictures.share_kept")), "middle", "s"))
         return _svg(parts, WIDTH, 254, words.plain(say("pictures.curve")))
 
@@ -255,9 +258,9 @@ class Dots:
 
     def draw(self, words: Words) -> Markup:
         notes = any(row[1] for row in self.rows)
-        beside = 8 * max((len(words.plain(row[1])) for row in self.rows if row[1]), default=0)
-        named = 8 * min(17, max((len(words.plain(row[0], "id")) for row in self.rows), default=0))
-        left, right, step, top = max(140.0, 20.0 + named + beside), WIDTH - 24.0, 21.0, 20.0
+        beside = 7.4 * max((_columns(words.plain(row[1])) for row in self.rows if row[1]), default=0)
+        named = 8 * min(17, max((_columns(words.plain(row[0], "id")) for row in self.rows), default=0))
+        left, right, step, top = max(140.0, 36.0 + named + beside), WIDTH - 24.0, 21.0, 20.0
         low, high = self._range()
         ticks = [0, 0.2, 0.4, 0.6, 0.8, 1.0] if self.spec == "pct" else nice_ticks(low, high)
         low, high = min(ticks[0], low), max(ticks[-1], high)
@@ -279,9 +282,7 @@ class Dots:
             parts.append(_line(at(self.line[0]), top - 12, at(self.line[0]), bottom, "dash"))
             parts.append(_text(at(self.line[0]), top - 10, words.plain(self.line[1]), "middle", "s warn halo"))
         for y, (name, note, value, low_end, high_end, tone) in zip(place, self.rows, strict=True):
-            parts.append(
-                _text(left - (16 + 0.85 * beside if notes else 12), y, _cut(words.plain(name, "id"), 17), "end")
-            )
+            parts.append(_text(left - (26 + beside if notes else 12), y, _cut(words.plain(name, "id"), 17), "end"))
             parts += [_text(left - 12, y, words.plain(note), "end", "s dim")] if note else []
             if isfinite(low_end) and isfinite(high_end):
                 parts.append(_line(at(low_end), y - 4, at(high_end), y - 4, f"whisker w{tone}"))

@@ -20,6 +20,8 @@ from crowdppl.primitives.model import card_of
 
 CRITERIA = ("accuracy", "jaccard", "f1")
 ROUNDING = 1e-12
+ITEMS = 4096
+"""Whose sets are looked at together."""
 
 
 def sets(posterior: Fit, best: Literal["accuracy", "jaccard", "f1"] = "accuracy") -> pd.DataFrame:
@@ -55,12 +57,13 @@ def sets(posterior: Fit, best: Literal["accuracy", "jaccard", "f1"] = "accuracy"
         two   (red, round)     2
     """
     criterion = validation.one_of("best", best, CRITERIA)
-    rows = {}
+    items, rows = list[Any](), list[tuple[Any, ...]]()
     for item, names, scores in nested_sets(posterior):
         score = scores[criterion]
         size = int(np.argmax(score > score.max() - ROUNDING))  # the smallest of those that tie
-        rows[item] = {"set": names[:size], "size": size, **{name: float(x[size]) for name, x in scores.items()}}
-    return pd.DataFrame.from_dict(rows, orient="index").rename_axis("item")
+        items.append(item)
+        rows.append((names[:size], size, *(float(scores[name][size]) for name in CRITERIA)))
+    return pd.DataFrame(rows, pd.Index(items, name="item"), ["set", "size", *CRITERIA])
 
 
 def nested_sets(posterior: Fit) -> Iterator[tuple[Any, tuple[Any, ...], dict[str, np.ndarray]]]:
@@ -69,31 +72,45 @@ def nested_sets(posterior: Fit) -> Iterator[tuple[Any, tuple[Any, ...], dict[str
     if data.alphabet.kind != SETS or data.item_covariates is None:
         raise DataError(f"labels of kind {data.kind!r} are no sets; read them with kind='set', or use labels()")
     yes = posterior.result.probabilities[:, data.classes.get_loc(NO_YES[1])]
-    table = data.item_covariates.assign(yes=yes)
-    for item, own in table.groupby(OF_SETS[0], sort=False, observed=True):
-        p = own["yes"].to_numpy()
-        order = np.argsort(-p, kind="stable")
-        yield item, tuple(own[OF_SETS[1]].iloc[order]), _expected(p[order])
+    item, name = (data.item_covariates[part].cat for part in OF_SETS)
+    codes, names = item.codes.to_numpy(), np.array([*name.categories], object)[name.codes]
+    items = [*item.categories]
+    order = np.lexsort((-yes, codes))  # of an item together, most probable first
+    size = np.bincount(codes, minlength=len(item.categories))
+    start = np.cumsum(size) - size
+    there, first = np.unique(codes, return_index=True)
+    there = there[np.argsort(first, kind="stable")]
+    for some in np.split(there, range(ITEMS, len(there), ITEMS)):
+        found: dict[int, dict[str, np.ndarray]] = {}
+        for n in np.unique(size[some]):
+            alike = some[size[some] == n]
+            scores = _expected(yes[order[start[alike, None] + np.arange(n)]])
+            found |= {int(k): {x: each[row] for x, each in scores.items()} for row, k in enumerate(alike)}
+        for k in some.tolist():
+            rows = order[start[k] : start[k] + size[k]]
+            yield items[k], tuple(names[rows]), found[k]
 
 
 def _expected(p: np.ndarray) -> dict[str, np.ndarray]:
-    """Expected scores of the sets of the first 0, 1, ... C classes, (C + 1,), of falling probabilities (C,)."""
-    n, out = len(p), {name: np.ones(len(p) + 1) for name in CRITERIA}
+    """Expected scores of the sets of the first 0, 1, ... C classes, (N, C + 1), of falling probabilities (N, C)."""
+    n, out = p.shape[1], {name: np.ones((len(p), p.shape[1] + 1)) for name in CRITERIA}
+    inside, outside = _how_many(p), _how_many(p[:, ::-1])[::-1]
     for k in range(n + 1):
-        joint = np.multiply.outer(_how_many(p[:k]), _how_many(p[k:]))  # of those in the set, of those outside
+        joint = inside[k][:, :, None] * outside[k][:, None, :]  # of those in the set, of those outside
         hits, missed = np.meshgrid(np.arange(k + 1.0), np.arange(n - k + 1.0), indexing="ij")
         either, both = k + missed, k + hits + missed
-        out["accuracy"][k] = (p[:k].sum() + (1 - p[k:]).sum()) / n
-        out["jaccard"][k] = (joint * np.where(either > 0, hits / np.maximum(either, 1), 1)).sum()
-        out["f1"][k] = (joint * np.where(both > 0, 2 * hits / np.maximum(both, 1), 1)).sum()
+        out["accuracy"][:, k] = (p[:, :k].sum(1) + (1 - p[:, k:]).sum(1)) / n
+        out["jaccard"][:, k] = (joint * np.where(either > 0, hits / np.maximum(either, 1), 1)).sum((1, 2))
+        out["f1"][:, k] = (joint * np.where(both > 0, 2 * hits / np.maximum(both, 1), 1)).sum((1, 2))
     return out
 
 
-def _how_many(p: np.ndarray) -> np.ndarray:
-    """Distribution of the number of independent events that happen, (n + 1,), from their probabilities."""
-    out = np.ones(1)
-    for each in p:
-        out = np.append(out * (1 - each), 0) + np.append(0, out * each)
+def _how_many(p: np.ndarray) -> list[np.ndarray]:
+    """Distributions of the number among the first 0, 1, ... n independent events, from probabilities (N, n)."""
+    out = [np.ones((len(p), 1))]
+    for each in p.T[:, :, None]:
+        none = np.zeros((len(p), 1))
+        out.append(np.hstack([out[-1] * (1 - each), none]) + np.hstack([none, out[-1] * each]))
     return out
 
 

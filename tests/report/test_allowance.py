@@ -34,7 +34,7 @@ def test_an_allowance_that_takes_what_is_settled_is_named_with_its_size(tmp_path
     assert f"{SAID.format('people', (sure >= 0.95).sum(), *said)}; the labels are the same." in text
     assert f"Checking about {min(checks(now.mean(), sure.mean()), 120)} random items would tell" in text
     told = words(posterior, tmp_path, crowd.truth)
-    assert "The 120 items that were checked tell which of the two is nearer" in told
+    assert "The 120 items that were checked tell how far to trust either" in told
     for plain in (fit, crowdppl.Posterior.of(averaged({"one_coin": fit}, replace(softened, temperature=None)))):
         assert "independently" not in words(plain, tmp_path)
 
