@@ -33,7 +33,7 @@ def cards(facts: Facts, words: Words, check: str) -> Iterator[Card]:
     for doubt in facts.doubts:
         if not doubt.general:
             yield _card(facts, doubt, words)
-    if facts.gold is None and not facts.are_models:
+    if facts.gold is None:
         yield Card("middle", [say("rely.unchecked")], say(check, n=min(CHECKS, facts.data.n_items)))
     found = {doubt.kind for doubt in facts.doubts}
     unfit: tuple[str, ...] = () if compares(facts.data) else ("position",)

@@ -213,8 +213,8 @@ class Curve:
             # Where it has no room above the curve, it stands below, if the axis leaves some.
             anchor: Anchor = "end" if x[n] > left + 190 else "start"
             above = anchor == "end" or y + 20 > bottom
-            at = (x[n] + (-8 if anchor == "end" else 8), y + (-9 if above else 17))
-            parts.append(_text(*at, words.plain(said), anchor, "s halo"))
+            aside, down = -8 if anchor == "end" else 8, -9 if above else 17
+            parts.append(_text(x[n] + aside, y + down, words.plain(said), anchor, "s halo"))
         parts.append(_text((left + right) / 2, bottom + 38, words.plain(say("pictures.share_kept")), "middle", "s"))
         return _svg(parts, WIDTH, 254, words.plain(say("pictures.curve")))
 
@@ -328,7 +328,10 @@ class Heat:
         longest = max((len(words.plain(name, "id")) for name in self.columns), default=0)
         side = min(max(72, 8 * longest + 8), (WIDTH - 140) // len(self.columns)) if len(self.columns) <= 7 else 42
         left, top, tall = 130.0, 48.0, 45 if self.counts else 38
-        parts = [_text(left + side * len(self.columns) / 2, 14, words.plain(self.about), "middle", "s dim")]
+        about, right = words.plain(self.about), left + side * len(self.columns)
+        half = 3.4 * _columns(about)  # of its width, for it may be wider than the cells
+        middle = max((left + right) / 2, half)
+        parts = [_text(middle, 14, about, "middle", "s dim")]
         for k, name in enumerate(self.columns):
             parts.append(
                 _text(left + side * (k + 0.5), 36, _cut(words.plain(name, "id"), side // 8), "middle", "s")
@@ -351,7 +354,7 @@ class Heat:
                     parts.append(_text(x + side / 2 - 1, line + 15, small, "middle", f"xs {style}"))
         return _svg(
             parts,
-            left + side * len(self.columns) + 6,
+            max(right, middle + half) + 6,
             top + (tall + 3) * len(self.rows) + 4,
             words.plain(self.about),
         )
