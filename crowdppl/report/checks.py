@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from math import sqrt
 from typing import Any
 
 import numpy as np
@@ -15,10 +16,17 @@ from crowdppl.errors import CrowdpplError
 from crowdppl.report.blocks import Card
 from crowdppl.report.facts import CHECKS, Facts
 from crowdppl.report.words import Say, Words, say
+from crowdppl.results.correction import MIN_GOLD
 from crowdppl.results.updating import labels_without, predict
 
+Seen = Callable[[Facts], tuple[np.ndarray, np.ndarray]]
+"""Of what was checked the probability that it is wrong, and whether it is, (n,) each."""
 OF_PEOPLE = ("spammers", "copying", "together", "thin")
 """Kinds of doubts that are not told to be settled of models, which err together."""
+OF_CLASSES = ("diagonal", "collapse")
+"""Those that say nothing to who reads a ranking, whose classes are the two sides."""
+BEYOND = 1.96
+"""Standard errors by which more must be wrong than was expected."""
 MOST_LABELS = 2_000_000
 """Labels up to which it is told what leaving people out would change."""
 
@@ -28,18 +36,28 @@ def code_of(kind: str) -> str:
     return re.sub(r"\W+", "_", kind)
 
 
-def cards(facts: Facts, words: Words, check: str) -> Iterator[Card]:
+def cards(facts: Facts, words: Words, check: str, seen: Seen | None = None) -> Iterator[Card]:
     """A card a doubt, then one for known truths or their lack, and one for what is fine."""
+    known: tuple[str, ...] = ()
+    if facts.gold is not None and seen is not None:
+        expected, wrong = seen(facts)
+        known = ("checked",) if len(wrong) >= MIN_GOLD else ()
+        if known and wrong.sum() - expected.sum() > BEYOND * sqrt((expected * (1 - expected)).sum()):
+            values = {"n": len(wrong), "found": int(wrong.sum()), "said": float(expected.sum())}
+            key = "rely.too_sure_numbers" if facts.are_numbers else "rely.too_sure"
+            yield Card("bad", [say(key, **values), say("rely.too_sure_why")], say("rely.take_in"))
+            known = ()
     for doubt in facts.doubts:
         if not doubt.general:
             yield _card(facts, doubt, words)
     if facts.gold is None:
         yield Card("middle", [say("rely.unchecked")], say(check, n=min(CHECKS, facts.data.n_items)))
     found = {doubt.kind for doubt in facts.doubts}
-    unfit: tuple[str, ...] = () if compares(facts.data) else ("position",)
+    unfit: tuple[str, ...] = OF_CLASSES if compares(facts.data) else ("position",)
     unfit += OF_PEOPLE if facts.are_models else ()
     passed = [kind for kind in looked_for(facts.posterior) if kind not in {*found, *unfit}]
     fine = [say(f"fine.{code_of(kind)}") for kind in dict.fromkeys(passed) if words.has(f"fine.{code_of(kind)}")]
+    fine += [say(f"fine.{name}") for name in known]
     if facts.posterior.result.diagnostics.get("converged"):
         fine.insert(0, say("fine.converged"))
     if fine:

@@ -59,6 +59,12 @@ def minute(facts: Facts) -> Iterator[Any]:
         yield Text(say("minute.given", n=int(of.given.sum())))
 
 
+def seen(facts: Facts) -> tuple[np.ndarray, np.ndarray]:
+    """Of checked labels the probability that each is wrong, and whether it is."""
+    of = facts.of_classes
+    return of.wrong[of.compared], ~of.right[of.compared]
+
+
 def results(facts: Facts) -> Iterator[Any]:
     """Bars of each class in three shades, and how many labels can be kept."""
     of = facts.of_classes

@@ -151,9 +151,19 @@ def _ordered(of: OfNumbers) -> float | None:
     return float((apart > 1.645 / 1.96 * np.hypot(of.half[one], of.half[other])[kept]).mean())
 
 
+def _evaluated(facts: Facts) -> Any:
+    return evaluate(facts.posterior, facts.gold, bootstrap=1)
+
+
+def seen(facts: Facts) -> tuple[np.ndarray, np.ndarray]:
+    """Of checked estimates the probability that each lies outside of its range, and whether it does."""
+    held = facts.once(_evaluated).scored["held"].dropna().to_numpy().astype(bool)
+    return np.full(len(held), 0.05), ~held
+
+
 def _against_gold(facts: Facts) -> Say:
     """How far estimates lie from known truths, and how many of these lie in the ranges."""
-    found: Any = evaluate(facts.posterior, facts.gold, bootstrap=1)
+    found: Any = facts.once(_evaluated)
     held = found.scored["held"].dropna()
     error = float(found.scored["estimate"].sub(found.scored["truth"]).abs().mean())
     return say(

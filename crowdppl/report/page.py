@@ -32,6 +32,7 @@ class Parts:
         results_title, check: keys of the title of results, and of what to do where nobody checked anything.
         counted: how many there are of what is labelled.
         about: a sentence that says what is labelled; None where a word does.
+        seen: what was checked, beside what was expected of it; None where that is not told.
     """
 
     nouns: str
@@ -46,6 +47,7 @@ class Parts:
     check: str = "rely.check"
     counted: Callable[[Facts], int] = lambda facts: facts.data.n_items
     about: Callable[[Facts], Say] | None = None
+    seen: checks.Seen | None = None
 
 
 NOUNS = ("set", "pair", "similarity", "sequence")
@@ -59,6 +61,7 @@ CLASSES = Parts(
     classes.mixed,
     classes.steps,
     classes.listing,
+    seen=classes.seen,
 )
 NUMBERS = Parts(
     "numbers",
@@ -71,6 +74,7 @@ NUMBERS = Parts(
     numbers.listing,
     "titles.results_numbers",
     "rely.check_numbers",
+    seen=numbers.seen,
 )
 RANKS = Parts(
     "ranks",
@@ -97,6 +101,7 @@ SPANS = Parts(
     "titles.results_spans",
     "rely.check_texts",
     spans.texts,
+    seen=spans.seen,
 )
 JUDGES = Parts(
     "judges",
@@ -108,6 +113,7 @@ JUDGES = Parts(
     judges.steps,
     judges.listing,
     "titles.results_judges",
+    seen=classes.seen,
 )
 
 
@@ -176,7 +182,7 @@ def sections(facts: Facts, words: Words, parts: Parts, files: Sequence[str]) -> 
     """The sections of a page, without those that are empty."""
     found = [
         Section("minute", say("titles.minute"), list(parts.minute(facts))),
-        Section("rely", say("titles.rely"), list(checks.cards(facts, words, parts.check))),
+        Section("rely", say("titles.rely"), list(checks.cards(facts, words, parts.check, parts.seen))),
         Section("results", say(parts.results_title), list(parts.results(facts))),
         Section("first", say("titles.first"), list(parts.first(facts))),
         Section("people", say("titles.people"), list(parts.people(facts))),

@@ -35,6 +35,7 @@ def _lines(facts: Facts, words: Words) -> Iterator[tuple[str, str]]:
                 yield f"{words.plain(tile.number):>9}  ", f"{title}: {text}"
         elif isinstance(block, Text):
             yield "", " ".join(map(words.text, block.sentences))
-    told = [card for card in cards(facts, words, parts.check) if isinstance(card, Card) and card.tone == "bad"]
+    all_cards = cards(facts, words, parts.check, parts.seen)
+    told = [card for card in all_cards if isinstance(card, Card) and card.tone == "bad"]
     for card in told[:MOST_DOUBTS]:
         yield "! ", words.text(card.said[0])

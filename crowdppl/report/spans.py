@@ -203,6 +203,13 @@ def minute(facts: Facts) -> Iterator[Any]:
         yield Text(say("minute.spans_checked", n=int(seen.sum()), **values))
 
 
+def seen(facts: Facts) -> tuple[np.ndarray, np.ndarray]:
+    """Of checked passages the probability that each is wrong, and whether it is."""
+    of = facts.once(OfSpans.of)
+    known, right = of.checked
+    return 1 - of.table["probability"].to_numpy()[known], ~right[known]
+
+
 def results(facts: Facts) -> Iterator[Any]:
     """Some texts with their passages."""
     of = facts.once(OfSpans.of)

@@ -48,6 +48,18 @@ def test_a_panel_of_models_is_told_beside_independent_ones(tmp_path: Path) -> No
     assert SAID.format("models", (p >= 0.95).sum(), round(100 * p.mean()), said) in words(posterior, tmp_path)
 
 
+def test_what_was_checked_is_held_against_what_was_expected(tmp_path: Path) -> None:
+    crowd = crowdppl.simulate_annotators([0, 1] * 60, {"hammer": 4}, seed=2)
+    posterior = crowdppl.fit("one_coin", crowd.data, inference="vb", seed=0)
+    label, expected = posterior.labels()["label"], float((1 - posterior.labels()["probability"]).sum())
+    as_said, more = (label.where(np.arange(120) >= n, 1 - label) for n in (round(expected), round(expected) + 30))
+    assert "What was checked has no more errors than were expected" in words(posterior, tmp_path, as_said)
+    text = words(posterior, tmp_path, more)
+    assert f"{round(expected) + 30} of 120 items are wrong, where about {round(expected)} were expected" in text
+    assert "no more errors" not in text
+    assert "than this report expects" not in words(posterior, tmp_path, more[:9])  # too few tell nothing
+
+
 @pytest.mark.parametrize(("said", "alone"), [(0.79, 0.86), (0.93, 0.96)])
 def test_so_many_checks_tell_one_share_from_another_in_nine_of_ten_cases(said: float, alone: float) -> None:
     n, stream = checks(said, alone), np.random.default_rng(0)
