@@ -31,7 +31,7 @@ from nbformat import NotebookNode
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "tutorials"
 TOLERANCE = 1e-2
-SECONDS = {"full": 180, "smoke": 60}
+SECONDS = {"full": 120, "smoke": 60}
 """Expected seconds of one core; more is warned of."""
 FEWER = {
     "choose_a_model": 'SIZES, STEPS["max_iterations"] = (100, 200), 5\nCHAINS |= {"draws": 10, "warmup": 10}',
@@ -41,6 +41,7 @@ FEWER = {
     "judges": "REPEATS = 5",
     "labels_within_a_budget": "ROUNDS = 2",
     "mcmc_or_variational": "DRAWS, NUTS_DRAWS, STEPS, SIMULATIONS = 40, 10, 50, 20",
+    "networks_compared": 'TRAINING = {"epochs": 2}',
     "plain_pyro": "STEPS, DRAWS = 20, 5",
     "sets": "TEXTS = 60",
     "soft_labels": "SEEDS, FREEDOM = 1, (0.1, 1)",

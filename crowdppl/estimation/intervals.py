@@ -6,7 +6,8 @@ import numpy as np
 
 from crowdppl.estimation.designs import Design
 
-RESAMPLES = 2_000
+RESAMPLES, AT_ONCE = 2_000, 1_000_000
+"""Resamples, and numbers that some of them hold at once."""
 
 
 def by_t(variance: np.ndarray, degrees: int, level: float) -> tuple[np.ndarray, np.ndarray]:
@@ -32,16 +33,21 @@ def by_bootstrap(
     total, stratum = design.totals(values)
     stream, groups = np.random.default_rng(seed), [np.flatnonzero(stratum == h) for h in np.unique(stratum)]
     low, high = (1 - level) / 2, (1 + level) / 2
-    centre = [total[own].mean(0) for own in groups]
+    centred = [total[own] - total[own].mean(0) for own in groups]
     unseen = [1.0 if design.unseen is None else float(design.unseen[stratum[own[0]]]) for own in groups]
-    ratios = np.empty((RESAMPLES, values.shape[1]))
-    for n in range(RESAMPLES):
-        off, square = np.zeros(values.shape[1]), np.zeros(values.shape[1])
-        for own, mean, left in zip(groups, centre, unseen, strict=True):
-            drawn = total[stream.choice(own, len(own))] - mean
-            off += np.sqrt(left) * drawn.sum(0)
-            square += left * len(own) / max(len(own) - 1, 1) * ((drawn - drawn.mean(0)) ** 2).sum(0)
-        ratios[n] = np.where(square > 0, off / np.sqrt(np.where(square > 0, square, 1)), 0.0)
+    ratios, at_once = np.empty((RESAMPLES, values.shape[1])), max(1, AT_ONCE // total.size)
+    for start in range(0, RESAMPLES, at_once):
+        off = square = np.zeros((1, values.shape[1]))
+        rows = [
+            [stream.integers(len(x), size=len(x)) for x in centred]
+            for _ in range(start, min(start + at_once, RESAMPLES))
+        ]
+        for own, left, drawn in zip(centred, unseen, map(np.stack, zip(*rows, strict=True)), strict=True):
+            sample = own[drawn]
+            off = off + np.sqrt(left) * sample.sum(1)
+            spread = ((sample - sample.mean(1, keepdims=True)) ** 2).sum(1)
+            square = square + left * len(own) / max(len(own) - 1, 1) * spread
+        ratios[start : start + at_once] = np.where(square > 0, off / np.sqrt(np.where(square > 0, square, 1)), 0.0)
     sd = np.sqrt(variance)
     return sd * np.quantile(ratios, high, 0), -sd * np.quantile(ratios, low, 0)
 

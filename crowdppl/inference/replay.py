@@ -217,7 +217,7 @@ class Recorder(TorchDispatchMode):
         if isinstance(x, (list, tuple)):
             return f"[{', '.join(self._name(y, uses) for y in x)}]"
         name: str = getattr(x, "_variable", "")
-        if isinstance(x, Generator):
+        if not name and isinstance(x, Generator):
             name = self.streams.get(x._cdata, "")  # type: ignore[attr-defined]
         if name not in self.moving and name not in self.held:
             name = self._new(x)

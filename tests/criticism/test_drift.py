@@ -64,10 +64,10 @@ def test_the_order_of_rows_does_not_matter() -> None:
 def test_steady_crowds_raise_a_doubt_once_in_fifty_at_most(before: int) -> None:
     """The same with one label an item at first, of which a fit is sure without reason."""
     doubted = 0
-    for seed in range(100):
+    for seed in range(50):
         tested = changes(crowdppl.fit("bayesian_dawid_skene", crowd(seed, before=before), inference="vb"))
         doubted += min(x.p_value for x in tested) * len(tested) <= LEVEL
-    assert doubted <= 2
+    assert doubted <= 1
 
 
 @pytest.mark.slow

@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import crowdppl
@@ -268,10 +270,10 @@ def test_gold_is_read_like_labels(tmp_path: Path) -> None:
 def test_ten_million_labels_load_within_four_gibibytes(tmp_path: Path) -> None:
     n, stream = 10_000_000, np.random.default_rng(0)
     item, annotator = np.repeat(np.arange(n // 5), 5), stream.integers(0, 20_000, n)
-    rows = pd.DataFrame({"item": item, "annotator": annotator, "label": stream.integers(0, 5, n)})
-    rows["item"] = rows["item"].map("item-{:07d}".format)  # text takes more than numbers
-    rows["annotator"] = rows["annotator"].map("annotator-{}".format)
-    rows.to_parquet(tmp_path / "answers.parquet")
+    items = pa.array([f"item-{i:07d}" for i in range(n // 5)]).take(pa.array(item))  # text takes more than numbers
+    people = pa.array([f"annotator-{a}" for a in range(20_000)]).take(pa.array(annotator))
+    rows = pa.table({"item": items, "annotator": people, "label": stream.integers(0, 5, n)})
+    pq.write_table(rows, tmp_path / "answers.parquet")
     code = (
         "import sys; from crowdppl import read_annotations; from tests.benchmarks.peak import status\n"
         "data = read_annotations(sys.argv[1]); print(data.n_items, data.n_labels, status('VmHWM'))"

@@ -218,7 +218,7 @@ def test_one_answer_again_is_as_sure_as_its_judge() -> None:
 def test_new_labels_are_read_by_the_maps_of_the_fit(tmp_path: Path) -> None:
     table, truth = judged(6, 200)
     old, new = table[table["item"] < 150], table[table["item"] >= 150]
-    posterior = crowdppl.fit("one_coin", read(old), inference="gibbs", draws=200, seed=0)
+    posterior = crowdppl.fit("one_coin", read(old), inference="gibbs", draws=50, warmup=50, seed=0)
     found = posterior.predict(new)
     assert crowdppl.evaluate(found, truth[150:]).accuracy > 0.9
     again = crowdppl.Annotations.from_frame(new, like=posterior.data)

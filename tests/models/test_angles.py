@@ -369,6 +369,6 @@ def test_nuts_is_calibrated() -> None:
         "log concentration": lambda v: np.log(v["concentration"][:, 0]),
     }
     short: dict[str, Any] = {"chains": 1, "draws": 27, "warmup": 40, "ranks": 9}
-    found = rank_check(method(), design, inference="nuts", simulations=40, quantities=own, **short)
+    found = rank_check(method(), design, inference="nuts", simulations=20, quantities=own, **short)
     assert found.table["p_value"].min() > 1e-4, found
-    assert found.table["spread"].between(0.72, 1.28).all(), found  # of 40 uniform ranks, 4 standard deviations
+    assert found.table["spread"].between(0.6, 1.4).all(), found  # of 20 uniform ranks, 4 standard deviations

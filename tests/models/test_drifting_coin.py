@@ -84,8 +84,8 @@ def test_times_that_are_all_the_same_are_one_period() -> None:
 def test_one_period_and_many_levels_are_one_coin() -> None:
     data = crowd(60, 6, 3, 4)
     fine, coin = {"periods": 1, "levels": 100}, {"right": 4.0, "wrong": 2.0}
-    one = crowdppl.fit("drifting_coin", of(data, 1), inference="gibbs", settings=fine, seed=0, draws=2000)
-    other = crowdppl.fit("one_coin", data, inference="gibbs", settings=coin, seed=0, draws=2000)
+    one = crowdppl.fit("drifting_coin", of(data, 1), inference="gibbs", settings=fine, seed=0, draws=800)
+    other = crowdppl.fit("one_coin", data, inference="gibbs", settings=coin, seed=0, draws=800)
     coarse = {"periods": 1, "levels": 2}
     assert gap(one, other) < 0.03
     assert gap(one, crowdppl.fit("drifting_coin", of(data, 1), inference="gibbs", settings=coarse, seed=0)) > 0.06

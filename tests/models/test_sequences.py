@@ -275,7 +275,7 @@ def test_sequences_are_asked_for() -> None:
 
 @pytest.mark.slow
 def test_auto_knows_what_follows_what() -> None:
-    drawn = crowdppl.simulate("hmm_crowd", crowd([8] * 40, BIO, annotators=3), seed=1)
+    drawn = crowdppl.simulate("hmm_crowd", crowd([8] * 20, BIO, annotators=3), seed=1)
     auto = crowdppl.fit("auto", drawn.data, seed=0)
     alone = crowdppl.fit("hierarchical_dawid_skene", drawn.data, seed=0, calibrate=True)
     assert auto.correction is not None

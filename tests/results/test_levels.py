@@ -1,5 +1,6 @@
 """Levels of a tree of classes: labels are those one would have read, and a posterior holds sums."""
 
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -47,13 +48,18 @@ def test_labels_at_a_level_are_those_that_are_read_so(level: int) -> None:
     assert np.allclose(one.probabilities(), other.probabilities())
 
 
+@cache
+def fitted(method: str, engine: str) -> crowdppl.Posterior:
+    options: dict[str, Any] = {"draws": 100, "warmup": 50} if engine == "gibbs" else {}
+    return crowdppl.fit(method, read(), inference="auto" if method == "auto" else engine, seed=0, **options)
+
+
 @pytest.mark.parametrize(
     ("method", "engine"), [("bayesian_dawid_skene", "vb"), ("one_coin", "gibbs"), ("auto", "vb")]
 )
 @pytest.mark.parametrize("level", [1, 2])
 def test_a_posterior_at_a_level_holds_sums(method: str, engine: str, level: int) -> None:
-    options: dict[str, Any] = {"draws": 100, "warmup": 50} if engine == "gibbs" else {}
-    fine = crowdppl.fit(method, read(), inference="auto" if method == "auto" else engine, seed=0, **options)
+    fine = fitted(method, engine)
     coarse = fine.at_level(level)
     groups = {name: [x for x in fine.data.classes if above(x, level) == name] for name in coarse.data.classes}
     p = fine.probabilities()

@@ -66,10 +66,11 @@ def test_whole_numbers_name_sequences_in_updates() -> None:
     rows = [(s, p, a, t) for s in range(4) for p, t in enumerate(["O", "B-X", "I-X"]) for a in (1, 2, 3)]
     table = pd.DataFrame(rows, columns=["sequence", "position", "annotator", "label"])
     for method in ("hmm_crowd", "bayesian_dawid_skene"):
-        for inference in ("vb", "gibbs"):
-            fitted = crowdppl.fit(
-                method, Annotations.from_frame(table, kind="sequence"), inference=inference, seed=0
-            )
+        data = Annotations.from_frame(table, kind="sequence")
+        for fitted in (
+            crowdppl.fit(method, data, inference="vb", seed=0),
+            crowdppl.fit(method, data, inference="gibbs", draws=20, warmup=20, seed=0),
+        ):
             later = fitted.update(table.assign(sequence=table["sequence"] + 10))
             assert {*later.labels().index.get_level_values("sequence")} >= {10, 11, 12, 13}
             known = fitted.update(table[table["sequence"] < 2].assign(annotator=9))

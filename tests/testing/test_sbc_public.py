@@ -170,9 +170,9 @@ def test_gibbs_passes_where_the_independence_of_vb_is_found_out() -> None:
     model = method("bayesian_dawid_skene", prevalence_strength=2.0, prior_strength=10.0, prior_accuracy=0.7)
     design = random_design(40, 4, 3, 2, seed=0)
     one_each: dict[str, Any] = {"chains": 99, "draws": 1, "warmup": 20}
-    exact = rank_check(model, design, inference="gibbs", simulations=80, **one_each)
+    exact = rank_check(model, design, inference="gibbs", simulations=50, **one_each)
     assert exact.table["p_value"].min() > 1e-4, exact
-    wide = rank_check(model, design, inference="vb", simulations=80)
+    wide = rank_check(model, design, inference="vb", simulations=50)
     each = wide.table.loc[["mean accuracy", "prevalence", "confusion"]]
     assert each["p_value"].min() > 1e-4 and each["spread"].between(0.8, 1.1).all(), wide
     assert wide.table.loc["log-likelihood", "p_value"] < 1e-3, wide

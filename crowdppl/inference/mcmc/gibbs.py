@@ -36,6 +36,8 @@ UNITS = (0.01, 0.05, 0.2, 1.0)
 """Standard deviations of the logarithms of units that are tried, each in turn."""
 STEPS = (1.0, 0.3, 0.1)
 """Of shifts that are tried where truths are known, each in turn; 1 is a new draw."""
+Placed = tuple[Tensors, Tensor]
+"""Statistics, and what labels say of them, (C,), which the next move is compared with."""
 
 
 @dataclass(frozen=True)
@@ -243,29 +245,37 @@ def _draw_statistics(
         if site.ratios:
             out[name] = site.conjugate.draw_of_scale(out[name], prior.expand(out[name].shape), stream)
     if problem.shifts or problem.powers:
-        out = _scaled(problem, _shifted(problem, out, priors, stream), priors, stream)
+        placed = out, _of_labels(problem, out)
+        out, _ = _scaled(problem, _shifted(problem, placed, priors, stream), priors, stream)
     return out
 
 
-def _shifted(problem: Problem, statistics: Tensors, priors: Tensors, stream: torch.Generator) -> Tensors:
+def _of_labels(problem: Problem, statistics: Tensors) -> Tensor:
+    """The objective (C,) where known truths tell shifts and units apart; else 0, as labels do not."""
+    chains, like = problem.options.chains, next(iter(statistics.values()))
+    known = problem.knows_numbers
+    return problem.full_pass(chains)(statistics).objective if known else like.new_zeros(chains)
+
+
+def _shifted(problem: Problem, at: Placed, priors: Tensors, stream: torch.Generator) -> Placed:
     """All sites that have a shift moved along it, by a draw from their priors: labels do not tell how far.
 
     Liu & Wu (1999), Parameter expansion for data augmentation, JASA 94. Known truths tell: by them, draws are
     accepted or not, and shorter steps follow.
     """
     for step in (STEPS if problem.knows_numbers else STEPS[:1]) if problem.shifts else ():
-        new, none = _shifted_by(problem, statistics, priors, step, stream), torch.zeros(problem.options.chains)
-        statistics = _accepted(problem, new, statistics, none, stream) if problem.knows_numbers else new
-    return statistics
+        new, none = _shifted_by(problem, at[0], priors, step, stream), torch.zeros(problem.options.chains)
+        at = _accepted(problem, new, at, none, stream) if problem.knows_numbers else (new, at[1])
+    return at
 
 
-def _accepted(problem: Problem, new: Tensors, old: Tensors, gain: Tensor, stream: torch.Generator) -> Tensors:
+def _accepted(problem: Problem, new: Tensors, at: Placed, gain: Tensor, stream: torch.Generator) -> Placed:
     """The chains' new statistics or old ones by Metropolis's rule; ``gain``, (C,), is of priors and measure."""
-    if problem.knows_numbers:
-        one, other = (problem.full_pass(len(gain))(x).objective for x in (new, old))
-        gain = gain + one - other
+    (old, before), after = at, _of_labels(problem, new)
+    gain = gain + after - before
     chance = torch.rand(len(gain), generator=stream, dtype=gain.dtype, device=gain.device)
-    return where(chance.log() < gain, new, old)
+    taken = chance.log() < gain
+    return where(taken, new, old), torch.where(taken, after, before)
 
 
 def _shifted_by(
@@ -286,10 +296,11 @@ def _shifted_by(
     return out
 
 
-def _scaled(problem: Problem, statistics: Tensors, priors: Tensors, stream: torch.Generator) -> Tensors:
+def _scaled(problem: Problem, at: Placed, priors: Tensors, stream: torch.Generator) -> Placed:
     """All sites that have powers in another unit, by Metropolis's steps under Haar's measure."""
     chains, sites = problem.options.chains, problem.sites
     for size in UNITS if problem.powers else ():
+        statistics = at[0]
         like = next(iter(statistics.values()))
         how: Any = {"generator": stream, "dtype": like.dtype, "device": like.device}
         log_s = size * torch.randn(chains, **how)
@@ -301,8 +312,8 @@ def _scaled(problem: Problem, statistics: Tensors, priors: Tensors, stream: torc
             new[name] = family.statistic(value * change.exp())
             log_p = family.log_prior(priors[name], new[name]) - family.log_prior(priors[name], old)
             gain = gain + per_chain(log_p, chains) + per_chain(change.expand_as(value), chains)
-        statistics = _accepted(problem, new, statistics, gain, stream)
-    return statistics
+        at = _accepted(problem, new, at, gain, stream)
+    return at
 
 
 def _replay(

@@ -310,11 +310,11 @@ def test_skills_are_as_wide_as_a_dense_matrix_says(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("method", "least"), [("bradley_terry", 0.83), ("crowd_bt", 0.76)])
+@pytest.mark.parametrize(("method", "least"), [("bradley_terry", 0.79), ("crowd_bt", 0.73)])
 def test_intervals_of_scores_hold_what_they_promise(method: str, least: float) -> None:
-    """In 24 simulations, of .92 and .84 in a hundred others: less 3 standard errors."""
+    """In 12 simulations, of .92 and .84 in a hundred others: less 3 standard errors."""
     design, hits = comparisons(0), []
-    for seed in range(24):
+    for seed in range(12):
         crowd = crowdppl.simulate(crowdppl.method(method, spread=1.0), design, seed=seed)
         true = pd.Series(np.log(crowd.parameters["skill"]), crowd.data.item_covariates["left"].cat.categories)
         fit = crowdppl.fit(method, crowd.data, inference="vb", settings={"spread": 1.0}, seed=0)
