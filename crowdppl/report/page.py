@@ -17,6 +17,7 @@ from crowdppl.report.allowance import Allowance
 from crowdppl.report.blocks import Section, Text
 from crowdppl.report.facts import LIKELY, SETTLED, Facts
 from crowdppl.report.rankings import Ranked
+from crowdppl.report.replacement import told as replaceable
 from crowdppl.report.words import Say, Words, say
 from crowdppl.results.spans import tags_of
 
@@ -151,7 +152,8 @@ def _parts(facts: Facts) -> Parts:
     if facts.are_numbers:
         return NUMBERS
     nouns = facts.data.alphabet.kind.name
-    return replace(CLASSES, nouns=nouns if nouns in NOUNS else CLASSES.nouns)
+    asked = _joined(CLASSES.people, replaceable)
+    return replace(CLASSES, nouns=nouns if nouns in NOUNS else CLASSES.nouns, people=asked)
 
 
 def heading(facts: Facts, parts: Parts) -> list[Say]:
@@ -214,7 +216,7 @@ def experts(facts: Facts) -> Iterator[Text]:
         yield line(say("experts.chosen", scores=told))
     if fit.correction is not None:
         yield line(say("experts.correction", text=str(fit.correction)))
-    if facts.data.n_classes and facts.once(Allowance.of) is not None:
+    if not facts.are_numbers and facts.once(Allowance.of) is not None:
         yield line(say("experts.alone"))
     given = {**settings_of(fit.model), **{k: v for k, v in fit.options.items() if k in ("seed", "draws", "chains")}}
     yield line(say("experts.settings", settings=", ".join(f"{k}={v}" for k, v in given.items())))
