@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import crowdppl
-from crowdppl.criticism.doubts.classes import agreement_error, class_agreement, contradicted
+from crowdppl.criticism.doubts.classes import agreement_errors, class_agreement, contradicted
 from crowdppl.data.annotations import Annotations
 from crowdppl.evaluation.calibration import stacked
 from crowdppl.posterior import Posterior
@@ -32,7 +32,8 @@ def test_agreement_with_the_class_and_beside_a_label_by_loops() -> None:
     whole = parts.sum(1)
     want = whole[0] / whole[1], whole[2] / whole[3]  # in the order named, given, again, said
     apart = (named - want[0] * given) / whole[1] - (again - want[1] * said) / whole[3]
-    found = [*class_agreement(posterior), [agreement_error(posterior, k) for k in range(3)]]
+    agreement = class_agreement(posterior)
+    found = [*agreement, agreement_errors(posterior, np.arange(3), agreement)]
     np.testing.assert_allclose(found, [*want, np.sqrt((apart**2).sum(0))], atol=1e-12)
 
 

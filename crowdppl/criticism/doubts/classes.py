@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass, replace
@@ -152,27 +151,30 @@ def _votes_and_shares(posterior: Fit) -> Iterator[tuple[np.ndarray, np.ndarray]]
         yield block.vote_counts().double().cpu().numpy(), p[at]
 
 
-def agreement_error(posterior: Fit, k: int) -> float:
-    """The standard error, by items, of the difference of the two shares of class k."""
-    own, other = (share[k] for share in class_agreement(posterior))
-    every, repeats = 0.0, 0.0
+def agreement_errors(posterior: Fit, classes: np.ndarray, agreement: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
+    """The standard error, by items, of the difference of the two shares of some classes, (classes,)."""
+    own, other = (share[classes] for share in agreement)
+    every, repeats, squares = np.zeros((3, len(classes)))
     for votes, p in _votes_and_shares(posterior):
         labels = votes.sum(1)
-        every, repeats = every + labels @ p[:, k], repeats + (labels > 1) @ votes[:, k]
-    squares = 0.0
+        every += labels @ p[:, classes]
+        repeats += (labels > 1) @ votes[:, classes]
     for votes, p in _votes_and_shares(posterior):
-        labels, given = votes.sum(1), votes[:, k]
+        labels, given = votes.sum(1, keepdims=True), votes[:, classes]
         again = given * (given - 1) / np.maximum(labels - 1, 1) - other * given * (labels > 1)
-        pull = p[:, k] * (given - own * labels) / every - again / repeats
-        squares += float(pull @ pull)
-    return math.sqrt(squares)
+        pull = p[:, classes] * (given - own * labels) / every - again / repeats
+        squares += np.einsum("ik,ik->k", pull, pull)
+    return np.sqrt(squares)
 
 
 def contradicted(posterior: Fit) -> list[int]:
     """Codes of the classes whose items get their label less often than it is repeated."""
-    own, other = class_agreement(posterior)
+    own, other = agreement = class_agreement(posterior)
     below = np.flatnonzero(own < MARGIN * other)
-    return [int(k) for k in below if own[k] < other[k] - ERRORS * agreement_error(posterior, int(k))]
+    if not len(below):
+        return []
+    far = own[below] < other[below] - ERRORS * agreement_errors(posterior, below, agreement)
+    return [int(k) for k in below[far]]
 
 
 @doubt("collapse")
