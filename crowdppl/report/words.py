@@ -93,8 +93,8 @@ class Words(Formatter):
     def _fill(self, said: Say, prepare: Callable[[str], str]) -> str:
         found = self.find(said.key)
         if isinstance(found, Mapping):
-            n = said.values.get("n")
-            found = found.get("none", found["other"]) if n == 0 else found["one" if n == 1 else "other"]
+            form = {0: "none", 1: "one"}.get(said.values.get("n", 2), "other")
+            found = found.get(form, found["other"])
         values = {**self.nouns, **said.values}
         page = prepare is _marked_up
         parts = []
