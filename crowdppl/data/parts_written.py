@@ -99,8 +99,8 @@ class Writer:
         self.files.append(self._written(data, path))
         own = cell_counts(data.blocks)
         self.counts += own
-        first = data.items[0] if self.kind.parts is None else data.item_index[0]
-        first = first[0] if isinstance(first, tuple) else first
+        pair, table = self.kind.parts, data.item_covariates
+        first = data.items[0] if pair is None or table is None else table[pair.names[0]].cat.categories[0]
         self.first = first if self.first is None else self.first
         if isinstance(first, str) != isinstance(self.first, str):
             refuse_mixed(self.first, first)
