@@ -63,6 +63,7 @@ class CrowdClustering:
         "split with the start",
         cost="labels, and pairs x M",
         uses=("history",),
+        sharded=True,
     )
 
     def __post_init__(self) -> None:
@@ -123,9 +124,7 @@ def _log_same(left: Tensor, right: Tensor) -> Tensor:
 
 def _start(data: cp.Block, wanted: int | None) -> np.ndarray:
     """The cluster of each object, (O,): by k-means on eigenvectors or by linkage, whichever is more probable."""
-    left, right, n = cp.pairs_of(data)
-    pair, same = (x[data.named].cpu().numpy() for x in (data.item, data.answer))
-    number, yes = np.bincount(pair, minlength=data.n_items), np.bincount(pair, same, data.n_items)
+    left, right, number, yes, n = cp.votes_of_pairs(data)
     points = _points(left, right, n, number, yes, wanted)
     m = 1 + points.shape[1] if wanted is None else wanted
     near = np.asarray(cp.cluster_start(points, m).argmax(1))

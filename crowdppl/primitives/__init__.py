@@ -33,7 +33,14 @@ from crowdppl.primitives.likelihood import (
     truth_and_labels,
     with_abstentions,
 )
-from crowdppl.primitives.linkage import linkage, log_evidence, log_odds_same, pairs_of, sizes_without
+from crowdppl.primitives.linkage import (
+    linkage,
+    log_evidence,
+    log_odds_same,
+    pairs_of,
+    sizes_without,
+    votes_of_pairs,
+)
 from crowdppl.primitives.mixtures import (
     chosen_annotators,
     class_blends,
@@ -135,5 +142,6 @@ __all__ = [
     "tree_levels",
     "truth",
     "truth_and_labels",
+    "votes_of_pairs",
     "with_abstentions",
 ]

@@ -6,6 +6,7 @@ import heapq
 
 import numpy as np
 
+from crowdppl.core.collective import all_gathered, reduced
 from crowdppl.data.blocks import Block
 from crowdppl.primitives import plates
 from crowdppl.primitives.likelihood import item_groups
@@ -21,6 +22,21 @@ def pairs_of(data: Block) -> tuple[np.ndarray, np.ndarray, int]:
     """The codes of both objects of each pair, (N,) each, and the number of objects."""
     left, right = item_groups(data, *SIDES).cpu().numpy().T
     return left, right, plates.groups(data, *SIDES).size
+
+
+def votes_of_pairs(data: Block) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, int]:
+    """The codes of both objects of each pair, how many labels it has and how many say "same", and the objects.
+
+    Of processes that share a fit, they are the pairs of all.
+
+    Returns:
+        Four arrays (N,), and the number of objects.
+    """
+    left, right, n = pairs_of(data)
+    pair, same = (x[data.named].cpu().numpy() for x in (data.item, data.answer))
+    own = left, right, np.bincount(pair, minlength=data.n_items), np.bincount(pair, same, data.n_items)
+    one, other, number, yes = map(np.concatenate, zip(*all_gathered(own), strict=True))
+    return one, other, number, yes, n
 
 
 def linkage(left: np.ndarray, right: np.ndarray, weight: np.ndarray, n_objects: int) -> np.ndarray:
@@ -93,11 +109,11 @@ def log_evidence(data: Block, cluster: np.ndarray) -> float:
 
     left, right, n = pairs_of(data)
     pair, same = (x[data.named].cpu().numpy() for x in (data.item, data.answer))
-    hits = (same == (cluster[left] == cluster[right])[pair]).sum()
+    hits = reduced(int((same == (cluster[left] == cluster[right])[pair]).sum()))
     sizes = np.unique(cluster, return_counts=True)[1]
     theta = np.geomspace(0.01, 100 * n, 100)
     of_sizes = gammaln(sizes).sum() + len(sizes) * np.log(theta) + gammaln(theta) - gammaln(theta + n)
-    return float(betaln(1 + hits, 1 + len(pair) - hits) + of_sizes.max())
+    return float(betaln(1 + hits, 1 + reduced(len(pair)) - hits) + of_sizes.max())
 
 
 def sizes_without(left: np.ndarray, right: np.ndarray, weight: np.ndarray, cluster: np.ndarray) -> np.ndarray:

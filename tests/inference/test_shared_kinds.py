@@ -20,7 +20,7 @@ SHORT = {"max_iterations": 3}
 FITS: dict[str, list[tuple[str, str, dict[str, Any]]]] = {
     "pair": [("bradley_terry", "em", SHORT), ("crowd_bt", "vb", SHORT), ("preference_groups", "vb", SHORT)],
     "strengths": [("ordinal_bradley_terry", "vb", SHORT)],
-    "similarity": [("bayesian_dawid_skene", "vb", SHORT)],
+    "similarity": [("bayesian_dawid_skene", "vb", SHORT), ("crowd_clustering", "vb", SHORT)],
     "sequence": [("hmm_crowd", "gibbs", CHAINS), ("sequence_crowd", "vb", SHORT)],
     "set": [("set_clusters", "vb", {**SHORT, "settings": {"clusters": 1}})],
     "ranking": [("plackett_luce", "vb", SHORT)],
@@ -28,7 +28,6 @@ FITS: dict[str, list[tuple[str, str, dict[str, Any]]]] = {
 WRITTEN = {"sequence": "hmm_crowd", "pair": "bradley_terry"}
 REFUSED = [
     ("set", "set_clusters", "cluster has an entry for each item"),
-    ("similarity", "crowd_clustering", "setup"),
     ("similarity", "record_linkage", "setup"),
     ("pair", "reward_model", "setup"),
 ]
