@@ -44,8 +44,9 @@ def cards(facts: Facts, words: Words, check: str, seen: Seen | None = None) -> I
         known = ("checked",) if len(wrong) >= MIN_GOLD else ()
         if known and wrong.sum() - expected.sum() > BEYOND * sqrt((expected * (1 - expected)).sum()):
             values = {"n": len(wrong), "found": int(wrong.sum()), "said": float(expected.sum())}
-            key = "rely.too_sure_numbers" if facts.are_numbers else "rely.too_sure"
-            yield Card("bad", [say(key, **values), say("rely.too_sure_why")], say("rely.take_in"))
+            kind = "_numbers" if facts.are_numbers else ""
+            said = [say(f"rely.too_sure{kind}", **values), say("rely.too_sure_why")]
+            yield Card("bad", said, say(f"rely.take_in{kind}"))
             known = ()
     for doubt in facts.doubts:
         if not doubt.general:

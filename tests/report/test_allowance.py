@@ -55,7 +55,7 @@ def test_what_was_checked_is_held_against_what_was_expected(tmp_path: Path) -> N
     as_said, more = (label.where(np.arange(120) >= n, 1 - label) for n in (round(expected), round(expected) + 30))
     assert "What was checked has no more errors than were expected" in words(posterior, tmp_path, as_said)
     text = words(posterior, tmp_path, more)
-    assert f"{round(expected) + 30} of 120 items are wrong, where about {round(expected)} were expected" in text
+    assert f"{round(expected) + 30} of 120 items are wrong, against about {round(expected)} expected" in text
     assert "no more errors" not in text
     assert "than this report expects" not in words(posterior, tmp_path, more[:9])  # too few tell nothing
 
