@@ -263,6 +263,8 @@ class Dots:
         left, right, step, top = max(140.0, 36.0 + named + beside), WIDTH - 24.0, 21.0, 20.0
         low, high = self._range()
         ticks = [0, 0.2, 0.4, 0.6, 0.8, 1.0] if self.spec == "pct" else nice_ticks(low, high)
+        if not self.spec:  # places in a ranking
+            ticks = sorted({max(1.0, round(x)) for x in ticks})
         low, high = min(ticks[0], low), max(ticks[-1], high)
 
         def at(x: float) -> float:

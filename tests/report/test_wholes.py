@@ -12,7 +12,9 @@ import crowdppl
 from crowdppl import Annotations
 from crowdppl.report.facts import Facts
 from crowdppl.report.groups import OfGroups, weakest_links
+from crowdppl.report.pictures import Dots
 from crowdppl.report.whole_sets import OfSets
+from crowdppl.report.words import Words, say
 from tests.report.test_report import HOSTILE, Read
 
 
@@ -105,6 +107,12 @@ def test_whole_sets_are_products_over_their_classes(tmp_path: Path) -> None:
     assert row is not None
     shown = dict(zip(sorted(names), re.findall(r'data-v="(\d+)"', row[1]), strict=True))
     assert int(shown["red"]) == both[1, 0] and int(shown["long"]) == both[1, 2]
+
+
+def test_places_on_an_axis_are_whole_and_begin_at_one() -> None:
+    rows = [(f"object {n}", "", float(n), 1.0, 3.0, "a") for n in (1, 2, 3)]
+    drawn = Dots(rows, "", say("results.rank_axis")).draw(Words())
+    assert re.findall(r">(\d+)</text>", drawn) == ["1", "2", "3"]
 
 
 @pytest.mark.parametrize("kind", ["similarity", "set"])
