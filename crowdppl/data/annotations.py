@@ -47,7 +47,7 @@ from crowdppl.data.kinds.comparisons import TIE
 from crowdppl.data.kinds.kind import Kind, LabelSet
 from crowdppl.data.kinds.numbers import NUMBER
 from crowdppl.data.kinds.parts import SIDES, of_objects, ordered, with_covariates_of_parts, with_features
-from crowdppl.data.kinds.sequences import STRAY, units_of
+from crowdppl.data.kinds.sequences import SEQUENCE, STRAY, units_of
 from crowdppl.data.kinds.space import REAL_LINE, number_space
 from crowdppl.data.levels import above, ancestor, coarser
 from crowdppl.data.masks import labels_of_masks
@@ -534,12 +534,15 @@ class Annotations:
             if given is not None and not isinstance(given, tables):
                 raise DataError(f"{name} is {kind_of(given)}; give a table by item id")
         given_truths(known["gold"], None if stored.known is None else pd.Series(dtype=object), False, alphabet)
-        features = known["features"]
+        features, more = known["features"], known["item_covariates"]
+        if pair is None and more is not None and SEQUENCE in more:
+            raise DataError(
+                f"item_covariates have a column {SEQUENCE!r}, and parts of kind={alphabet.kind.name!r} keep no "
+                "sequences whole: convert the labels with kind='sequence', or use crowdppl.read_annotations"
+            )
         if of_items is not None and pair is not None and features is not None:
             features = with_features(features, of_items, pair)
-        features, covariates = (
-            of_own_parts(given, n_parts, share, pair) for given in (features, known["item_covariates"])
-        )
+        features, covariates = (of_own_parts(given, n_parts, share, pair) for given in (features, more))
         if of_items is not None and pair is not None:
             covariates = with_covariates_of_parts(covariates, of_items, pair)
         if history is not None:

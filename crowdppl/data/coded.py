@@ -200,7 +200,7 @@ def build_blocks(
     size = block_labels or max(BLOCK_LABELS, 4 * n_cells)
     n_blocks = max(1, min(-(-len(item) // size), n_items))
     edges = np.linspace(0, n_items, n_blocks + 1).round().astype(np.int64).tolist()
-    edges = edges if units is None else edges_between(edges, units[order, 0])
+    edges = edges if units is None or not n_items else edges_between(edges, units[order, 0])
     sizes, has_labels = (n_annotators, n_classes, n_answers), answer is not None
     bags = [(RaggedIndex.of_matrix(whole[first:last]), first) for first, last in pairwise(edges)]
     return order, [Block(some, *sizes, first, has_labels=has_labels) for some, first in bags]

@@ -17,7 +17,7 @@ from crowdppl.core.validation import require_path
 from crowdppl.data.block_files import mapped_blocks
 from crowdppl.data.blocks import Block
 from crowdppl.data.coded import Coded, check_tables
-from crowdppl.data.ids import Codebook, as_index, native
+from crowdppl.data.ids import Codebook, as_index, encode, native
 from crowdppl.data.kinds import kind_named
 from crowdppl.data.kinds.kind import Kind, LabelSet
 from crowdppl.data.kinds.numbers import NUMBER, ONE_ANSWER
@@ -308,14 +308,13 @@ def _objects(folder: Path, file: PartFile, check: bool) -> pd.Index[Any]:
 
 def _joined(tables: Sequence[pd.DataFrame], ids: pd.Index[Any]) -> pd.DataFrame:
     """The columns that name items, of all parts; those of other categories get the categories of all."""
-    out = {}
-    for name in tables[0]:
+    tables, out = [table for table in tables if len(table)] or tables[:1], dict[str, Any]()
+    for name in map(str, tables[0]):
         columns = [table[name] for table in tables]
-        categories = isinstance(columns[0].dtype, pd.CategoricalDtype)
-        joined: Any = pd.api.types.union_categoricals(columns, sort_categories=True) if categories else None
-        if not categories or all(x.dtype == columns[0].dtype for x in columns):
-            joined = pd.concat(columns, ignore_index=True).array
-        out[name] = joined
+        if any(x.dtype != columns[0].dtype for x in columns):
+            every = columns[0].cat.categories.append([x.cat.categories for x in columns[1:]]).unique()
+            columns = [x.cat.set_categories(encode(every, name).codebook(name)[0].ids) for x in columns]
+        out[name] = pd.concat(columns, ignore_index=True).array
     return pd.DataFrame(out, index=ids)
 
 
@@ -396,7 +395,8 @@ def _pairs(table: Any, pair: Parts, objects: pd.Index[Any] | None) -> pd.DataFra
         elif pair.ordered and name == pair.names[1]:
             out[name] = values
         else:
-            out[name] = pd.Categorical(table[name].to_pandas())
+            book, codes = encode(table[name].to_pandas(), name).codebook(name)
+            out[name] = pd.Categorical.from_codes(codes, categories=book.ids)
     return pd.DataFrame(out)
 
 

@@ -21,7 +21,9 @@ from crowdppl.data.ids import Codebook, Encoding, Place, encode, native
 from crowdppl.data.kinds.classes import require_categories
 from crowdppl.data.kinds.kind import Kind, Settled
 from crowdppl.data.kinds.parts import SEPARATOR, Parts
-from crowdppl.data.kinds.rankings import is_whole
+from crowdppl.data.kinds.rankings import RANKINGS, is_whole
+from crowdppl.data.kinds.sequences import tag_in_any_scheme
+from crowdppl.data.kinds.sets import SETS
 from crowdppl.data.parts import ANNOTATOR, GOLD, ITEM, LABEL, OBJECT, common_of
 from crowdppl.data.parts_written import About, Writer
 from crowdppl.data.scan import Scan, as_name, as_text, connected, scanned
@@ -66,7 +68,7 @@ def convert(
     table is, its first 10,000 rows tell. Each item lies in one part, by a hash of its id, and so do sequences, sets
     and problems of rankings as a whole. The folder appears when it is whole; ``docs/scale.md`` describes it. Needs
     DuckDB (``pip install crowdppl[scale]``), which spills to the disk of the folder: memory does not grow with the
-    number of labels.
+    number of labels, but for rankings, of which distinct ones and all of one problem are held at once.
 
     Args:
         source: a file, a pattern such as ``"labels/*.csv"`` or a list of files with the same columns: CSV or TSV
@@ -192,7 +194,7 @@ class _Long:
                 "crowdppl.read_annotations, whose table data.to_arrow() is of that form"
             )
         if kind.parts is not None and of_items == [ITEM]:
-            _require_one_part(rows, kind.parts, str(roles[ITEM]))
+            _require_one_part(encode(rows.item, ITEM, rows.place), kind.parts, str(roles[ITEM]))
         rest = [name for name in scan.head.names if name not in roles.values()]
         new = apart_from_roles(rest, roles)
         time, names = told.get("time"), list(told.get("label_covariates") or ())
@@ -204,6 +206,8 @@ class _Long:
         further = {f"column {n}": str(name) for n, name in enumerate([*names, *([] if time is None else [time])])}
         columns = {**roles, **{alias: own[name] for alias, name in further.items()}}
         unsaid = all(told.get(name) is None for name in ("kind", "classes"))
+        if kind in (SETS, RANKINGS):
+            scan = replace(scan, texts=frozenset([str(roles[LABEL])]))
         return cls(scan, rows, kind, told, not unsaid, columns, of_items, further)
 
     def _distinct(self, name: str) -> tuple[pa.Table, Place]:
@@ -244,7 +248,8 @@ class _Long:
             return self.kind.settled(self.rows, objects, self.options)
         table, place = self._distinct(LABEL)
         mixed = bool(self.options.get("abstentions")) or self.options.get("classes") is not None
-        each = encode(self.scan.encoded(table[LABEL], LABEL, place, mixed), LABEL, place, mixed=mixed)
+        lists = bool(self.scan.texts)
+        each = encode(self.scan.encoded(table[LABEL], LABEL, place, mixed, lists), LABEL, place, mixed=mixed)
         counts = np.bincount(each.codes, table["n"].to_numpy(), len(each.values)).astype(np.int64)
         _, first = np.unique(each.codes, return_index=True)
         tally = _Tally(each.values, np.arange(len(each.values), dtype=np.int32), counts=counts)
@@ -256,18 +261,38 @@ class _Long:
         return Rows(nobody, nobody, label, place=place, text=self.rows.text, roles=self.rows.roles)
 
     def settled_by(self, folders: Sequence[Path]) -> Settled:
-        """What all labels tell, where labels are read by their neighbours, part by part."""
-        values, classes = pd.Index([]), dict[Any, None]()
+        """What all labels tell, where labels are read by their neighbours, part by part.
+
+        DataError where some are tags of another scheme than BIO, and some are no tags, beside which those stay.
+        """
+        values, classes, odd = pd.Index([]), dict[Any, None](), self._no_tag()
         for folder in folders:
             if not folder.is_dir():
                 continue
+            given = self._rows(folder, {})
             with warnings.catch_warnings(action="ignore"):
-                rows, changed = self.kind.read(self._rows(folder, {}), self.options)
-            values = values.append(encode(rows.label, LABEL, rows.place, mixed=True).values).unique()
+                rows, changed = self.kind.read(given, self.options)
+            before, after = (encode(x.label, LABEL, x.place, mixed=True) for x in (given, rows))
+            other = before.values.take(before.codes) != after.values.take(after.codes)
+            if odd and other.any():
+                row = int(np.argmax(other))
+                raise DataError(
+                    f"the label {native(before.values[before.codes[row]])!r} at {given.place(row)} is a tag, and "
+                    f"{odd[0]!r} is none, so that it is not clear whether it is one of another scheme than "
+                    "BIO: write tags alone, or in BIO, or read the labels by crowdppl.read_annotations"
+                )
+            values = values.append(after.values).unique()
             classes |= dict.fromkeys(changed.get("classes") or ())
         label = encode(values, LABEL, mixed=True)
         told = {**self.options, "classes": [*classes] or None}
         return self.kind.settled(self._rows_of(label, lambda n: self.scan.origin), None, told)
+
+    def _no_tag(self) -> list[Any]:
+        """Labels that are no tags of spans, abstentions apart."""
+        table, place = self._distinct(LABEL)
+        found = encode(self.scan.encoded(table[LABEL], LABEL, place, True), LABEL, place, mixed=True).values
+        away = {*map(str, self.options.get("abstentions", ()))}
+        return [native(x) for x in found if str(x) not in away and tag_in_any_scheme(x) is None]
 
     def distribute(self, folder: Path, n_parts: int) -> None:
         """Writes the rows to a folder a part."""
@@ -313,10 +338,12 @@ class _Long:
         who = Encoding(pd.Index([EVERYONE]), np.zeros(len(table), np.int32))
         ids = {name: encode(self.scan.encoded(table[name], name, place), name, place) for name in self.of_items}
         item: Any = ids.get(ITEM)
+        if item is not None and self.kind.parts is not None:
+            _require_one_part(item, self.kind.parts, self.columns[ITEM])
         if item is None:
             coded = {name: pd.Categorical.from_codes(x.codes, categories=x.values) for name, x in ids.items()}
             item = pd.DataFrame(coded, index=range(len(table)))
-        label = self.scan.encoded(table[LABEL], LABEL, place, mixed)
+        label = self.scan.encoded(table[LABEL], LABEL, place, mixed, bool(self.scan.texts))
         rows = replace(
             self.rows,
             item=item,
@@ -327,7 +354,8 @@ class _Long:
             gold=None,
         )
         if GOLD in self.columns:
-            rows = replace(rows, gold=self._truths(table[GOLD], item))
+            truths = self._truths(table[GOLD], item)
+            rows = replace(rows, gold=truths.map(lambda x: words.get(str(native(x)), x)) if words else truths)
         if self.further:
             own = {name: self.scan.values(table[alias]) for alias, name in self.further.items()}
             rows = replace(rows, columns=pd.DataFrame(own))
@@ -387,13 +415,12 @@ class _Long:
         encode(both, name, lambda n: self.scan.locate(own, {name: json.dumps(both[n], ensure_ascii=False)}))
 
 
-def _require_one_part(rows: Rows, pair: Parts, name: str) -> None:
+def _require_one_part(item: Encoding, pair: Parts, name: str) -> None:
     """Refuses ids of items of which one column holds both parts."""
-    values = encode(rows.item, ITEM, rows.place)
-    both = next((n for n, x in enumerate(values.values) if SEPARATOR in str(x)), None)
+    both = next((n for n, x in enumerate(item.values) if SEPARATOR in str(x)), None)
     if pair.shared or pair.ordered or both is not None:
         raise DataError(
-            f"the column {name!r} names items of kind={pair.kind!r}, such as {native(values.values[both or 0])!r}, "
+            f"the column {name!r} names items of kind={pair.kind!r}, such as {native(item.values[both or 0])!r}, "
             f"and convert reads {' and '.join(pair.names)} from two columns; make a column of each"
         )
 

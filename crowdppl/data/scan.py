@@ -83,6 +83,8 @@ class Scan:
         fault: of a file that cannot be read, its first fault, "" where none is found.
         key: SQL of the text of an item's id, by which it is hashed.
         is_json: whether values are texts of JSON.
+        lists: columns that hold lists or records, of types of their own.
+        texts: columns of which lists and records are read as texts of JSON.
     """
 
     connection: duckdb.DuckDBPyConnection
@@ -95,11 +97,17 @@ class Scan:
     key: Callable[[str], str]
     fault: Callable[[Path], str] = lambda path: ""
     is_json: bool = False
+    lists: frozenset[str] = frozenset()
+    texts: frozenset[str] = frozenset()
 
     def select(self, columns: Mapping[str, str], path: Path | None = None, *more: str) -> str:
         """SQL of some columns by new names, and of ``more``, of all files or one."""
-        named = (f"{self.column(name)} AS {as_name(new)}" for new, name in columns.items())
+        named = (f"{self._read_as(name)} AS {as_name(new)}" for new, name in columns.items())
         return f"SELECT {', '.join([*named, *more])} FROM {self.relation(self.paths if path is None else [path])}"
+
+    def _read_as(self, name: str) -> str:
+        """SQL of a column's values, of lists their text where that is read."""
+        return f"to_json({as_name(name)})::VARCHAR" if name in self.texts & self.lists else self.column(name)
 
     def fetch(self, query: str, parameters: Sequence[Any] = ()) -> pa.Table:
         """The rows of a query."""
@@ -137,13 +145,15 @@ class Scan:
                 return self.place(path, row)
         return self.origin
 
-    def encoded(self, column: pa.ChunkedArray, name: str, place: Place, mixed: bool = False) -> Any:
-        """A column with each value spelled once."""
+    def encoded(
+        self, column: pa.ChunkedArray, name: str, place: Place, mixed: bool = False, lists: bool = False
+    ) -> Any:
+        """A column with each value spelled once, of JSON's ``lists`` their text."""
         if not self.is_json:
             return encode_text(column, name, place)
         found = column.dictionary_encode().combine_chunks()
         codes = found.indices.to_numpy()
-        values = pd.Series([_one_value(text) for text in found.dictionary.to_pylist()], dtype=object)
+        values = pd.Series([_one_value(text, lists) for text in found.dictionary.to_pylist()], dtype=object)
         each = encode(values, name, lambda n: place(int(np.argmax(codes == n))), mixed=mixed)
         return Encoding(each.values, each.codes[codes])
 
@@ -155,10 +165,10 @@ class Scan:
         return numbers_of_text(found) if self.head.text else found
 
 
-def _one_value(text: str) -> Any:
-    """A value of JSON; a list or an object as its text."""
+def _one_value(text: str, lists: bool) -> Any:
+    """A value of JSON; if wanted, a list or an object as its text."""
     found = json.loads(text)
-    return text if isinstance(found, list | dict) else found
+    return text if lists and isinstance(found, list | dict) else found
 
 
 def scanned(connection: duckdb.DuckDBPyConnection, source: Any, format: Any, delimiter: Any, encoding: Any) -> Scan:
@@ -333,11 +343,5 @@ def _typed(connection: Any, origin: str, paths: Sequence[Path], relation: Callab
     def key(column: str) -> str:
         return f"coalesce({as_name(column)}{'::BIGINT' if column in floats else ''}::VARCHAR, '')"
 
-    def column(name: str) -> str:
-        nested = types[name].endswith("]") or types[name].startswith(("STRUCT", "MAP"))
-        return f"to_json({as_name(name)})::VARCHAR" if nested else as_name(name)
-
-    scan = _with_head(
-        replace(scan, key=key), {name: name for name in types}, False
-    )  # recognised by lists as they are
-    return replace(scan, column=column)
+    nested = {name for name, kind in types.items() if kind.endswith("]") or kind.startswith(("STRUCT", "MAP"))}
+    return _with_head(replace(scan, key=key, lists=frozenset(nested)), {name: name for name in types}, False)

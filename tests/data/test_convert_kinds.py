@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 import crowdppl
+from crowdppl.data.parts import read_parts
 from crowdppl.errors import CrowdpplWarning, DataError
 from tests.data.test_convert import ODD, both, same
 
@@ -253,6 +254,70 @@ def test_faults_name_the_line(tmp_path: Path) -> None:
         with pytest.raises(DataError, match=text):
             crowdppl.convert(tmp_path / f"{name}.csv", tmp_path / name, n_parts=3, **said)
         assert not (tmp_path / name).exists()
+
+
+def test_objects_may_be_called_like_answers(tmp_path: Path) -> None:
+    rows = [("tie", "shirt", "ann", "Draw"), ("shirt", "tie", "ann", "tie"), ("left", "shirt", "bob", "A=B")]
+    table = pd.DataFrame(rows * 3, columns=["left", "right", "judge", "winner"])
+    table.to_csv(tmp_path / "a.csv", index=False)
+    same(*both(tmp_path / "a.csv", tmp_path / "parts", kind="pair"))
+
+
+@pytest.mark.parametrize("name", ["sequence", "rank", "set"])
+def test_ids_that_are_whole_numbers_stay_so_and_parts_may_be_empty(name: str, tmp_path: Path) -> None:
+    make, said = TABLES[name]
+    table = make()
+    first = table.columns[0]
+    table[first] = table[first].str.extract(r"(\d+)")[0].astype(int)
+    table.to_parquet(tmp_path / "a.parquet")
+    read, opened = both(tmp_path / "a.parquet", tmp_path / "parts", 30, **said)
+    same(read, opened)
+    assert read.item_covariates is not None and opened.item_covariates is not None
+    expected = read.item_covariates.loc[opened.items]
+    pd.testing.assert_frame_equal(opened.item_covariates, expected, check_index_type=False, check_names=False)
+
+
+@pytest.mark.parametrize("name", ["one problem", "sequence", "listed"])
+def test_a_process_may_have_no_items(name: str, tmp_path: Path) -> None:
+    make, said = TABLES[name]
+    make().to_csv(tmp_path / "a.csv", index=False)
+    crowdppl.convert(tmp_path / "a.csv", tmp_path / "parts", n_parts=60, **said)
+    shares = [read_parts(tmp_path / "parts", process, 60) for process in range(60)]
+    assert not all(len(share.items) for share in shares) and all(share.blocks for share in shares)
+
+
+def test_lists_are_no_ids_and_tags_beside_words_are_not_guessed(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text("".join(f'{{"item": [{n}], "annotator": "a", "label": "xy"}}\n' for n in range(9)))
+    for source, said in ((path, {}), (path, {"kind": "set"})):
+        with pytest.raises(DataError):
+            crowdppl.convert(source, tmp_path / "parts", **said)  # type: ignore[arg-type]
+    table = tags("I-Z")
+    table.loc[5, "label"] = "verb"
+    table.to_csv(tmp_path / "b.csv", index=False)
+    with pytest.raises(DataError, match="'verb' is none"):
+        crowdppl.convert(tmp_path / "b.csv", tmp_path / "parts", n_parts=4, kind="sequence")
+    table = sets()
+    table.loc[119, "item"] = "i | red"
+    table.to_csv(tmp_path / "c.csv", index=False)
+    with pytest.raises(DataError, match="two columns"):
+        crowdppl.convert(tmp_path / "c.csv", tmp_path / "parts", kind="set")
+
+
+def test_covariates_of_sets_are_by_item(tmp_path: Path) -> None:
+    sets().to_csv(tmp_path / "a.csv", index=False)
+    crowdppl.convert(tmp_path / "a.csv", tmp_path / "parts", n_parts=3, kind="set")
+    more = pd.DataFrame({"hour": np.arange(40.0)}, index=[f"item {n}" for n in range(40)])
+    one = crowdppl.read_annotations(tmp_path / "a.csv", kind="set", item_covariates=more).item_covariates
+    other = crowdppl.Annotations.open(tmp_path / "parts", item_covariates=more).item_covariates
+    assert one is not None and other is not None
+    pd.testing.assert_frame_equal(other, one.loc[other.index], check_names=False, check_index_type=False)
+    table = pd.DataFrame({"item": ["x", "y"] * 4, "annotator": list("aabbccdd"), "label": list("uvuvuuvv")})
+    table.to_csv(tmp_path / "b.csv", index=False)
+    crowdppl.convert(tmp_path / "b.csv", tmp_path / "plain")
+    chains = pd.DataFrame({"sequence": ["s", "s"], "position": [0, 1]}, index=["x", "y"])
+    with pytest.raises(DataError, match="sequence"):
+        crowdppl.Annotations.open(tmp_path / "plain", item_covariates=chains)
 
 
 def test_ids_of_both_parts_in_one_column_are_refused(tmp_path: Path) -> None:

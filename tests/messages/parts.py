@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import pandas as pd
 import pyarrow as pa
 from pyarrow import parquet
 from safetensors.torch import load_file, save_file
@@ -113,6 +114,7 @@ def two(header: str) -> list[Path]:
 TAGS = "sequence,position,annotator,label\n" + "".join(
     f"s,{n},{who},O\ns,1{n},{who},B-X\n" for n in (1, 2) for who in "ab"
 )
+STRAY = TAGS.replace("B-X", "I-X") + "".join(f"{x},1,a,O\n{x},2,a,I-X\n" for x in "tuvwxyz")
 PAIRS = pairs().to_csv(index=False)
 JSON = '{"item": 1, "annotator": "a", "label": "x"}\n{"item": 1, "annotator": "b", "label": "y"}\n'
 MANY = "item,annotator,label\n" + "".join(f"{n},{who},{'xy'[n % 2]}\n" for n in range(9) for who in "ab")
@@ -126,6 +128,16 @@ ROWS = [
         "parts_convert._require_taken",
         lambda: convert(TAGS, kind="sequence", stray="refuse"),
         lambda: convert(TAGS, kind="sequence", stray="keep"),
+    ),
+    Row(
+        "parts_convert.settled_by",
+        lambda: convert(STRAY + "s,50,a,verb\n", kind="sequence"),
+        lambda: convert(STRAY, kind="sequence"),
+    ),
+    Row(
+        "annotations._of_parts",
+        lambda: opened(item_covariates=pd.DataFrame({"sequence": ["s", "s"]}, index=["1", "2"])),
+        lambda: convert(TAGS, kind="sequence"),
     ),
     Row(
         "parts_convert._require_one_part",

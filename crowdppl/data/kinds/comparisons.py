@@ -83,7 +83,8 @@ class Comparisons(Classes):
             self,
             options.get("informative_abstentions", False),
         )
-        return Settled(alphabet, answers_as_options(alphabet), objects, _words(grades, answers))
+        words = {text: word for text, word in _words(grades, answers).items() if word not in ids}
+        return Settled(alphabet, answers_as_options(alphabet), objects, words)
 
     def candidates_of(
         self, columns: pd.DataFrame, known: np.ndarray | None, n_classes: int

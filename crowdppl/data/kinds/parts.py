@@ -305,7 +305,12 @@ def with_covariates_of_parts(given: Any, parts: pd.DataFrame, pair: Parts) -> An
     """Covariates of items with their parts as the first columns; a column of the same name must say the same."""
     if not isinstance(given, pd.DataFrame):
         return parts if given is None else given  # what is no table is refused where covariates are read
-    given = given.set_axis(ids_of_items(given.index, pair))
+    if not pair.columns and not any(map(_is_pair, given.index)):  # by item, for each of its classes
+        first, own = parts[pair.names[0]].astype(str), given.set_axis(given.index.map(str))
+        known = own.index.isin(first)
+        given = pd.concat([own[known].reindex(first).set_axis(parts.index), own[~known]])
+    else:
+        given = given.set_axis(ids_of_items(given.index, pair))
     for part in pair.names:
         if part in given.columns:
             same = given[part].astype(str) == parts[part].astype(str).reindex(given.index)

@@ -62,7 +62,7 @@ class Sets(Classes):
 
     def truths(self, gold: pd.Series[Any], items: pd.Index[Any], covariates: pd.DataFrame, roles: Any) -> Any:
         """Known sets as known answers by item and class."""
-        return truths_by_class(gold, classes_of(items))
+        return truths_by_class(gold, map(str, covariates[OF_SETS[1]].cat.categories))
 
 
 def are_answers(items: Any) -> bool:
