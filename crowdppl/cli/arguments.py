@@ -137,6 +137,14 @@ LanguageModels = Annotated[
     ),
 ]
 People = Annotated[Path, Option(help="File of labels by people: an item and a label a row.", metavar="FILE")]
+Replaceable = Annotated[
+    Path | None,
+    Option(
+        "--people",
+        help="File of labels by several people: whether the annotators, that are models, may replace one.",
+        metavar="FILE",
+    ),
+]
 Quantity = Annotated[str, Option(help="share, mean, accuracy, difference or win_rate.", metavar="NAME")]
 Of = Annotated[
     str | None,

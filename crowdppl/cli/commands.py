@@ -204,6 +204,7 @@ def write_report(
     inference: arguments.Inference = "auto",
     models: arguments.LanguageModels = None,
     text: arguments.TextColumn = None,
+    people: arguments.Replaceable = None,
     language: arguments.Language = "en",
     seed: arguments.Seed = 0,
     overwrite: arguments.Overwrite = False,
@@ -223,7 +224,7 @@ def write_report(
     from crowdppl.results.archive import TEXT
 
     one_of("language", language, LANGUAGES)
-    require_new(out, overwrite, [answers, *([] if gold is None else [gold])])
+    require_new(out, overwrite, [answers, *(x for x in (gold, people) if x is not None)])
     named = {name: given[f"gold_{name}"] for name in ("item", "label", "encoding")}
     known = None if gold is None else read_gold(gold, **named)
     if (answers / TEXT).is_file():
@@ -238,7 +239,9 @@ def write_report(
         how: Any = {"inference": inference, "models": _models(models), "seed": seed}
         posterior = fit(model or "auto", data, **how)
         _say_order(data, given)
+    said = None if people is None else _read_people(people, posterior.data, named=True)
     options: Any = {"language": language, "source": answers.name, "command": _command(), "text": texts}
+    options["people"] = said
     posterior.report(out, known, **options, spreadsheet_safe=spreadsheet_safe)
     print(f"the report is in {out}, tables are in {out.parent / f'{out.stem}-files'}")
 
@@ -607,14 +610,14 @@ def _read_chances(path: Path) -> pd.DataFrame:
     return found
 
 
-def _read_people(path: Path, data: Annotations) -> Annotations:
-    """Labels by people, of the classes of other labels; who gave which does not matter."""
+def _read_people(path: Path, data: Annotations, named: bool = False) -> Annotations:
+    """Labels by people, of the classes of other labels; who gave which matters where they are named."""
     from crowdppl.data import files
     from crowdppl.errors import RepeatsWarning
 
     alike: Any = {"kind": data.kind, "classes": None if not data.n_classes else list(data.classes)}
     with warnings.catch_warnings(action="ignore", category=RepeatsWarning):
-        return files.read_annotations(path, annotator=None, **alike)
+        return files.read_annotations(path, annotator=... if named else None, **alike)
 
 
 def sources(answers: Path, given: Mapping[str, Any]) -> dict[str, Path]:

@@ -43,6 +43,7 @@ class Facts:
         source: name of the file of labels; "" of a fit in Python.
         command: how to make the report again.
         text: what each item says, by item; None without.
+        people: labels of the same items by people; None without.
     """
 
     posterior: Fit
@@ -51,6 +52,7 @@ class Facts:
     source: str = ""
     command: str = ""
     text: Any = None
+    people: Annotations | None = None
     _made: dict[Any, Any] = field(default_factory=dict, init=False)
 
     @property

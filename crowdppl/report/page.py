@@ -53,6 +53,12 @@ class Parts:
 
 NOUNS = ("set", "pair", "similarity", "sequence")
 """Kinds of classes whose items are called by a word of their own."""
+
+
+def _joined(first: Blocks, then: Blocks) -> Blocks:
+    return lambda facts: chain(first(facts), then(facts))
+
+
 CLASSES = Parts(
     "classes",
     classes.minute,
@@ -109,7 +115,7 @@ JUDGES = Parts(
     judges.minute,
     judges.results,
     judges.first,
-    judges.people,
+    _joined(judges.people, replaceable),
     judges.mixed,
     judges.steps,
     judges.listing,
@@ -120,10 +126,6 @@ JUDGES = Parts(
 
 WHOLES: dict[str, Any] = {"sets": whole_sets, "clusters": groups}
 """By the table of a kind whose labels belong together: what tells of them as wholes, first."""
-
-
-def _joined(first: Blocks, then: Blocks) -> Blocks:
-    return lambda facts: chain(first(facts), then(facts))
 
 
 def parts_of(facts: Facts) -> Parts:

@@ -16,6 +16,7 @@ from crowdppl import __version__
 from crowdppl.core.doubt import Doubt
 from crowdppl.core.files import new_file, new_files
 from crowdppl.core.validation import kind_of, require_path
+from crowdppl.data.annotations import Annotations, require_annotations
 from crowdppl.data.ids import by_item
 from crowdppl.data.tables import arrow_table, coded_table
 from crowdppl.data.written import write_table
@@ -48,6 +49,7 @@ def report(
     *,
     language: str = "en",
     text: Mapping[Any, Any] | pd.Series | None = None,
+    people: Annotations | None = None,
     doubts: Sequence[Doubt] | None = None,
     source: str = "",
     command: str = "",
@@ -64,6 +66,8 @@ def report(
         gold: known truths by item to compare with; they choose nothing.
         language: "en" or "de".
         text: what each item says, by item id (of tokens their words), to be shown beside it.
+        people: labels of classes of the same items by several people, by which it is told whether annotators, that
+            are models, may replace one (``alternative_annotator_test``).
         doubts: of the fit; by default none are told.
         source: name of the file of labels.
         command: how to make the report again.
@@ -91,7 +95,9 @@ def report(
     if not isinstance(text, Mapping | pd.Series | None):
         raise DataError(f"text is {kind_of(text)}; give a Series or a mapping from item id to text")
     said = None if text is None else by_item(text)
-    facts = Facts(posterior, doubts or (), None if gold is None else by_item(gold), source, command, said)
+    if people is not None:
+        _require_same_kind(require_annotations(people, "people"), posterior.data)
+    facts = Facts(posterior, doubts or (), None if gold is None else by_item(gold), source, command, said, people)
     parts = parts_of(facts)
     words = Words(language, parts.nouns)
     given = _tables(facts)
@@ -103,6 +109,16 @@ def report(
     with new_file(path) as new:
         new.write_text(page, encoding="utf-8")
     return path
+
+
+def _require_same_kind(people: Annotations, data: Annotations) -> None:
+    """Refuses labels by people by which no model of a fit can be tested."""
+    kind = data.alphabet.kind
+    if kind.numeric or kind.parts is not None or people.kind != kind.name:
+        raise DataError(
+            f"people= has labels of kind {people.kind!r} and the fit of kind {kind.name!r}: who may replace a person "
+            "is told where both are classes; leave it out, or call crowdppl.alternative_annotator_test"
+        )
 
 
 def rendered(facts: Facts, words: Words, names: Sequence[str], prefix: str = "") -> str:

@@ -7,6 +7,8 @@ import pandas as pd
 import pytest
 
 import crowdppl
+from crowdppl.errors import DataError
+from tests.cli.test_cli import run
 from tests.report.test_report import Read
 
 
@@ -42,3 +44,30 @@ def test_it_says_so_where_that_cannot_be_told(tmp_path: Path) -> None:
     )
     all_people = crowdppl.fit("one_coin", panel(2), inference="vb", seed=0).report(tmp_path / "people.html")
     assert "replace a person" not in all_people.read_text()
+
+
+def test_people_may_be_in_a_file_of_their_own(tmp_path: Path) -> None:
+    rows = panel(4).frame()
+    who = rows["annotator"].isin(["good", "bad"])
+    people = crowdppl.Annotations.from_frame(rows[~who])
+    models = crowdppl.Annotations.from_frame(rows[who])
+    posterior = crowdppl.fit("one_coin", models, inference="vb", seed=0)
+    apart = posterior.report(tmp_path / "apart.html", people=people).read_text(encoding="utf-8")
+    text = " ".join(Read(apart).text.split())
+    own = models.frame()[lambda x: x["annotator"] == "good"].set_index("item")["label"]
+    found = crowdppl.alternative_annotator_test(people, own, bootstrap=0)
+    assert "bad should not replace a person:" in text
+    assert f"{found.advantage:.0%}".rstrip("%") in text.split("good may replace a person:")[1][:120]
+    with pytest.raises(DataError, match="of kind 'ordinal' and the fit of kind 'nominal'"):
+        posterior.report(tmp_path / "r.html", people=crowdppl.datasets.example("ordinal"))
+
+
+def test_the_command_reads_people(tmp_path: Path) -> None:
+    rows = panel(4).frame()
+    who = rows["annotator"].isin(["good", "bad"])
+    rows[who].to_csv(tmp_path / "models.csv", index=False)
+    rows[~who].to_csv(tmp_path / "people.csv", index=False)
+    out = tmp_path / "r.html"
+    how = ["--model", "one_coin", "--inference", "vb", "--people", str(tmp_path / "people.csv"), "--out", str(out)]
+    assert run("report", str(tmp_path / "models.csv"), *how) == 0
+    assert "good may replace a person:" in " ".join(Read(out.read_text(encoding="utf-8")).text.split())
