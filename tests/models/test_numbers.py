@@ -501,9 +501,10 @@ def test_traces_are_drawn_and_what_counts_classes_is_refused() -> None:
     how: dict[str, Any] = {"inference": "gibbs", "draws": 20, "warmup": 10, "seed": 0}
     posterior = crowdppl.fit("gaussian_annotators", data, **how)
     assert posterior.plot_trace("error").get_title().startswith("error (annotator")
-    for picture in (posterior.plot_agreement_network, posterior.plot_panel):
-        with pytest.raises(MethodError, match="plot_raters"):
-            picture()
+    with pytest.raises(MethodError, match="plot_raters"):
+        posterior.plot_agreement_network()
+    with pytest.raises(DataError, match="ten items"):
+        posterior.plot_panel()
     for refused in (lambda: crowdppl.find_groups(data), lambda: crowdppl.covariance_spammers(data)):
         with pytest.raises(DataError, match="numbers and have no classes"):
             refused()
