@@ -236,8 +236,10 @@ def write_report(
     else:
         data = read_answers(answers, given)
         texts = None if text is None else read_texts(answers, text, given)
-        how: Any = {"inference": inference, "models": _models(models), "seed": seed}
-        posterior = fit(model or "auto", data, **how)
+        all_models = people is not None and model is None and models is None  # whom people are to be compared with
+        how: Any = {"inference": inference, "models": _models("all" if all_models else models), "seed": seed}
+        with warnings.catch_warnings(action="ignore", category=DoubtWarning):  # the page tells of doubts
+            posterior = fit(model or "auto", data, **how)
         _say_order(data, given)
     said = None if people is None else _read_people(people, posterior.data, named=True)
     options: Any = {"language": language, "source": answers.name, "command": _command(), "text": texts}

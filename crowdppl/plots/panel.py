@@ -108,7 +108,8 @@ def _of_numbers(
         )
     one, other = np.divmod(pair, data.n_annotators)
     whole = np.full((data.n_annotators,) * 2, np.nan)
-    whole[one, other] = whole[other, one] = np.clip(correlation, -1, 1)  # by few items an estimate may lie beyond
+    inside = np.where(np.abs(correlation) <= 1, correlation, np.nan)  # an estimate beyond is by too few items
+    whole[one, other] = whole[other, one] = inside
     met = np.unique(np.concatenate([one, other]))
     met = np.sort(met[np.argsort(-np.bincount(data.label_codes()[1])[met], kind="stable")[:MOST]])
     square = whole[np.ix_(met, met)]

@@ -14,7 +14,7 @@ from crowdppl.criticism.doubts import looked_for
 from crowdppl.data.kinds.parts import compares
 from crowdppl.errors import CrowdpplError
 from crowdppl.report.blocks import Card
-from crowdppl.report.facts import CHECKS, Facts
+from crowdppl.report.facts import Facts
 from crowdppl.report.words import Say, Words, say
 from crowdppl.results.correction import MIN_GOLD
 from crowdppl.results.updating import labels_without, predict
@@ -52,7 +52,7 @@ def cards(facts: Facts, words: Words, check: str, seen: Seen | None = None) -> I
         if not doubt.general:
             yield _card(facts, doubt, words)
     if facts.gold is None:
-        yield Card("middle", [say("rely.unchecked")], say(check, n=min(CHECKS, facts.data.n_items)))
+        yield Card("middle", [say("rely.unchecked")], say(check, n=len(facts.random_items())))
     found = {doubt.kind for doubt in facts.doubts}
     unfit: tuple[str, ...] = OF_CLASSES if compares(facts.data) else ("position",)
     unfit += OF_PEOPLE if facts.are_models else ()

@@ -213,12 +213,12 @@ def steps(facts: Facts, files: Sequence[str]) -> Iterator[Any]:
     unsure = np.flatnonzero(free & (of.tier == 2))
     if len(unsure):
         found.append(say("steps.ask" if "ask_next.csv" in files else "steps.look", n=len(unsure)))
-        if (more := one_more(facts, unsure))[0] >= 1:
+        if round((more := one_more(facts, unsure))[0]) > round(more[1]):
             found.append(say("steps.one_more", before=more[0], after=more[1], n=len(unsure)))
     off = np.where(np.eye(len(of.classes), dtype=bool), 0, of.answers)
     off = off + off.T
     one, other = np.unravel_index(off.argmax(), off.shape)
-    if off.max() >= 5:
+    if off.max() >= 5 and facts.data.alphabet.kind.table != "sets":  # whose classes are no and yes
         found.append(say("steps.explain", one=of.classes[one], other=of.classes[other], n=round(float(off.max()))))
     if n := int((free & (of.tier == 0)).sum()):
         found.append(say("steps.use", n=n))

@@ -15,7 +15,7 @@ from crowdppl.errors import CrowdpplError
 from crowdppl.evaluation import panel as panels
 from crowdppl.report import allowance, classes
 from crowdppl.report.blocks import Figure, Steps, Text
-from crowdppl.report.facts import CHECKS, Facts
+from crowdppl.report.facts import Facts
 from crowdppl.report.pictures import Dots, Heat
 from crowdppl.report.words import Say, say
 from crowdppl.results.correction import MIN_GOLD
@@ -180,7 +180,7 @@ def steps(facts: Facts, files: Sequence[str]) -> Iterator[Any]:
     of = facts.of_classes
     found: list[Say] = []
     if (n := int(of.compared.sum())) == 0:
-        found.append(say("steps.settle", n=min(CHECKS, facts.data.n_items)))
+        found.append(say("steps.settle", n=len(facts.random_items())))
     elif n < 200:
         found.append(say("steps.settle_more", n=n))
     differ = int(((of.votes > 0).sum(1) > 1).sum())

@@ -267,6 +267,7 @@ def mixed(facts: Facts) -> Iterator[Any]:
         return
     names, n = facts.data.annotators, facts.data.n_annotators
     one, other = np.divmod(key, n)
+    correlation = np.where(np.abs(correlation) <= 1, correlation, np.nan)  # too few items tell of it
     met = np.unique(np.concatenate([one, other]))
     if len(met) <= MOST_RATERS:
         place = {int(code): k for k, code in enumerate(met)}

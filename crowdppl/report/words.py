@@ -112,11 +112,12 @@ class Words(Formatter):
 
     def _shown(self, x: Any, spec: str, page: bool) -> str:
         """A value by its format: "" for counts and text, pct, pct1 (with a decimal), num, round, About, points,
-        id, ids, list, text."""
+        id, ids, list, text, whole (text that is not cut)."""
         if spec == "ids" or (spec == "list" and not isinstance(x, str)):
             return self._listed(x, "id" if spec == "ids" else "", page)
-        if spec == "text":
-            return str(escape(_short(x, LONGEST_TEXT))) if page else _short(x, LONGEST_TEXT)
+        if spec in ("text", "whole"):
+            shown = _short(x, LONGEST_TEXT if spec == "text" else len(str(x)))
+            return str(escape(shown)) if page else shown
         if spec == "id":
             shown = _short(x)
             return f'<bdi class="id">{escape(shown)}</bdi>' if page else shown

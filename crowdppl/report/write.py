@@ -17,7 +17,7 @@ from crowdppl.core.doubt import Doubt
 from crowdppl.core.files import new_file, new_files
 from crowdppl.core.validation import kind_of, require_path
 from crowdppl.data.annotations import Annotations, require_annotations
-from crowdppl.data.ids import by_item
+from crowdppl.data.ids import by_item, native
 from crowdppl.data.tables import arrow_table, coded_table
 from crowdppl.data.written import write_table
 from crowdppl.errors import CrowdpplError, CrowdpplWarning, DataError, ResultError
@@ -96,7 +96,7 @@ def report(
         raise DataError(f"text is {kind_of(text)}; give a Series or a mapping from item id to text")
     said = None if text is None else by_item(text)
     if people is not None:
-        _require_same_kind(require_annotations(people, "people"), posterior.data)
+        _require_people(require_annotations(people, "people"), posterior.data)
     facts = Facts(posterior, doubts or (), None if gold is None else by_item(gold), source, command, said, people)
     parts = parts_of(facts)
     words = Words(language, parts.nouns)
@@ -111,13 +111,24 @@ def report(
     return path
 
 
-def _require_same_kind(people: Annotations, data: Annotations) -> None:
+def _require_people(people: Annotations, data: Annotations) -> None:
     """Refuses labels by people by which no model of a fit can be tested."""
     kind = data.alphabet.kind
     if kind.numeric or kind.parts is not None or people.kind != kind.name:
         raise DataError(
             f"people= has labels of kind {people.kind!r} and the fit of kind {kind.name!r}: who may replace a person "
             "is told where both are classes; leave it out, or call crowdppl.alternative_annotator_test"
+        )
+    both = people.annotators[people.annotators.isin(data.annotators)]
+    if len(both):
+        raise DataError(
+            f"people= has labels by {native(both[0])!r}, whose labels were fitted, too, and who would be compared "
+            "with oneself; leave annotators that are models out of it, and give people ids of their own"
+        )
+    if not people.items.isin(data.items).any():
+        raise DataError(
+            f"no item of people= is in the posterior (people= has {native(people.items[0])!r}, the posterior "
+            f"{native(data.items[0])!r}); spell items as the labels do"
         )
 
 

@@ -52,14 +52,20 @@ def test_people_may_be_in_a_file_of_their_own(tmp_path: Path) -> None:
     people = crowdppl.Annotations.from_frame(rows[~who])
     models = crowdppl.Annotations.from_frame(rows[who])
     posterior = crowdppl.fit("one_coin", models, inference="vb", seed=0)
-    apart = posterior.report(tmp_path / "apart.html", people=people).read_text(encoding="utf-8")
-    text = " ".join(Read(apart).text.split())
+    page = posterior.report(tmp_path / "apart.html", people=people).read_text(encoding="utf-8")
+    text = " ".join(Read(page).text.split())
     own = models.frame()[lambda x: x["annotator"] == "good"].set_index("item")["label"]
     found = crowdppl.alternative_annotator_test(people, own, bootstrap=0)
     assert "bad should not replace a person:" in text
     assert f"{found.advantage:.0%}".rstrip("%") in text.split("good may replace a person:")[1][:120]
-    with pytest.raises(DataError, match="of kind 'ordinal' and the fit of kind 'nominal'"):
-        posterior.report(tmp_path / "r.html", people=crowdppl.datasets.example("ordinal"))
+    apart = people.frame().astype({"item": int})
+    for wrong, why in (
+        (crowdppl.datasets.example("ordinal"), "of kind 'ordinal' and the fit of kind 'nominal'"),
+        (crowdppl.Annotations.from_frame(rows), "by 'bad', whose labels were fitted"),
+        (crowdppl.Annotations.from_frame(apart.assign(item=apart["item"] + 1000)), "no item of people="),
+    ):
+        with pytest.raises(DataError, match=why):
+            posterior.report(tmp_path / "r.html", people=wrong)
 
 
 def test_the_command_reads_people(tmp_path: Path) -> None:
