@@ -31,11 +31,16 @@ def if_independent(posterior: Fit) -> np.ndarray | None:
     if correction is None or correction.gold:  # known truths have told
         return None
     if discount_of(posterior.model) > 0:
-        alone = [fit for fit in members(posterior).values() if discount_of(fit.model) == 0]
-        return alone[0].result.probabilities if alone else None
+        alone = without_discount(posterior)
+        return None if alone is None else alone.result.probabilities
     if correction.temperature in (None, 1):
         return None
     return averaged(members(posterior), replace(correction, temperature=None)).result.probabilities
+
+
+def without_discount(posterior: Fit) -> Fit | None:
+    """The first member of a fit that takes annotators for independent; None where there is none."""
+    return next((fit for fit in members(posterior).values() if discount_of(fit.model) == 0), None)
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from crowdppl.criticism.collusion import excess_agreement
 from crowdppl.data.ids import native
 from crowdppl.errors import CrowdpplError
 from crowdppl.evaluation import panel as panels
+from crowdppl.primitives.model import discount_of
 from crowdppl.report import allowance, classes
 from crowdppl.report.blocks import Figure, Steps, Text
 from crowdppl.report.facts import Facts
@@ -23,6 +24,8 @@ from crowdppl.results.correction import MIN_GOLD
 MOST_JUDGES = 12
 POINTS = 0.03
 """Agreement beyond that of independent judges from which on two are said to think alike."""
+CHANCE = 2.33
+"""Standard deviations that it must be beyond chance, by which one pair of a hundred is alike that is not."""
 
 
 def wilson(right: int, n: int) -> tuple[float, float]:
@@ -81,17 +84,20 @@ def _worth(facts: Facts) -> tuple[float, float, float] | None:
 
 
 def _alike(facts: Facts) -> tuple[np.ndarray, np.ndarray] | None:
-    """Agreement of pairs beyond that of independent judges, (J, J), and how often they met; NaN where rarely."""
+    """Agreement of pairs beyond that of independent judges, also in standard deviations, (J, J); else NaN."""
+    fit = (
+        facts.posterior if discount_of(facts.posterior.model) == 0 else allowance.without_discount(facts.posterior)
+    )
     try:
-        excess = excess_agreement(facts.posterior, alone=True)
+        excess = excess_agreement(facts.posterior if fit is None else fit, alone=True)
     except CrowdpplError:
         return None
     n = facts.data.n_annotators
-    matrix, met = np.full((n, n), np.nan), np.zeros((n, n), int)
-    points = (excess.agreed - excess.expected) / excess.shared
+    matrix, distance = np.full((n, n), np.nan), np.full((n, n), np.nan)
+    more = excess.agreed - excess.expected
     for a, b in ((excess.one, excess.other), (excess.other, excess.one)):
-        matrix[a, b], met[a, b] = points, excess.shared
-    return matrix, met
+        matrix[a, b], distance[a, b] = more / excess.shared, more / np.sqrt(np.maximum(excess.variance, 1e-12))
+    return matrix, distance
 
 
 def results(facts: Facts) -> Iterator[Any]:
@@ -102,7 +108,7 @@ def results(facts: Facts) -> Iterator[Any]:
     names = [native(x) for x in facts.data.annotators]
     if found is None:
         return
-    matrix = found[0]
+    matrix, distance = found
     if len(names) > 2:
         apart = np.nanmax(np.nan_to_num(matrix, nan=0.0)) - np.nan_to_num(matrix, nan=0.0)
         order = leaves_list(linkage(apart[np.triu_indices(len(names), 1)], "average"))
@@ -116,7 +122,11 @@ def results(facts: Facts) -> Iterator[Any]:
         yield Figure(Heat(who, who, shades, shown, "points", say("results.points"), tone="c"), say("results.alike"))
     one, other = np.triu_indices(len(names), 1)
     most = np.argsort(-np.nan_to_num(matrix[one, other], nan=-1), kind="stable")[:5]
-    pairs = [(one[k], other[k]) for k in most if matrix[one[k], other[k]] >= POINTS]
+    pairs = [
+        (one[k], other[k])
+        for k in most
+        if matrix[one[k], other[k]] >= POINTS and distance[one[k], other[k]] > CHANCE
+    ]
     for a, b in pairs[:3]:
         yield Text(say("results.pair", one=names[a], other=names[b], points=round(100 * float(matrix[a, b]))))
     yield Text(say("results.next_judge" if pairs else "results.no_twins"))

@@ -116,8 +116,8 @@ def _require_people(people: Annotations, data: Annotations) -> None:
     kind = data.alphabet.kind
     if kind.numeric or kind.parts is not None or people.kind != kind.name:
         raise DataError(
-            f"people= has labels of kind {people.kind!r} and the fit of kind {kind.name!r}: who may replace a person "
-            "is told where both are classes; leave it out, or call crowdppl.alternative_annotator_test"
+            f"people= has labels of kind {people.kind!r} and the fit of kind {kind.name!r}: who may replace a "
+            "person is told where both are classes; leave it out, or call crowdppl.alternative_annotator_test"
         )
     both = people.annotators[people.annotators.isin(data.annotators)]
     if len(both):

@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import crowdppl
@@ -66,3 +67,16 @@ def test_so_many_checks_tell_one_share_from_another_in_nine_of_ten_cases(said: f
     line = alone - 1.645 * np.sqrt(alone * (1 - alone) / n)
     assert (stream.binomial(n, said, 20_000) / n < line).mean() == pytest.approx(0.9, abs=0.04)
     assert (stream.binomial(n, alone, 20_000) / n < line).mean() == pytest.approx(0.05, abs=0.03)
+
+
+def test_models_that_err_alike_are_told_from_those_that_are_good(tmp_path: Path) -> None:
+    rng, rows = np.random.default_rng(0), []
+    truth, named = rng.integers(0, 2, 240), dict[str, np.ndarray]()
+    for name, right in {"ann": 0.93, "bob": 0.88, "cem": 0.8, "dee": 0.75}.items():
+        named[name] = np.where(rng.random(240) < right, truth, 1 - truth)
+    named["twin of dee"] = np.where(rng.random(240) < 0.8, named["dee"], 1 - truth)
+    rows = [(n, name, "ab"[k]) for name, said in named.items() for n, k in enumerate(said)]
+    data = crowdppl.Annotations.from_frame(pd.DataFrame(rows, columns=["item", "annotator", "label"]))
+    text = words(crowdppl.fit("auto", data, models=True, seed=0), tmp_path)
+    assert "dee and twin of dee" in text or "twin of dee and dee" in text
+    assert "ann and bob" not in text and "bob and ann" not in text
