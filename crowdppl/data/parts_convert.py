@@ -21,9 +21,8 @@ from crowdppl.data.ids import Codebook, Encoding, Place, encode, native
 from crowdppl.data.kinds.classes import require_categories
 from crowdppl.data.kinds.kind import Kind, Settled
 from crowdppl.data.kinds.parts import SEPARATOR, Parts
-from crowdppl.data.kinds.rankings import RANKINGS, is_whole
+from crowdppl.data.kinds.rankings import is_whole
 from crowdppl.data.kinds.sequences import tag_in_any_scheme
-from crowdppl.data.kinds.sets import SETS
 from crowdppl.data.parts import ANNOTATOR, GOLD, ITEM, LABEL, OBJECT, common_of
 from crowdppl.data.parts_written import About, Writer
 from crowdppl.data.scan import Scan, as_name, as_text, connected, scanned
@@ -206,7 +205,7 @@ class _Long:
         further = {f"column {n}": str(name) for n, name in enumerate([*names, *([] if time is None else [time])])}
         columns = {**roles, **{alias: own[name] for alias, name in further.items()}}
         unsaid = all(told.get(name) is None for name in ("kind", "classes"))
-        if kind in (SETS, RANKINGS):
+        if kind.lists:
             scan = replace(scan, texts=frozenset([str(roles[LABEL])]))
         return cls(scan, rows, kind, told, not unsaid, columns, of_items, further)
 

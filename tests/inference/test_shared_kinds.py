@@ -68,7 +68,7 @@ def found(folder: Path) -> Iterator[Any]:
 @pytest.mark.parametrize("name", FITS)
 def test_two_processes_find_what_one_finds(name: str, found: Any) -> None:
     alone, several = found
-    within = 1e-6 if name in ("strengths", "ranking", "pair") else 1e-9
+    within = 1e-6 if name == "strengths" else 1e-9  # along gradients, a place is known to the root of rounding
     assert_same(FITS[name], alone[name], [each[name] for each in several], within)
 
 

@@ -66,10 +66,12 @@ class Kind:
         small: on which data methods are checked.
         numeric: whether labels are numbers and no classes.
         by_neighbours: whether a label is read by those of other items, as a tag is by the one before it.
+        lists: whether a label may be a list.
     """
 
     numeric: ClassVar[bool] = False
     by_neighbours: ClassVar[bool] = False
+    lists: ClassVar[bool] = False
     name: str
     plural: str = field(compare=False)
     about: str = field(compare=False)

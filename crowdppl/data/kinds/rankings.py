@@ -7,7 +7,7 @@ from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import permutations, product
 from math import factorial, lgamma, log, prod
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -42,6 +42,8 @@ HOW = "write 'a > b = c', or a list of objects, the best first, with a list of t
 @dataclass(frozen=True)
 class WholeRankings(Numbers):
     """Labels that are rankings of objects, read as the rank of each object."""
+
+    lists: ClassVar[bool] = True
 
     def read(self, rows: Rows, options: Mapping[str, Any]) -> tuple[Rows, dict[str, Any]]:
         """Rows of ranks; DataError for an object that is ranked twice or alone, and for truths that are whole."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -46,6 +46,8 @@ Members = tuple[Any, ...] | None
 @dataclass(frozen=True)
 class Sets(Classes):
     """Labels that are sets of classes, read as an answer, yes or no, about each class of an item."""
+
+    lists: ClassVar[bool] = True
 
     def read(self, rows: Rows, options: Mapping[str, Any]) -> tuple[Rows, dict[str, Any]]:
         """Rows of answers, whose items are pairs of item and class."""
