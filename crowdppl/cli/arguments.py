@@ -76,7 +76,7 @@ MaxSize = Annotated[int, Option(help="Megabytes of a file at most.", min=1)]
 Verbose = Annotated[
     bool, Option("--verbose", help="Show figures for statisticians: how the fit went, doubts, intervals.")
 ]
-Language = Annotated[str, Option(help="en or de.", metavar="NAME")]
+Language = Annotated[str, Option(help="Language of the report: en or de.", metavar="NAME")]
 Table = Annotated[Path | None, Option(help="CSV file to write the table to.", metavar="FILE")]
 Overwrite = Annotated[bool, Option("--overwrite", help="Replace the result of an earlier run.")]
 SpreadsheetSafe = Annotated[

@@ -116,6 +116,7 @@ def fit_answers(
     spreadsheet_safe: arguments.SpreadsheetSafe = False,
     report: arguments.WithReport = False,
     text: arguments.TextColumn = None,
+    language: arguments.Language = "en",
     verbose: arguments.Verbose = False,
     **given: Any,
 ) -> None:
@@ -131,10 +132,12 @@ def fit_answers(
     from crowdppl.inference.options import options_from
     from crowdppl.report.facts import Facts
     from crowdppl.report.screen import first_minute
+    from crowdppl.report.words import LANGUAGES
     from crowdppl.report.write import PAGE
     from crowdppl.results.summary import summarise
 
     require_shared(answers, model, report)
+    one_of("language", language, LANGUAGES)
     if text is not None and not report:
         raise MethodError(f"--text {text!r} is shown in a report; say --report, too")
     settings = arguments.pairs(setting, "--setting")
@@ -175,12 +178,12 @@ def fit_answers(
         if verbose or data.is_share:  # the fit has printed other doubts
             said = _without_warnings(summarise(posterior, [doubt for doubt in doubts if doubt.general]))
         else:
-            said = first_minute(Facts(posterior, doubts))
+            said = first_minute(Facts(posterior, doubts), language)
     if not is_first():
         return
     if report:
         shown: Any = {"source": answers.name, "command": _command(), "tables": out, "text": texts}
-        page = posterior.report(out / PAGE, **shown, spreadsheet_safe=spreadsheet_safe)
+        page = posterior.report(out / PAGE, language=language, **shown, spreadsheet_safe=spreadsheet_safe)
         files_written = f"{page.name}, {files_written}"
     if named is None and model != "auto":
         print(
@@ -221,6 +224,7 @@ def write_report(
     from crowdppl.fitting import fit
     from crowdppl.posterior import load
     from crowdppl.report.words import LANGUAGES
+    from crowdppl.report.write import require_people
     from crowdppl.results.archive import TEXT
 
     one_of("language", language, LANGUAGES)
@@ -233,15 +237,19 @@ def write_report(
                 f"{answers} holds a fit; leave --model, --models and --text out, or give the file of labels"
             )
         posterior, texts = load(answers), None
+        data = posterior.data
     else:
-        data = read_answers(answers, given)
+        data, posterior = read_answers(answers, given), None
         texts = None if text is None else read_texts(answers, text, given)
+    said = None if people is None else _read_people(people, data, named=True)
+    if said is not None:
+        require_people(said, data)  # before a long fit
+    if posterior is None:
         all_models = people is not None and model is None and models is None  # whom people are to be compared with
         how: Any = {"inference": inference, "models": _models("all" if all_models else models), "seed": seed}
         with warnings.catch_warnings(action="ignore", category=DoubtWarning):  # the page tells of doubts
             posterior = fit(model or "auto", data, **how)
         _say_order(data, given)
-    said = None if people is None else _read_people(people, posterior.data, named=True)
     options: Any = {"language": language, "source": answers.name, "command": _command(), "text": texts}
     options["people"] = said
     posterior.report(out, known, **options, spreadsheet_safe=spreadsheet_safe)

@@ -21,8 +21,6 @@ FEW, HALF = 8, 8
 """Rows of a short table, and people at each end of a long list."""
 LONG = 1000
 """Rows of a long table."""
-WHOLES = ("clusters", "sets")
-"""Tables of what belongs together."""
 AGAIN = 20
 """Simulated answers to each open item."""
 
@@ -222,8 +220,6 @@ def steps(facts: Facts, files: Sequence[str]) -> Iterator[Any]:
         found.append(say("steps.explain", one=of.classes[one], other=of.classes[other], n=round(float(off.max()))))
     if n := int((free & (of.tier == 0)).sum()):
         found.append(say("steps.use", n=n))
-    if (table := facts.data.alphabet.kind.table) in WHOLES and f"{table}.csv" in files:
-        found.append(say(f"steps.{table}"))
     yield Steps(found)
 
 

@@ -14,7 +14,7 @@ from crowdppl import __version__
 from crowdppl.primitives.model import card_of, settings_of
 from crowdppl.report import checks, classes, groups, judges, numbers, people, rankings, spans, whole_sets
 from crowdppl.report.allowance import Allowance
-from crowdppl.report.blocks import Section, Text
+from crowdppl.report.blocks import Section, Steps, Text
 from crowdppl.report.facts import LIKELY, SETTLED, Facts
 from crowdppl.report.rankings import Ranked
 from crowdppl.report.replacement import told as replaceable
@@ -22,6 +22,7 @@ from crowdppl.report.words import Say, Words, say
 from crowdppl.results.spans import tags_of
 
 Blocks = Callable[[Facts], Iterable[Any]]
+Next = Callable[[Facts, Sequence[str]], Iterable[Steps]]
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ class Parts:
     first: Blocks
     people: Blocks
     mixed: Blocks
-    steps: Callable[[Facts, Sequence[str]], Iterable[Any]]
+    steps: Next
     listing: Blocks
     results_title: str = "titles.results"
     check: str = "rely.check"
@@ -53,6 +54,12 @@ class Parts:
 
 NOUNS = ("set", "pair", "similarity", "sequence")
 """Kinds of classes whose items are called by a word of their own."""
+
+
+def _and_table(steps: Next, table: str, facts: Facts, files: Sequence[str]) -> Iterator[Steps]:
+    """Steps, then the table that has the wholes, where it is written."""
+    for block in steps(facts, files):
+        yield Steps([*block.steps, *([say(f"steps.{table}")] if f"{table}.csv" in files else [])])
 
 
 def _joined(first: Blocks, then: Blocks) -> Blocks:
@@ -130,7 +137,8 @@ WHOLES: dict[str, Any] = {"sets": whole_sets, "clusters": groups}
 
 def parts_of(facts: Facts) -> Parts:
     """The parts of a report on what a fit found."""
-    parts, whole = _parts(facts), WHOLES.get(facts.data.alphabet.kind.table)
+    table = facts.data.alphabet.kind.table
+    parts, whole = _parts(facts), WHOLES.get(table)
     if whole is None:
         return parts
     return replace(
@@ -139,6 +147,7 @@ def parts_of(facts: Facts) -> Parts:
         minute=_joined(parts.minute, whole.minute),
         results=_joined(whole.results, parts.results),
         first=_joined(whole.first, parts.first),
+        steps=partial(_and_table, parts.steps, table),
         listing=_joined(whole.listing, parts.listing),
     )
 

@@ -96,7 +96,7 @@ def report(
         raise DataError(f"text is {kind_of(text)}; give a Series or a mapping from item id to text")
     said = None if text is None else by_item(text)
     if people is not None:
-        _require_people(require_annotations(people, "people"), posterior.data)
+        require_people(require_annotations(people, "people"), posterior.data)
     facts = Facts(posterior, doubts or (), None if gold is None else by_item(gold), source, command, said, people)
     parts = parts_of(facts)
     words = Words(language, parts.nouns)
@@ -111,8 +111,8 @@ def report(
     return path
 
 
-def _require_people(people: Annotations, data: Annotations) -> None:
-    """Refuses labels by people by which no model of a fit can be tested."""
+def require_people(people: Annotations, data: Annotations) -> None:
+    """DataError for labels by people by which no model that gave ``data`` can be tested."""
     kind = data.alphabet.kind
     if kind.numeric or kind.parts is not None or people.kind != kind.name:
         raise DataError(

@@ -94,7 +94,8 @@ def test_a_report_names_items_to_check_and_reads_them_again(
 
 def test_a_fit_writes_a_report_beside_its_tables(tmp_path: Path, answers: Path) -> None:
     command = ("fit", answers, "--model", "one_coin", "--inference", "vb", "--out", tmp_path / "result")
-    assert run(*command, "--report") == 0
+    assert run(*command, "--report", "--language", "de") == 0
+    assert '<html lang="de">' in (tmp_path / "result" / "report.html").read_text(encoding="utf-8")
     assert {"report.html", "check.csv", "labels.csv"} <= {x.name for x in (tmp_path / "result").iterdir()}
     assert run("report", tmp_path / "result", "--out", tmp_path / "again.html") == 0
     assert run(*command, "--overwrite") == 0

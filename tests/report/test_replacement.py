@@ -8,7 +8,7 @@ import pytest
 
 import crowdppl
 from crowdppl.errors import DataError
-from tests.cli.test_cli import run
+from tests.cli.test_cli import refused, run
 from tests.report.test_report import Read
 
 
@@ -77,3 +77,14 @@ def test_the_command_reads_people(tmp_path: Path) -> None:
     how = ["--model", "one_coin", "--inference", "vb", "--people", str(tmp_path / "people.csv"), "--out", str(out)]
     assert run("report", str(tmp_path / "models.csv"), *how) == 0
     assert "good may replace a person:" in " ".join(Read(out.read_text(encoding="utf-8")).text.split())
+
+
+def test_people_whose_labels_are_numbers_are_refused_before_a_fit(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frame = crowdppl.datasets.example("real").frame()
+    path = tmp_path / "ratings.csv"
+    frame.to_csv(path, index=False)
+    monkeypatch.setattr("crowdppl.fitting.fit", lambda *_, **__: pytest.fail("it was fitted"))
+    said = refused(capsys, "report", path, "--kind", "real", "--people", path, "--out", tmp_path / "r.html")
+    assert "has labels of kind 'real'" in said
