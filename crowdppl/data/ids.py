@@ -304,7 +304,9 @@ def _missing(missing: np.ndarray, value: Any, name: str, place: Place) -> DataEr
     return DataError(
         f"the {name} at {place(row)} is missing ({native(value)!r})"
         + (f", and in {more} more rows" if more else "")
-        + "; give it, or leave it out. pandas.read_csv takes 'NA' as missing but for keep_default_na=False"
+        + "; give it, or leave it out. "
+        + ("An empty set is [] or '', by kind=\"set\". " if name == "label" else "")
+        + "pandas.read_csv takes 'NA' as missing but for keep_default_na=False"
     )
 
 

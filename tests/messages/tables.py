@@ -439,6 +439,11 @@ ROWS = [
         lambda: read(table(label=["x", " ", "x", "y"])),
         lambda: read(table(label=["x", " ", "x", "y"]), abstentions=[" "]),
     ),
+    Row(
+        "ids.refuse_missing_text",
+        lambda: read(table(label=["x;y", "", "x", "y"])),
+        lambda: read(table(label=["x;y", "", "x", "y"]), kind="set"),
+    ),
     Row("ids.by_item", lambda: read(gold=["x", "y"]), lambda: read(gold={1: "x", 2: "y"})),
     Row(
         "ids.by_item", lambda: read(gold=covariates(g=["x", "y"])), lambda: read(gold=covariates(g=["x", "y"])["g"])
