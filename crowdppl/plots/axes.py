@@ -14,6 +14,8 @@ from crowdppl.errors import MethodError
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from crowdppl.data.annotations import Annotations
+
 LIGHT, MIDDLE, DARK = "0.8", "0.5", "0.15"
 """Greys that stay apart in print."""
 ACCENT = "#12568c"
@@ -85,6 +87,12 @@ def short(name: Any, letters: int = MAX_LETTERS) -> str:
     text = str(name)
     tail = letters // 2 - 1
     return text if len(text) <= letters else f"{text[: letters - 1 - tail]}…{text[-tail:]}"
+
+
+def answer_names(data: Annotations) -> list[str]:
+    """Short names of the answers, classes first, in the words of their kind."""
+    means = data.alphabet.kind.means
+    return short_names(means.get(name, name) for name in data.answers)
 
 
 def short_names(names: Iterable[Any], letters: int = MAX_LETTERS) -> list[str]:

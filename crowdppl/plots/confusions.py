@@ -12,7 +12,7 @@ from crowdppl.core.intervals import Estimate
 from crowdppl.core.validation import shown
 from crowdppl.errors import DataError, MethodError
 from crowdppl.inference.result import Fit, NumberTruth
-from crowdppl.plots.axes import MIDDLE, flat_axes, ink, short, short_names
+from crowdppl.plots.axes import MIDDLE, answer_names, flat_axes, ink, short_names
 from crowdppl.results import intervals
 from crowdppl.results.mapped_tables import as_shown
 
@@ -23,8 +23,6 @@ MAX_WRITTEN = 10
 """Classes up to which the shares are written into a matrix."""
 SHOWN = 4
 """Annotators drawn of the most, and of the least reliable."""
-OF_SETS = ("label: named?", "truth: in the set?")
-"""What labels and truths are of sets, whose classes are yes and no."""
 REACH = 0.4
 """Half the width of the scale from 0 to 1 in a cell."""
 
@@ -73,7 +71,9 @@ def plot_confusion(posterior: Fit, annotator: Any = None, *, ax: Any = None, lev
     if given is not None and annotator is not None and len(given) < len(codes):
         raise DataError(f"{len(codes)} annotators need as many axes, {len(given)} were given; name one annotator")
     axes = (
-        _grid(len(codes), posterior.data.answers, annotator is None, level is not None) if given is None else given
+        _grid(len(codes), answer_names(posterior.data), annotator is None, level is not None)
+        if given is None
+        else given
     )
     panels = list(axes)
     if annotator is None:
@@ -110,14 +110,14 @@ def annotator_codes(posterior: Fit, wanted: Any) -> np.ndarray:
     return codes
 
 
-def _grid(n: int, answers: Collection[Any], crowd: bool, scales: bool) -> np.ndarray:
+def _grid(n: int, answers: Collection[str], crowd: bool, scales: bool) -> np.ndarray:
     """Axes for n confusion matrices, in two rows beside the crowd's, with room for names at the edges."""
     import matplotlib.pyplot as plt  # slow to import
 
     columns = ceil(n / 2) if crowd else ceil(sqrt(n))
     rows = -(-n // columns)
     side = 1.0 + (0.4 if scales else 0.25) * min(len(answers), MAX_WRITTEN)
-    room = 0.075 * max(len(short(name)) for name in answers)
+    room = 0.075 * max(map(len, answers))
     wide = 2 * crowd
     size = (side * (columns + wide) + room, side * max(rows, wide) + 0.8 * room + 0.4)
     figure = plt.figure(figsize=size, layout="constrained")
@@ -170,14 +170,12 @@ def _draw_matrix(
         text += "" if times is None else f"\n{times[row, column]:,.0f}"
         axes.text(column, row - lifted, text, ha="center", va="center", color=ink(share), fontsize="small")
     step, size = -(-max(table.shape) // 15), "medium" if written else "small"  # names that fit at an edge
-    labels = short_names(data.answers)
+    labels = answer_names(data)
     slanted: dict[str, Any] = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"}
     turned = slanted if max(map(len, labels)) > (4 if written else 2) else {}
     axes.set_xticks(range(0, len(labels), step), labels[::step], fontsize=size, **turned)
     axes.set_yticks(range(0, data.n_classes, step), labels[: data.n_classes : step], fontsize=size)
-    parts = data.alphabet.kind.parts
-    label, truth = ("label", "truth") if parts is None or parts.columns else OF_SETS
-    axes.set(xlabel=label if written else f"{label}\n(shade: white 0, black probability 1)", ylabel=truth)
+    axes.set(xlabel="label" if written else "label\n(shade: white 0, black probability 1)", ylabel="truth")
     axes.set_title(title, fontsize="medium")
 
 

@@ -18,6 +18,7 @@ from crowdppl.plots.axes import (
     DARK,
     LIGHT,
     MAX_POINTS,
+    answer_names,
     axes_or_new,
     ink,
     legend_below,
@@ -236,7 +237,7 @@ def _draw_by_class(posterior: Fit, ax: Axes | None) -> Axes:
             axes.bar_label(bars, wide, label_type="center", color=ink(name != "open"), fontsize="small")
         start = start + n
     axes.set_ylim(-0.5, k - 0.5)
-    axes.set_ylabel("label" if name_rows(axes, short_names(data.classes)) else f"{k:,} labels")
+    axes.set_ylabel("label" if name_rows(axes, answer_names(data)[:k]) else f"{k:,} labels")
     axes.invert_yaxis()
     axes.locator_params(axis="x", integer=True)
     axes.set_xlabel("items")

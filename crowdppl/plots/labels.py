@@ -16,7 +16,18 @@ from crowdppl.data.kinds.space import GRADES
 from crowdppl.errors import CrowdpplWarning, MethodError
 from crowdppl.evaluation.evaluate import matched
 from crowdppl.inference.result import Fit, NumberTruth
-from crowdppl.plots.axes import ACCENT, COLOURS, DARK, LIGHT, MIDDLE, axes_or_new, ink, legend_below, short_names
+from crowdppl.plots.axes import (
+    ACCENT,
+    COLOURS,
+    DARK,
+    LIGHT,
+    MIDDLE,
+    answer_names,
+    axes_or_new,
+    ink,
+    legend_below,
+    short_names,
+)
 from crowdppl.plots.items import LIKELY, SETTLED, SHADES, apart_from_truth, half_widths
 from crowdppl.results.annotators import annotators
 from crowdppl.results.choices import choose
@@ -115,7 +126,7 @@ def _draw_classes(axes: Axes, posterior: Fit, wide: np.ndarray) -> None:
     colours = [LIGHT, ACCENT] if data.n_answers == 2 else list(shades[: data.n_answers])
     colour_map = mpl.colors.ListedColormap(colours)
     axes.imshow(wide, aspect="auto", interpolation="nearest", cmap=colour_map, vmin=-0.5, vmax=data.n_answers - 0.5)
-    names = short_names(data.answers)
+    names = answer_names(data)
     patches = [Patch(facecolor=colour, label=name) for colour, name in zip(colours, names, strict=True)]
     axes.legend(handles=patches, loc="upper left", bbox_to_anchor=(1, 1), frameon=False, fontsize="small")
 
@@ -167,7 +178,7 @@ def plot_votes(
     for (i, j), n in np.ndenumerate(counts if k <= MAX_COUNTED else counts[:0]):
         text = f"{n:,}" + (f"\n{right[i, j]:,} right" if right is not None and n else "")
         axes.text(j, i, text, ha="center", va="center", color=ink(shares[i, j]), fontsize="small")
-    names, step = short_names(data.classes), -(-k // 15)
+    names, step = answer_names(data)[:k], -(-k // 15)
     slanted: dict[str, Any] = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"}
     axes.set_xticks(range(0, k, step), names[::step], **(slanted if max(map(len, names)) > 4 else {}))
     axes.set_yticks([*range(0, k, step), k], [*names[::step], "tie"])

@@ -70,7 +70,8 @@ def _card(facts: Facts, doubt: Doubt, words: Words) -> Card:
     code = code_of(doubt.kind)
     known = words.has(f"doubts.{code}")
     values: dict[str, Any] = {**doubt.figures, "total": facts.data.n_annotators, "items_total": facts.data.n_items}
-    who = next(iter(doubt.who.values()), ())
+    of, who = next(iter(doubt.who.items()), ("", ()))
+    who = tuple(map(facts.named, who)) if of == "classes" else who
     values |= {"who": who, "n": len(who) or 1}
     try:
         said = [say(f"doubts.{code if known else 'other'}.{part}", **values) for part in ("saw", "why")]

@@ -216,7 +216,7 @@ def steps(facts: Facts, files: Sequence[str]) -> Iterator[Any]:
     off = np.where(np.eye(len(of.classes), dtype=bool), 0, of.answers)
     off = off + off.T
     one, other = np.unravel_index(off.argmax(), off.shape)
-    if off.max() >= 5 and facts.data.alphabet.kind.table != "sets":  # whose classes are no and yes
+    if off.max() >= 5 and not facts.data.alphabet.kind.means:  # which say what their difference is
         found.append(say("steps.explain", one=of.classes[one], other=of.classes[other], n=round(float(off.max()))))
     if n := int((free & (of.tier == 0)).sum()):
         found.append(say("steps.use", n=n))

@@ -79,6 +79,11 @@ class Facts:
             return [" | ".join(map(str, parts)) for parts in index]
         return [native(x) for x in index]
 
+    def named(self, name: Any) -> Any:
+        """A class in the words of its kind, where it has some."""
+        word = self.data.alphabet.kind.means.get(name)
+        return native(name) if word is None else say(f"means.{word}")
+
     @cached_property
     def _texts(self) -> dict[Any, str]:
         """What is known of the texts, by id, or the parts of one, as they are spelled."""
@@ -193,8 +198,8 @@ class OfClasses:
 
     @property
     def classes(self) -> list[Any]:
-        """Names of the classes."""
-        return [native(x) for x in self.facts.data.classes]
+        """Names of the classes, in the words of their kind."""
+        return [self.facts.named(x) for x in self.facts.data.classes]
 
     @cached_property
     def compared(self) -> np.ndarray:

@@ -183,7 +183,8 @@ def heading(facts: Facts, parts: Parts) -> list[Say]:
         names = data.classes
         said = say("head.grades", n=len(names), low=names[0], high=names[-1], **values)
     elif data.n_classes:
-        said = say("head.classes", n=data.n_classes, classes=list(data.classes), **values)
+        told = "each" if data.alphabet.kind.means else "classes"
+        said = say(f"head.{told}", n=data.n_classes, classes=list(data.classes), **values)
     else:
         said = say("head.answers", **values)
     known = 0 if facts.gold is None else len(facts.gold)

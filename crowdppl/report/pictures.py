@@ -19,6 +19,8 @@ from crowdppl.report.words import Say, Words, say
 WIDTH = 540
 """Of pictures, in pixels; a telephone shows two thirds of it legibly."""
 TONES = "abc"
+ROW = 26
+"""Letters of a row of a matrix at most."""
 Anchor = Literal["start", "middle", "end"]
 
 
@@ -327,9 +329,12 @@ class Heat:
     tone: str = "a"
 
     def draw(self, words: Words) -> Markup:
+        names = [words.plain(name, "id") for name in self.rows]
+        left = 130.0 + 7 * max(0, min(ROW, max(map(_columns, names), default=0)) - 17)
         longest = max((len(words.plain(name, "id")) for name in self.columns), default=0)
-        side = min(max(72, 8 * longest + 8), (WIDTH - 140) // len(self.columns)) if len(self.columns) <= 7 else 42
-        left, top, tall = 130.0, 48.0, 45 if self.counts else 38
+        room = int(WIDTH - left - 10) // len(self.columns)
+        side = min(max(72, 8 * longest + 8), room) if len(self.columns) <= 7 else 42
+        top, tall = 48.0, 45 if self.counts else 38
         about, right = words.plain(self.about), left + side * len(self.columns)
         half = 3.4 * _columns(about)  # of its width, for it may be wider than the cells
         middle = max((left + right) / 2, half)
@@ -338,9 +343,9 @@ class Heat:
             parts.append(
                 _text(left + side * (k + 0.5), 36, _cut(words.plain(name, "id"), side // 8), "middle", "s")
             )
-        for r, name in enumerate(self.rows):
+        for r, name in enumerate(names):
             y = top + (tall + 3) * r
-            parts.append(_text(left - 10, y + tall / 2 + 4, _cut(words.plain(name, "id"), 17), "end"))
+            parts.append(_text(left - 10, y + tall / 2 + 4, _cut(name, ROW), "end"))
             for k in range(len(self.columns)):
                 x, shade = left + side * k, self.shades[r][k]
                 if not isfinite(shade):

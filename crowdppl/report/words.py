@@ -84,11 +84,11 @@ class Words(Formatter):
 
     def value(self, x: Any, spec: str = "") -> Markup:
         """A number, an id or a sentence, as it stands in a page."""
-        return self.html(x) if isinstance(x, Say) else Markup(self._shown(x, spec, page=True))
+        return Markup(self._shown(x, spec, page=True))
 
     def plain(self, x: Any, spec: str = "") -> str:
         """The same as text without markup, not escaped, such as for attributes."""
-        return self.text(x) if isinstance(x, Say) else self._shown(x, spec, page=False)
+        return self._shown(x, spec, page=False)
 
     def _fill(self, said: Say, prepare: Callable[[str], str]) -> str:
         found = self.find(said.key)
@@ -102,9 +102,7 @@ class Words(Formatter):
             parts.append(literal)
             if name is not None:
                 x = values[name]
-                if isinstance(x, Say):
-                    parts.append(str(self.html(x)) if page else self.text(x))
-                elif name in self.nouns and name not in said.values:
+                if name in self.nouns and name not in said.values:
                     parts.append(str(escape(x)) if page else x)
                 else:
                     parts.append(self._shown(x, spec or "", page))
@@ -113,6 +111,8 @@ class Words(Formatter):
     def _shown(self, x: Any, spec: str, page: bool) -> str:
         """A value by its format: "" for counts and text, pct, pct1 (with a decimal), num, round, About, points,
         id, ids, list, text, whole (text that is not cut)."""
+        if isinstance(x, Say):
+            return str(self.html(x)) if page else self.text(x)
         if spec == "ids" or (spec == "list" and not isinstance(x, str)):
             return self._listed(x, "id" if spec == "ids" else "", page)
         if spec in ("text", "whole"):

@@ -100,6 +100,12 @@ def test_whole_sets_are_products_over_their_classes(tmp_path: Path) -> None:
     gold = {"i0": ";".join(chosen["i0"]), "i1": ";".join({*names} - chosen["i1"])}
     page = posterior.report(tmp_path / "r.html", gold).read_text(encoding="utf-8")
     assert "Of the 2 sets that were checked as a whole, this report has 1 right" in page
+    said = {name: re.findall(rf"<td>{name}</td>", page) for name in ("in the set", "not in the set", "yes", "no")}
+    assert said["in the set"] and said["not in the set"] and not said["yes"] + said["no"]
+    assert [x.get_text() for x in posterior.plot_confusion("a").get_yticklabels()] == [
+        "not in the set",
+        "in the set",
+    ]
     order = [of.classes.index(x) for x in names]
     both = np.rint(p.T @ p)[np.ix_(order, order)]
     table = page[page.index("Of 100 items in the class of the row") :]

@@ -1,6 +1,7 @@
-"""The sentences of a report: counted ones have a form for none, one and several, or take that for several."""
+"""The sentences of a report: those for one and several, and what each language has."""
 
-from crowdppl.report.words import Words, say
+from crowdppl.data.kinds import KINDS
+from crowdppl.report.words import LANGUAGES, Words, say
 
 
 def test_a_sentence_without_a_form_for_one_takes_that_for_several() -> None:
@@ -9,3 +10,8 @@ def test_a_sentence_without_a_form_for_one_takes_that_for_several() -> None:
     assert told[0] == "None." and told[1] == told[2] != told[0]
     assert words.text(say("people.answers", n=1)) == "1 answer"
     assert words.text(say("people.answers", n=0)) == "0 answers"
+
+
+def test_every_language_says_what_classes_mean() -> None:
+    for kind in KINDS.values():
+        assert all(Words(name).has(f"means.{word}") for word in kind.means.values() for name in LANGUAGES)

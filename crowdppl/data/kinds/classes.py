@@ -174,7 +174,9 @@ def encode_labels(column: Any, place: Place, named: bool, abstentions: Iterable[
         return labels
     remedy = "leave it out, or name it in abstentions=; if it really is a class, list it in classes="
     if (several := set_of_classes([*texts_of(labels.values)])) is not None:
-        remedy = f"{AS_SETS} if labels are sets, as {several!r:.40} seems to be, and this is an empty one, else {remedy}"
+        remedy = (
+            f"{AS_SETS} if labels are sets, as {several!r:.40} seems to be, and this is an empty one, else {remedy}"
+        )
     refuse_missing_text(labels, "label", place, away, remedy, text)
     kept = np.flatnonzero(~_among(labels.values, away))
     encode(labels.values[kept].tolist(), "label", lambda n: place(labels.first_row(int(kept[n]))))

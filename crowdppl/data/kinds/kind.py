@@ -64,6 +64,7 @@ class Kind:
         example: ids of the items of a built-in example and the labels that three annotators give in turn; None
             where the grades of ``anaesthetists`` are one, as far as they are labels.
         small: on which data methods are checked.
+        means: what a class says of an item, where its name alone does not; for people, in reports and pictures.
         numeric: whether labels are numbers and no classes.
         by_neighbours: whether a label is read by those of other items, as a tag is by the one before it.
         lists: whether a label may be a list.
@@ -85,6 +86,7 @@ class Kind:
     table: str = field(default="", compare=False)
     example: tuple[Sequence[Any], Sequence[Any]] | None = field(default=None, compare=False)
     small: Small = field(default=Small(), compare=False)
+    means: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     def candidates_of(
         self, columns: pd.DataFrame, known: np.ndarray | None, n_classes: int

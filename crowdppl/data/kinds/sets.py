@@ -306,4 +306,5 @@ SETS = Sets(
     members={"set_clusters": {"clusters": 1}},
     example=(("one", "two", "three", "four", "five", "six"), ("red;round", "red", "", "long")),
     small=Small(lambda n: f"item {n // 3}{SEPARATOR}{n % 3}", "ab", None),
+    means=dict(zip(NO_YES, ("not in the set", "in the set"), strict=True)),
 )
