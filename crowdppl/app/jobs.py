@@ -90,7 +90,7 @@ class Job:
     language: str
     said: dict[str, str] = field(default_factory=dict)
     stage: Stage = "look"
-    found: dict[str, Any] = field(default_factory=dict)
+    found: dict[str, Any] = field(default_factory=lambda: {"columns": [], "rows": []})
     error: str = ""
     at: str = ""
     notice: str = ""

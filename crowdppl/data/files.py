@@ -76,8 +76,7 @@ def read_table(path: Any, roles: Roles | None, format: Any, delimiter: Any, enco
         *titles, last = (known.title for known in FORMATS.values())
         raise DataError(
             f"{path.name if format is None else f'format={shown(format)}'} is no {', '.join(titles)} or {last} "
-            f"file; say format={' or '.join(map(repr, FORMATS))}, or read it with pandas and give the DataFrame to "
-            "crowdppl.Annotations.from_frame"
+            f"file; say format={' or '.join(map(repr, FORMATS))} if it is one, or save its table as CSV"
         )
     if not path.is_file():
         raise DataError(f"{path} is {'no file' if path.exists() else 'not there'}; give the path of a file")
@@ -111,7 +110,9 @@ def reading(path: Path, encoding: str | None) -> Iterator[None]:
     try:
         yield
     except UnicodeError as error:
-        text = f"{path.name} is not {encoding or 'UTF-8'}; give encoding=, such as 'cp1252' or 'utf-16'"
+        text = (
+            f"{path.name} is not {encoding or 'UTF-8'}; give encoding=, such as 'cp1252' or 'utf-16', if it is text"
+        )
         raise DataError(text) from error
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"{path.name} cannot be read: {error}; it may be truncated") from error
@@ -158,8 +159,10 @@ def delimiter_and_line(source: Source, usual: str) -> tuple[str, str]:
 
 
 def header_of(path: Path, delimiter: str, encoding: str, first: str) -> list[str]:
-    """The names of columns; DataError where fewer than two stand in the ``first`` line, or one stands twice."""
+    """The names of columns; DataError where there are none, fewer than two in the ``first`` line, or one twice."""
     _, header = next(_records(path, delimiter, encoding), (0, []))
+    if not header:
+        raise DataError(f"{path.name} is empty; give a file with a line of column names, and a label a row")
     if len(header) < 2:
         raise DataError(
             f"{path.name} begins with {shown(first.strip())}, where a line of two column names or more must "

@@ -264,7 +264,7 @@ def rows_of_frame(table: Table, given: Roles) -> Rows:
 
 def numbers_of_text(column: pd.Series[Any]) -> pd.Series[Any]:
     """A column of text as numbers, where all of it are; others as they are."""
-    if not pd.api.types.is_string_dtype(column.dtype):
+    if pd.api.types.infer_dtype(column) != "string":  # dates of Arrow are objects, too
         return column
     blank = column.str.strip() == ""
     numbers = pd.to_numeric(column.mask(blank), errors="coerce")

@@ -160,7 +160,8 @@ def test_from_a_file_to_its_tables(client: Any, folder: Path) -> None:
     assert given.status_code == 303 and waited(client, at) == f"{at}/labels"
     page = client.get(f"{at}/labels").text
     read = Read(page)
-    assert re.search(r'<div class="wrong" id="wrong-item"><p>[^<]+ü.csv has no column that looks like item', page)
+    wrong = r'id="wrong-item"><p>In detail: <span lang="en">[^<]+ü.csv has no column that looks like item'
+    assert re.search(wrong, page)
     assert not [tag for tag, _ in read.elements if tag in ("img", "i")]
     assert not [attrs for _, attrs in read.elements if any(str(name).startswith("on") for name in attrs)]
     said = {"item": "column:<i>thing", "method": "majority_vote", "do": "fit"}
@@ -182,6 +183,24 @@ def test_from_a_file_to_its_tables(client: Any, folder: Path) -> None:
     assert client.get(f"{at}/files/run.json").status_code == 404
     assert client.get(f"{at}/files/..%2F..%2Fetc").status_code == 404
     assert [path.name for path in folder.iterdir()] == [at.removeprefix("/jobs/")]
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "key", "said"),
+    [
+        ("book.xlsx", b"PK\x03\x04", "file", "book.xlsx is a workbook"),
+        ("noise.csv", bytes(range(256)), "encoding", "noise.csv is not UTF-8"),
+    ],
+)
+def test_what_is_wrong_is_framed_in_the_language_of_the_page(
+    name: str, file: bytes, key: str, said: str, client: Any
+) -> None:
+    at = client.post("/jobs", files={"file": (name, file)}).headers["location"]
+    assert waited(client, at) == f"{at}/labels"
+    page = client.get(f"{at}/labels?language=de").text
+    assert Words("de").html(say(f"app.do.{key}")) in page
+    assert f'<span lang="en">{said}' in page
+    assert "pandas" not in page and "crowdppl." not in page
 
 
 def looked(path: Path, text: str | bytes, **said: str) -> dict[str, Any]:
@@ -212,6 +231,7 @@ def test_what_a_file_holds(tmp_path: Path) -> None:
     ("name", "text", "field", "said"),
     [
         ("a.csv", "x", "delimiter", "begins with 'x'"),
+        ("a.csv", "\n", "", "a.csv is empty"),
         ("a.csv", b"PK\x03\x04\x00", "", "a workbook or another ZIP archive"),
         ("a.xlsx", b"PK\x03\x04\x00", "", "a workbook or another ZIP archive"),
         ("a.csv", "task,worker,answer\n1,a,\xe9\n".encode("latin-1"), "encoding", "is not UTF-8"),

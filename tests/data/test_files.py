@@ -108,7 +108,7 @@ GOOD = '{"item": 1, "worker": 2, "label": 0}\n'
         ("a.jsonl", GOOD + '{"item": "\\ud800", "worker": 2, "label": 1}\n', r"line 2 of a.jsonl holds '.ud800'"),
         ("a.jsonl", "", "a.jsonl is empty"),
         ("a.csv.gz", "item,worker,label\na,w,0\n", "a.csv.gz"),
-        ("a.xlsx", "", "a.xlsx .*DataFrame"),
+        ("a.xlsx", "", "a.xlsx .*save its table as CSV"),
         ("a.parquet", "PAR1 and nothing more", "a.parquet"),
     ],
 )
@@ -289,6 +289,11 @@ def test_ids_are_never_labels(label: str) -> None:
     with pytest.raises(DataError, match="no column that looks like label"):
         recognise(["item", "annotator", label], dict.fromkeys(["item", "annotator", "label"]), "it")
     assert recognise(["item", label, "vote"], dict.fromkeys(["item", "label"]), "it")["label"] == "vote"
+
+
+def test_further_columns_may_be_dates(tmp_path: Path) -> None:
+    text = "item,annotator,label,day\na,x,0,2026-01-02\na,y,1,2026-01-03\nb,x,1,2026-01-04\n"
+    assert read_annotations(written(tmp_path / "a.csv", text)).n_labels == 3
 
 
 def test_the_columns_that_were_read_are_said(tmp_path: Path) -> None:

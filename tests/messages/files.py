@@ -35,6 +35,7 @@ ROWS = [
         lambda: of_file(gzip.compress(CSV.encode()), "answers.csv.gz"),
     ),
     Row("files.header_of", lambda: of_file("item\n1\n"), lambda: of_file()),
+    Row("files.header_of", lambda: of_file("\n"), lambda: of_file()),
     Row("files._delimited", lambda: of_file(CSV + "3,a\n"), lambda: of_file(CSV + "3,a,x\n")),
     Row(
         "files._delimited",
