@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -26,7 +27,7 @@ DRAWS = 10
 """Draws of the posterior over which a model's expectation is averaged."""
 NUMBERS_AT_ONCE = 2_000_000
 LEAST = 1e-75
-"""Probability of a label in a state below which the state's share with the label tells none without it."""
+"""Probability of a label in a state below which the state's share with the label does not tell that without it."""
 
 
 def shares_more(model: object) -> bool:
@@ -90,7 +91,10 @@ def expected_by_model(posterior: Fit, design: Design) -> Agreement:
 
     def agreement(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         both = asked.by_states(at[a], at[b])
-        both = asked.by_bags(at[a], at[b]) if both is None else both
+        if both is None:
+            both = asked.by_bags(at[a], at[b])
+        elif (lost := np.isnan(both[0])).any():
+            both[:, lost] = asked.by_bags(at[a][lost], at[b][lost])
         return kept * both + (1 - kept) / n_classes**2, near(a, b)[1]
 
     return _in_parts(agreement, max(1, NUMBERS_AT_ONCE // n_classes**2), n_classes)
@@ -133,33 +137,50 @@ class _Asked:
         return LabelBags(self.posterior.data.order[item], bag, cell, known)
 
     def by_states(self, a: np.ndarray, b: np.ndarray) -> np.ndarray | None:
-        """(K, P) by the item's state given all its labels but two; None where there is none, or shares are lost."""
-        design, cell = self.design, self.cell
+        """(K, P) by the item's state given all its labels but two; None where there is none.
+
+        NaN where the state's share given all labels does not tell what it is without the two.
+        """
+        design, n_answers = self.design, self.design.n_answers
         mine, bag = np.unique(design.item[a], return_inverse=True)
         label = np.flatnonzero(np.isin(design.item, mine))
-        bags = self.bags(mine, np.searchsorted(mine, design.item[label]), cell[label], label)
-        both, draws = np.zeros((self.n_classes, len(a))), 0
-        for found in state_shares(self.posterior, bags, DRAWS) or ():
-            least = found.table.min((1, 2))
-            if min(least[cell[a]].min(), least[cell[b]].min()) < LEAST:
-                return None
+        own, each = np.searchsorted(mine, design.item[label]), np.repeat(np.arange(len(label)), n_answers)
+        answers = design.annotator[label, None] * n_answers + np.arange(n_answers)
+        bags = self.bags(mine, own, self.cell[label], label)
+        asked = self.bags(mine[own[each]], np.arange(len(each)), answers.ravel(), label[each])
+        given, pair = design.answer[np.stack([a, b])], np.searchsorted(label, np.stack([a, b]))
+        may = self.may[design.annotator[label]]
+        both, draws, told = np.zeros((self.n_classes, len(a))), 0, np.ones(len(a), bool)
+        for found in state_shares(self.posterior, bags, asked, DRAWS) or ():
+            cell, rows = found.cell.reshape(-1, n_answers)[pair], found.row[bag]  # (2, P, L), (P,)
+            least = found.table.min((1, 2))[np.take_along_axis(cell, given[..., None], 2)]
+            told &= (least >= LEAST).all((0, 2))
             for some in pieces(np.full(len(a), found.table[0].size), NUMBERS_AT_ONCE):
-                both[:, some] += self._agreed(found, found.row[bag[some]], a[some], b[some])
+                some = some[told[some]]
+                both[:, some] += self._agreed(found, rows[some], cell[:, some], given[:, some], may[pair[:, some]])
             draws += found.table.shape[1]
-        return np.asarray(both / draws) if draws else None
+        both[:, ~told] = np.nan
+        return both / draws if draws else None
 
-    def _agreed(self, found: StateShares, row: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        """(K, P) by the state of some draws, added up over these."""
-        table, n_answers, cell = found.table, self.design.n_answers, self.cell
-        rest = found.share[row] / (table[cell[a]] * table[cell[b]])
+    def _agreed(
+        self, found: StateShares, row: np.ndarray, cell: np.ndarray, given: np.ndarray, may: np.ndarray
+    ) -> np.ndarray:
+        """(K, P) by the state of some draws, added up over these.
+
+        Of the two labels of each pair, cells of all answers (2, P, L), the answers and who may abstain, (2, P).
+        """
+        table, rest = found.table, found.share[row]
+        for answers, answer in zip(cell, given, strict=True):
+            rest = rest / table[answers[np.arange(len(row)), answer]]
         rest /= rest.sum(-1, keepdims=True)
-        one, other = (self.design.annotator[x] * n_answers for x in (a, b))
-        if n_answers > self.n_classes:
-            away = table.reshape(-1, n_answers, *table.shape[1:])[:, self.n_classes :].sum(1)
-            away[~self.may] = 0
-            named = (1 - away[one // n_answers]) * (1 - away[other // n_answers])
-            rest /= (rest * named).sum(-1, keepdims=True)
-        each = (np.einsum("pct,pct,pct->p", rest, table[one + k], table[other + k]) for k in range(self.n_classes))
+        if self.design.n_answers > self.n_classes:
+            away = (table[answers[:, self.n_classes :]].sum(1) for answers in cell)
+            named = (1 - x * abstains[:, None, None] for x, abstains in zip(away, may, strict=True))
+            rest /= (rest * math.prod(named)).sum(-1, keepdims=True)
+        one, other = cell
+        each = (
+            np.einsum("pct,pct,pct->p", rest, table[one[:, k]], table[other[:, k]]) for k in range(self.n_classes)
+        )
         return np.stack(list(each))
 
     def by_bags(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:

@@ -4,9 +4,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 from scipy.stats import norm
 
 import crowdppl
+import crowdppl.primitives as cp
 from crowdppl.criticism import collusion
 from crowdppl.criticism.collusion import excess_agreement
 from crowdppl.criticism.design import Design
@@ -16,6 +18,7 @@ from crowdppl.criticism.doubts.search import Search
 from crowdppl.criticism.expected_agreement import EVEN, expected_by_model, independent
 from crowdppl.criticism.joint_errors import joint_errors
 from crowdppl.data.annotations import Annotations
+from crowdppl.data.blocks import Block
 from crowdppl.fitting import fit
 from crowdppl.inference.result import SiteResult
 from crowdppl.posterior import Posterior
@@ -168,6 +171,52 @@ def test_the_agreement_that_groups_expect_against_a_sum_over_opinions() -> None:
         pair = design.annotator[[a, b]].tolist()
         agree = np.array([evidence([*rest, (pair[0], x), (pair[1], x)]) for x in range(3)]) / evidence(rest)
         assert p == pytest.approx((1 - EVEN) ** 2 * agree + (1 - (1 - EVEN) ** 2) / 9)
+
+
+class Crowded:
+    """Labels are right in .9 of items that have up to three of them, else in .6."""
+
+    def model(self, data: Block) -> None:
+        def log_p(answer: torch.Tensor) -> torch.Tensor:
+            many = data.of_item(torch.bincount(data.item, minlength=data.n_items)) > 3
+            right = torch.where(many, 0.6, 0.9).double().unsqueeze(-1)
+            return torch.where(torch.arange(3) == answer.unsqueeze(-1), right, (1 - right) / 2).log()
+
+        with cp.plates.items(data):
+            cp.annotate(data, log_p, cp.truth(data, torch.zeros(3)))
+
+
+@pytest.mark.parametrize("model", [crowdppl.method("glad"), Crowded()], ids=["glad", "own"])
+def test_the_agreement_of_labels_without_a_table_against_a_sum_over_truths(
+    model: crowdppl.primitives.Model,
+) -> None:
+    """Labels are independent given truth and difficulty by GLAD; the own model's change when others are added."""
+    fitted = fit(model, crowd(n_items=20, n_annotators=6, labels_each=5), inference="em", seed=0)
+    sites = {name: x.mean for name, x in fitted.result.sites.items()}
+
+    def right(item: int, annotator: int, n: int) -> float:
+        if not sites:
+            return 0.6 if n > 3 else 0.9
+        return float(1 / (1 + np.exp(-sites["ability"][annotator] * np.exp(-sites["difficulty"][item]))))
+
+    def evidence(item: int, labels: list[tuple[int, int]]) -> float:
+        p = np.full(3, 1 / 3)
+        for annotator, label in labels:
+            known = right(item, annotator, len(labels))
+            p *= np.where(np.arange(3) == label, known, (1 - known) / 2)
+        return float(p.sum())
+
+    design = Design.of(fitted.data)
+    ((one, other, _),) = design.meetings()
+    found, _ = expected_by_model(fitted, design)(one, other)
+    for a, b, p in zip(one, other, found.T, strict=True):
+        mates, item = np.flatnonzero(design.item == design.item[a]), fitted.data.order[design.item[a]]
+        rest = [(int(design.annotator[n]), int(design.answer[n])) for n in mates if n not in (a, b)]
+        pair = design.annotator[[a, b]].tolist()
+        agree = np.array([evidence(item, [*rest, *((who, x) for who in pair)]) for x in range(3)])
+        assert p == pytest.approx(
+            (1 - EVEN) ** 2 * agree / evidence(item, rest) + (1 - (1 - EVEN) ** 2) / 9, abs=1e-9
+        )
 
 
 @pytest.mark.slow

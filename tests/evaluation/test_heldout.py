@@ -49,9 +49,7 @@ def test_probabilities_of_all_answers_add_up_to_one(method: str, engine: str) ->
     np.testing.assert_allclose(total, 1, rtol=1e-9)
 
 
-@pytest.mark.parametrize(
-    "method", ["one_coin", "mixed_membership", pytest.param("item_difficulty", marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("method", ["one_coin", "glad", "ebcc"])
 @pytest.mark.parametrize("alike", [False, True])
 def test_a_label_alone_is_predicted_as_beside_all_of_its_item(method: str, alike: bool) -> None:
     """From the state of its item where that is enough, else from bags of labels; of items alike, once for all."""

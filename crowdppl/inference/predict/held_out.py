@@ -77,8 +77,9 @@ def left_out(
         bag, rows = [kept_row, kept_row + n, at + n], [kept, kept, gone]
     bags = given.bags(np.tile(mine, 1 + together), np.concatenate(bag), np.concatenate(rows))
     try:
-        if not together and (found := state_shares(posterior, bags, draws)) is not None:
-            return _of_states(found, given.cell[gone], at), mine, none
+        asked = given.bags(item[gone], np.arange(len(gone)), gone)
+        if not together and (found := state_shares(posterior, bags, asked, draws)) is not None:
+            return _of_states(found, at), mine, none
         logs = predictive(posterior, bags, draws)
     except TemperedError:
         each, items = _by_tables(posterior, full, gone, mine, at)
@@ -99,11 +100,11 @@ def _linked(posterior: Fit) -> bool:
         return build_problem(posterior.model, posterior.data, options_of(posterior, device="cpu")).reads.linked
 
 
-def _of_states(found: Iterator[StateShares], cell: np.ndarray, at: np.ndarray) -> np.ndarray:
+def _of_states(found: Iterator[StateShares], at: np.ndarray) -> np.ndarray:
     """Mean log-probabilities of labels, (S,), one more each of the bags ``at``; equal ones are computed once."""
     total, n = np.zeros(len(at)), 0
     for some in found:
-        pairs, each = np.unique(some.row[at] * len(some.table) + cell, return_inverse=True)
+        pairs, each = np.unique(some.row[at] * len(some.table) + some.cell, return_inverse=True)
         row, column = np.divmod(pairs, len(some.table))
         total += np.einsum("sct,sct->s", some.share[row], some.table[column])[each]
         n += some.share.shape[1]

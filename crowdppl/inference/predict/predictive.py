@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -16,7 +16,7 @@ from crowdppl.data.covariates import CovariateColumns
 from crowdppl.data.ragged import RaggedIndex
 from crowdppl.errors import MethodError
 from crowdppl.inference.confusions import WIDTH
-from crowdppl.inference.density import DensityResult
+from crowdppl.inference.density import DensityResult, narrowed
 from crowdppl.inference.draws import draws_of
 from crowdppl.inference.engines import ENGINES
 from crowdppl.inference.fit import SelectVolume, fit_one
@@ -158,53 +158,114 @@ class StateShares:
     Attributes:
         share: p(state | a bag's labels, draw), (rows, C, T).
         row: of each bag, (B,).
-        table: p(answer | annotator, state, draw), (A * L, C, T), whose first dimension is that of cells.
+        table: p(answer | annotator, item, state, draw), (cells, C, T), of cells that differ.
+        cell: of each label asked for, (L,), in the table.
     """
 
     share: np.ndarray
     row: np.ndarray
     table: np.ndarray
+    cell: np.ndarray
 
 
-def state_shares(posterior: Fit, bags: LabelBags, n_draws: int) -> Iterator[StateShares] | None:
+def state_shares(posterior: Fit, bags: LabelBags, asked: LabelBags, n_draws: int) -> Iterator[StateShares] | None:
     """For some draws after others, those of ``predictive``, whose errors it raises.
 
-    None where labels do not follow from one state of their item and a table of annotators.
+    With the probabilities of labels ``asked`` for, a bag each. None where labels do not follow from one state of
+    their item.
     """
     problem, draws = _at_draws(posterior, n_draws)
     with model_runs(posterior.model, posterior.data):
-        site = _state_site(problem)
-    return None if site is None else _states(posterior, problem, draws, bags, *site)
+        found = _state_site(problem)
+        if found is None or not (found.by_table or _apart(posterior, problem, draws, bags, found)):
+            return None
+    return _states(posterior, problem, draws, bags, asked, found)
+
+
+class _StateSite(NamedTuple):
+    """Names of the site of items on which labels depend, and of theirs; whether a table of cells tells all."""
+
+    state: str
+    labels: str
+    by_table: bool
 
 
 def _states(
-    posterior: Fit, problem: Problem, draws: Mapping[str, Tensor], bags: LabelBags, state: str, labels: str
+    posterior: Fit,
+    problem: Problem,
+    draws: Mapping[str, Tensor],
+    bags: LabelBags,
+    asked: LabelBags,
+    site: _StateSite,
 ) -> Iterator[StateShares]:
     with model_runs(posterior.model, posterior.data):
         block, position, place = _block_of(posterior, problem, bags)
-    for values in _chunks(problem, draws, block.n_items):
+        single, at, cell = (block, position, asked.cell) if site.by_table else _block_of(posterior, problem, asked)
+    for values in _chunks(problem, draws, max(block.n_items, single.n_items)):
         with model_runs(posterior.model, posterior.data):
-            found, chains = _at_items(problem, block, values, position, (state,)), _chains(values) or 1
-            share, table = found.marginals[state].double(), found.sites[labels].fn.log_p.double().exp()
-        share = share.reshape(len(share), -1, block.n_items).expand(-1, chains, -1)
-        table = table.reshape(-1, *table.shape[-3:]).expand(chains, -1, -1, -1)
-        rows = table.permute(1, 3, 0, 2).flatten(0, 1)
-        yield StateShares(share.permute(2, 1, 0).contiguous().numpy(), place, rows.contiguous().numpy())
+            found = _at_items(problem, block, values, position, (site.state,))
+            if site.by_table:
+                logs = _by_cell(found.sites[site.labels].fn.log_p.double(), _chains(values) or 1)
+            else:
+                logs = _by_state(problem, single, values, at, site)
+        share = found.marginals[site.state].double()
+        share = share.reshape(len(share), -1, block.n_items).expand(-1, logs.shape[1], -1)
+        shares, table = (x.permute(2, 1, 0).contiguous().numpy() for x in (share, logs.exp()))
+        yield StateShares(shares, place, table, cell)
 
 
-def _state_site(problem: Problem) -> tuple[str, str] | None:
-    """Names of the one site of items on which labels depend, by a table of annotators, and of the labels'."""
+def _by_cell(log_p: Tensor, chains: int) -> Tensor:
+    """The log-table (..., A, T, L) as (T, C, cells)."""
+    log_p = log_p.reshape(-1, *log_p.shape[-3:]).expand(chains, -1, -1, -1)
+    return log_p.permute(2, 0, 1, 3).flatten(2)
+
+
+def _by_state(
+    problem: Problem, block: Block, draws: Mapping[str, Tensor], position: Tensor, site: _StateSite
+) -> Tensor:
+    """Log-probabilities of all labels of each item of a block given its state, (T, C, n_items)."""
+    chains = _chains(draws)
+    sites = problem.density(chains).sites(block, _values_of_items(problem, draws, position))
+    logs: Tensor = sites[site.labels].fn.log_prob(block.bags.cells).double()
+    dim = sites[site.state].enum_dim
+    assert dim is not None
+    shape = [1] * max(logs.dim(), -dim)
+    shape[dim], shape[-1] = len(sites[site.state].value), block.n_items
+    if chains is not None:
+        shape[-1 - problem.plates] = chains
+    return logs.expand(shape).reshape(shape[dim], chains or 1, block.n_items)
+
+
+def _apart(
+    posterior: Fit, problem: Problem, draws: Mapping[str, Tensor], bags: LabelBags, site: _StateSite
+) -> bool:
+    """Whether labels are as probable given the state one by one as together, tried at one draw."""
+    ones = LabelBags(bags.item[bags.bag], np.arange(len(bags.bag)), bags.cell, bags.covariates)
+    one = {name: x[:1] for name, x in draws.items()}
+    each, together = (_block_of(posterior, problem, x) for x in (ones, bags))
+    by_label, by_bag = (
+        _by_state(problem, x, one, at, site)[:, 0, torch.from_numpy(row)] for x, at, row in (each, together)
+    )
+    total = torch.zeros_like(by_bag).index_add(1, torch.from_numpy(bags.bag), by_label)
+    return bool(torch.allclose(total, by_bag, rtol=1e-6, atol=1e-6))
+
+
+def _state_site(problem: Problem) -> _StateSite | None:
     sites = one_item_sites(problem.model, next(b for b in problem.blocks if b.n_items))
-    labels = {name: x.fn for name, x in sites.items() if isinstance(x.fn, Labels)}
+    labels = {name: x for name, x in sites.items() if isinstance(x.fn, Labels)}
     if len(labels) != 1 or problem.blocks[0].named_classes is not None:
         return None
-    ((name, fn),) = labels.items()
-    if not isinstance(fn, CategoricalLabels) or not isinstance(fn.log_p, Tensor) or fn.within != "item":
-        return None
-    if fn.groups is not None or fn.context is not None or fn.log_p[..., 0, 0, 0].numel() != 1:
+    ((name, site),) = labels.items()
+    fn = site.fn
+    if not isinstance(fn, CategoricalLabels) or fn.within != "item" or fn.groups is not None:
         return None
     state = next((n for n, x in sites.items() if x.value is fn.state and x.enum_dim is not None), None)
-    return None if state is None else (state, name)
+    if state is None:
+        return None
+    logs, dim = narrowed(fn.log_prob(site.value)), sites[state].enum_dim
+    if any(n > 1 for place, n in enumerate(logs.shape, -logs.dim()) if place != dim):
+        return None  # another site, too
+    return _StateSite(state, name, isinstance(fn.log_p, Tensor) and fn.context is None)
 
 
 def _at_draws(posterior: Fit, n_draws: int) -> tuple[Problem, dict[str, Tensor]]:
@@ -261,10 +322,7 @@ def _at_items(
     problem: Problem, block: Block, draws: Mapping[str, Tensor], position: Tensor, marginals: tuple[str, ...] = ()
 ) -> DensityResult:
     """A pass over bags; local sites have the value of the bag's item."""
-    values = {}
-    for name, x in draws.items():
-        site = problem.sites[name]
-        values[name] = site.of_items(x, position, lead=x.dim() - len(site.batch_shape) - len(site.event_shape))
+    values = _values_of_items(problem, draws, position)
     found = problem.density(_chains(values))(block, values, marginals=marginals)
     if found.per_item.shape[-1] != block.n_items:
         raise MethodError(
@@ -272,6 +330,14 @@ def _at_items(
             "held-out labels are scored for models whose plate is that of items"
         )
     return found
+
+
+def _values_of_items(problem: Problem, draws: Mapping[str, Tensor], position: Tensor) -> dict[str, Tensor]:
+    values = {}
+    for name, x in draws.items():
+        site = problem.sites[name]
+        values[name] = site.of_items(x, position, lead=x.dim() - len(site.batch_shape) - len(site.event_shape))
+    return values
 
 
 def item_values(problem: Problem, data: Annotations, item: np.ndarray, *, known_truths: bool) -> dict[str, Any]:
