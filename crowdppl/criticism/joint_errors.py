@@ -79,13 +79,14 @@ def _some_items(design: Design, seed: int, most: int) -> Design:
 
 
 def shared_errors(design: Design, known: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """How errors of numbers correlate, by pair of annotators: keys (pairs,), correlations, p-values over all pairs.
+    """How errors of numbers correlate, by pair of annotators: keys (pairs,), correlations, p-values of more than 0.
 
     An annotator's errors are those beside a line, for gains and biases that two annotators share are no copies; of
     angles, those beside a bias.
     On an item, the product of two distances from the mean of the others, less the variance of this mean as the
     others' own scatter tells it, has the covariance of the two errors as its expectation, whatever the precisions
-    are; its mean over items is taken for Student's t. Pairs meet on ``MIN_SHARED`` items with two others or more.
+    are; its mean over items is taken for Student's t, one-sided, each pair alone. Pairs meet on ``MIN_SHARED``
+    items with two others or more.
     With ``known`` truths (N,), NaN of other items, errors are those beside them, and pairs meet on these items.
     """
     from scipy.special import stdtr  # slow to import
@@ -121,5 +122,4 @@ def shared_errors(design: Design, known: np.ndarray | None = None) -> tuple[np.n
         mean[enough] / spread[enough],
         np.sqrt((of_square - mean**2)[enough] / (n[enough] - 1)),
     )
-    p = stdtr(n[enough] - 1, -mean[enough] / error_of_mean)
-    return met[enough], correlation, np.minimum(p * len(p), 1)
+    return met[enough], correlation, stdtr(n[enough] - 1, -mean[enough] / error_of_mean)

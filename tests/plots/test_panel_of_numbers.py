@@ -1,6 +1,7 @@
 """The picture of raters' shared errors, where labels are numbers; and of sure items by class."""
 
 import matplotlib
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
@@ -40,9 +41,25 @@ def test_who_errs_together_is_found_whatever_the_bias_and_the_gain(known: bool) 
     assert abs(list(found).index("b") - list(found).index("f")) == 1, "side by side"
     rest = found.to_numpy()[np.triu_indices(7, 1)]
     assert np.sort(np.abs(rest))[-2] < 0.25, "nobody else"
+    told = pd.DataFrame(np.isnan(ax.images[1].get_array().filled(np.nan)), found.index, found.columns)
+    assert told.loc["b", "f"]
+    assert not known or told.to_numpy().sum() == 7 + 2, "but for the diagonal, all other cells are grey"
+    assert ax.get_xlabel() == "grey: within chance (p > 0.05 among 21 pairs)"
     if known:  # by hand: what a line on the truth leaves
         left = [y - np.polyval(np.polyfit(truth, y, 1), truth) for _, y in frame.groupby("annotator")["label"]]
         np.testing.assert_allclose(found.loc[NAMES, NAMES].fillna(1), np.corrcoef(left), atol=0.01)
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_pairs_within_chance_are_grey(known: bool) -> None:
+    coloured = 0
+    for seed in range(20):
+        frame, truth = ratings(0.0, seed, n=60)
+        found = crowdppl.fit("label_mean", crowdppl.Annotations.from_frame(frame, kind="real"), inference="em")
+        ax = found.plot_panel(truth if known else None)
+        coloured += np.isnan(ax.images[1].get_array().filled(np.nan)).sum() > 7
+        plt.close(ax.figure)
+    assert coloured <= 4, "one of twenty is expected, five or more come once in 390"
 
 
 def test_families_stand_together_in_a_box() -> None:
