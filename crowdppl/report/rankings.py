@@ -283,7 +283,8 @@ def steps(facts: Facts, files: Sequence[str]) -> Iterator[Any]:
     found: list[Say] = []
     first_tier = of.tiers[0][1] + 1
     if np.isfinite(of.next).all() and first_tier > 1:
-        found.append(say("steps.no_order", n=first_tier))
+        all_in_one = first_tier == len(of.table)
+        found.append(say("steps.no_order_at_all") if all_in_one else say("steps.no_order", n=first_tier))
     if "ask_next.csv" in files:
         found.append(say("steps.ask_pairs"))
     if of.circles:
