@@ -17,7 +17,7 @@ from crowdppl.data.gold import class_codes
 from crowdppl.data.ids import Codebook, by_item, native
 from crowdppl.data.split import keep, whole_units
 from crowdppl.errors import DataError, MethodError
-from crowdppl.evaluation.evaluate import Evidence, matched
+from crowdppl.evaluation.evaluate import Evidence, matched, nobody
 from crowdppl.evaluation.metrics import Sample
 from crowdppl.inference.predict.answers import drawn_truths
 from crowdppl.inference.result import Fit
@@ -380,8 +380,8 @@ class ByGroup:
             if not mine.any():
                 rows.append({"items": 0})
                 continue
-            evidence = Evidence(p[mine], truth[mine], np.empty((0, 3)), None, RESAMPLES, level, self.seed)
-            found = evidence.intervals({n: evidence.scores()[n] for n in ("accuracy", "log_score", "ece")})
+            evidence = Evidence(p[mine], truth[mine], nobody, None, RESAMPLES, level, self.seed)
+            found = evidence.intervals({n: evidence.of_items[n] for n in ("accuracy", "log_score", "ece")})
             sample = Sample.of(p[mine], truth[mine])
             gap = sample.scored.confidence - sample.scored.right
             weight = np.random.default_rng(self.seed).standard_exponential((RESAMPLES, len(gap)))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from functools import cached_property
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -79,7 +79,7 @@ class Evidence:
 
     Attributes:
         probabilities, truth: of items, (N, K) and codes (N,).
-        annotators: estimated accuracy, accuracy on gold, and whether the interval holds it, (A, 3).
+        compare: makes the table of annotators (``annotators_on_gold``), which may take longer than all else.
         spans: of sequences, right, found and true ones, (Q, 3); None for other labels.
         resamples, level, seed: of ``intervals``.
         of_labels: whether probabilities are only shares of labels that tie, as of baselines.
@@ -87,21 +87,41 @@ class Evidence:
 
     probabilities: np.ndarray
     truth: np.ndarray
-    annotators: np.ndarray
+    compare: Callable[[], pd.DataFrame | None]
     spans: np.ndarray | None
     resamples: int
     level: float
     seed: int
     of_labels: bool = False
 
+    @cached_property
+    def annotators(self) -> pd.DataFrame | None:
+        """The annotators whose accuracies are compared; None for a table."""
+        return self.compare()
+
+    @cached_property
+    def compared(self) -> np.ndarray:
+        """Their estimated accuracies, those on gold, and whether the intervals hold these, (A, 3)."""
+        columns = ["accuracy", "gold_accuracy", "held"]
+        return np.empty((0, 3)) if self.annotators is None else self.annotators[columns].to_numpy(np.float64)
+
+    @cached_property
+    def of_items(self) -> dict[str, float]:
+        """The scores of items by name."""
+        return _numbers(scores_of("item", Sample.of(self.probabilities, self.truth), self.of_labels))
+
+    @cached_property
     def scores(self) -> dict[str, float]:
-        """The scores by name; those of spans are missing where labels have none."""
-        found = scores_of("item", Sample.of(self.probabilities, self.truth), self.of_labels)
-        some = self.annotators if len(self.annotators) else np.full((1, 3), np.nan)
-        found |= scores_of("annotator", some[None])
+        """All scores by name; those of spans are missing where labels have none."""
+        some = self.compared if len(self.compared) else np.full((1, 3), np.nan)
+        found = scores_of("annotator", some[None])
         if self.spans is not None:
             found |= scores_of("sequence", self.spans.sum(0)[None])
-        return {name: float(score[0]) for name, score in found.items()}
+        return self.of_items | _numbers(found)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What was scored, without the fit."""
+        return {**vars(self), "annotators": self.annotators, "compare": None}
 
     def draws(self) -> dict[str, np.ndarray]:
         """Scores on resamples, (resamples,) each, of what is scored, sorted so that a seed means the same."""
@@ -111,8 +131,8 @@ class Evidence:
         parts = [
             scores_of("item", Sample(scored, _counts(rows)), self.of_labels) for rows in self._drawn(len(order))
         ]
-        if len(self.annotators):
-            ordered = self.annotators[np.lexsort(self.annotators.T)]
+        if len(self.compared):
+            ordered = self.compared[np.lexsort(self.compared.T)]
             parts += [scores_of("annotator", ordered[rows]) for rows in self._drawn(len(ordered))]
         if self.spans is not None and len(self.spans):
             ordered = self.spans[np.lexsort(self.spans.T)]
@@ -129,7 +149,7 @@ class Evidence:
     def intervals(self, values: Mapping[str, float]) -> pd.DataFrame:
         """Percentile intervals of scores that have these values: DataFrame by score with value, low and high."""
         rows, draws = {}, self.draws()
-        units = {"accuracy": len(self.truth), "annotator_coverage": len(self.annotators)}
+        units = {"accuracy": len(self.truth), "annotator_coverage": len(self.compared)}
         for name, value in values.items():
             there = draws.get(name, np.empty(0))
             there = there[~np.isnan(there)]
@@ -147,7 +167,15 @@ class Evidence:
         return table.rename_axis("score")
 
 
-@dataclass(frozen=True, repr=False)
+def nobody() -> None:
+    """No annotators, of a table."""
+
+
+def _numbers(found: Mapping[str, np.ndarray]) -> dict[str, float]:
+    return {name: float(score[0]) for name, score in found.items()}
+
+
+@dataclass(frozen=True, repr=False, eq=False)
 class Evaluation:
     """Scores of a posterior; ``evaluation.accuracy``, ``evaluation["accuracy"]`` and ``dict(evaluation)`` work.
 
@@ -161,16 +189,27 @@ class Evaluation:
     Attributes:
         n: items that were scored.
         unscored: items with a known truth that are not in the posterior.
-        scores: by name; ``crowdppl.evaluation.metrics`` has a function of each name that says what it is.
-        annotators: the annotators whose accuracies are compared (``annotators_on_gold``); None for a table.
         evidence: what ``intervals`` resamples.
     """
 
     n: int
     unscored: int
-    scores: Mapping[str, float]
-    annotators: pd.DataFrame | None = field(compare=False)
-    evidence: Evidence = field(compare=False)
+    evidence: Evidence
+
+    @property
+    def scores(self) -> Mapping[str, float]:
+        """By name; ``crowdppl.evaluation.metrics`` has a function of each name that says what it is."""
+        return self.evidence.scores
+
+    @property
+    def annotators(self) -> pd.DataFrame | None:
+        """The annotators whose accuracies are compared (``annotators_on_gold``); None for a table."""
+        return self.evidence.annotators
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Evaluation):
+            return NotImplemented
+        return (self.n, self.unscored, self.scores) == (other.n, other.unscored, other.scores)
 
     def keys(self) -> list[str]:
         """Names of the numbers of items and of the scores."""
@@ -178,16 +217,19 @@ class Evaluation:
 
     def __getitem__(self, name: str) -> float:
         """A score by its name."""
+        if name in self.evidence.of_items:  # without the others, which may take long
+            return self.evidence.of_items[name]
         return self.scores[name] if name in self.scores else {"n": self.n, "unscored": self.unscored}[name]
 
     def __getattr__(self, name: str) -> float:
         """A score as an attribute."""
-        scores = vars(self).get("scores", {})  # empty while a copy is made
-        if name not in scores:
-            if scores and self.evidence.of_labels and (name in metrics.METRICS or hasattr(type(self), name)):
-                raise _no_probabilities(name)
-            raise AttributeError(f"there is no score {name!r}; there are {', '.join(scores)}")
-        return float(scores[name])
+        if "evidence" not in vars(self):  # while a copy is made
+            raise AttributeError(name)
+        if name in self.evidence.of_items or name in self.scores:
+            return self[name]
+        if self.evidence.of_labels and (name in metrics.METRICS or hasattr(type(self), name)):
+            raise _no_probabilities(name)
+        raise AttributeError(f"there is no score {name!r}; there are {', '.join(self.scores)}")
 
     def __dir__(self) -> list[str]:
         return [*super().__dir__(), *self.scores]
@@ -286,14 +328,12 @@ def evaluate(
     if isinstance(posterior, Aggregation) and posterior.of_numbers:
         return evaluate_numbers(posterior, gold, bootstrap, level, seed)
     p, code, row, unscored = matched(posterior, gold, of_labels=True)
-    annotators = None if isinstance(posterior, pd.DataFrame) else compared_with_gold(posterior, row, code, level)
-    compared = np.empty((0, 3))
-    if annotators is not None:
-        compared = annotators[["accuracy", "gold_accuracy", "held"]].to_numpy(np.float64)
+    compare: Callable[[], pd.DataFrame | None] = nobody
+    if not isinstance(posterior, pd.DataFrame):
+        compare = partial(compared_with_gold, posterior, row, code, level)
     spans = span_counts(posterior, row, code) if isinstance(posterior, Fit) else None
     of_labels = isinstance(posterior, Aggregation) and not posterior.probabilistic
-    evidence = Evidence(p, code, compared, spans, bootstrap, level, seed, of_labels)
-    return Evaluation(len(p), unscored, evidence.scores(), annotators, evidence)
+    return Evaluation(len(p), unscored, Evidence(p, code, compare, spans, bootstrap, level, seed, of_labels))
 
 
 def matched(

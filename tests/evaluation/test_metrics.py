@@ -286,6 +286,7 @@ def test_annotators_are_compared_with_gold() -> None:
     data, gold = crowd([17, 16, 10, 12], abstained=1)
     draws = np.array([0.9, 0.7, 0.5, 0.5]) + np.linspace(-0.05, 0.05, 101)[:, None]
     found = evaluate(posterior(data, coins(draws), True), gold, level=0.9)
+    assert found.accuracy == found["accuracy"] and "annotators" not in vars(found.evidence)
     table = found.annotators
     assert table["on_gold"].tolist() == [19, 19, 19, 19]
     assert table["gold_accuracy"].tolist() == pytest.approx([17 / 19, 16 / 19, 10 / 19, 12 / 19])
