@@ -25,6 +25,7 @@ from .criticism.suspicious import suspicious_annotators as suspicious_annotators
 from .data.annotations import Annotations as Annotations
 from .data.files import read_annotations as read_annotations
 from .data.files import read_annotator_covariates as read_annotator_covariates
+from .data.files import read_edges as read_edges
 from .data.files import read_gold as read_gold
 from .data.files import read_item_covariates as read_item_covariates
 from .data.parts_convert import convert as convert

@@ -49,6 +49,7 @@ class PottsDawidSkene:
         "too surely; by em and vb, sums over truths are approximate where edges form loops",
         cost="labels x K, and edges x K in as many rounds as messages take to settle, or once a sweep by gibbs",
         uses=("history", "edges"),
+        sharded=True,
         only=("em", "vb", "gibbs"),
         because="sums over linked truths are approximate, and their second derivatives are not known",
     )

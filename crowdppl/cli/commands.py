@@ -17,7 +17,7 @@ import typer
 
 from crowdppl import __version__, registry
 from crowdppl.cli import arguments
-from crowdppl.cli.reading import COLUMNS, COVARIATES, labels_said, read_answers, read_texts
+from crowdppl.cli.reading import COLUMNS, FILES_OF_METHODS, labels_said, read_answers, read_texts
 from crowdppl.core.validation import one_of, printable, warn
 from crowdppl.errors import CrowdpplError, CrowdpplWarning, DoubtWarning, MethodError, ProcessError
 
@@ -290,7 +290,7 @@ def convert_labels(
 
     taken = {*COLUMNS, *arguments.OF_CONVERT, "abstentions", "label_covariates"}
     said = {name: value for name, value in labels_said(given).items() if name in taken}
-    found = convert(source, parts, **said, n_parts=n_parts, memory_limit=memory_limit)
+    found = convert(source, parts, **said, edges=given["edges"], n_parts=n_parts, memory_limit=memory_limit)
     print(", ".join(f"{n:,} {name}" for name, n in found.items()), f"are in {parts}")
 
 
@@ -632,7 +632,10 @@ def _read_people(path: Path, data: Annotations, named: bool = False) -> Annotati
 
 def sources(answers: Path, given: Mapping[str, Any]) -> dict[str, Path]:
     """The files that are read, by their option."""
-    return {"answers": answers, **{name: given[name] for name in ("gold", *COVARIATES) if given[name] is not None}}
+    return {
+        "answers": answers,
+        **{name: given[name] for name in ("gold", *FILES_OF_METHODS) if given[name] is not None},
+    }
 
 
 def warn_of_unread(models: Mapping[str, Mapping[str, Any]], given: Mapping[str, Any]) -> None:
@@ -647,7 +650,7 @@ def warn_of_unread(models: Mapping[str, Mapping[str, Any]], given: Mapping[str, 
                 return  # nobody knows what a method without a card reads
             used |= {*card.uses, *(what for setting, what in card.named.items() if settings.get(setting))}
     columns = ", ".join(given["label_covariate"] or ()) or None
-    for name, there in {**{name: given[name] for name in COVARIATES}, "label_covariates": columns}.items():
+    for name, there in {**{name: given[name] for name in FILES_OF_METHODS}, "label_covariates": columns}.items():
         if there is not None and name not in used:
             warn(f"{', '.join(models)}: {name} are not read, so {there} changes nothing", CrowdpplWarning)
 

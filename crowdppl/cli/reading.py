@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from crowdppl.data.annotations import Annotations
 
-COVARIATES = ("features", "item_covariates", "annotator_covariates")
+FILES_OF_METHODS = ("features", "item_covariates", "annotator_covariates", "edges")
 COLUMNS = ("item", "annotator", "label", "gold_column")
 ALIKE = (
     *(
@@ -72,6 +72,7 @@ def read_answers(answers: Path, given: Mapping[str, Any]) -> Annotations:
             files.read_annotator_covariates,
             {"annotator": "covariates_annotator", "encoding": "covariates_encoding"},
         ),
+        "edges": (files.read_edges, {}),
     }
     for name, (read, options) in readers.items():
         if given[name] is not None:

@@ -527,7 +527,7 @@ class Annotations:
         history: Any,
     ) -> Annotations:
         """What parts hold, with what is ``known`` by item id."""
-        items, alphabet, n_parts = stored.items, stored.alphabet, len(stored.manifest.parts)
+        items, alphabet = stored.items, stored.alphabet
         pair, of_items = alphabet.kind.parts, stored.of_items
         for name, given in known.items():
             tables = pd.DataFrame if name != "gold" else pd.Series | Mapping
@@ -542,7 +542,7 @@ class Annotations:
             )
         if of_items is not None and pair is not None and features is not None:
             features = with_features(features, of_items, pair)
-        features, covariates = (of_own_parts(given, n_parts, share, pair) for given in (features, more))
+        features, covariates = (of_own_parts(given, stored, share) for given in (features, more))
         if of_items is not None and pair is not None:
             covariates = with_covariates_of_parts(covariates, of_items, pair)
         if history is not None:
@@ -557,6 +557,7 @@ class Annotations:
             feature_table(features, None, items),
             covariate_table(covariates, items),
             covariate_table(annotator_covariates, stored.annotators),
+            edges=stored.edges,
             columns=stored.columns,
             label_names=(
                 *stored.manifest.label_covariates,
@@ -571,7 +572,7 @@ class Annotations:
         if known["gold"] is None:
             return made
         truths = by_item(made.truths_by_id(known["gold"]))
-        return made.with_gold(of_own_parts(truths, n_parts, share, pair))
+        return made.with_gold(of_own_parts(truths, stored, share))
 
     @classmethod
     def of_rows(cls, rows: Rows, options: AnnotationOptions) -> Annotations:

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from crowdppl.data.annotations import Annotations
+from crowdppl.data.edges import edges_at
 from crowdppl.data.ids import Codebook
 from crowdppl.data.opened import Totals
 
@@ -38,6 +39,7 @@ def by_part(data: Annotations) -> Iterator[tuple[int, slice, Annotations]]:
                     known=None if data.known is None else data.known[own],
                     features=None,
                     item_covariates=None if pair is None or table is None else table.iloc[own][[*pair.names]],
+                    edges=edges_at(data.edges, np.arange(own.start, own.stop)),
                     columns=None,
                     label_names=(),
                     time=None,

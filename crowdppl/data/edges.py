@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from crowdppl.core.validation import kind_of
-from crowdppl.data.ids import Codebook, as_index, native
+from crowdppl.data.ids import Codebook, as_index, native, places_of
 from crowdppl.errors import DataError
 
 NO_EDGES = "the data have none; give edges=, pairs of item ids, or an empty list where no items are linked"
@@ -134,21 +134,38 @@ def coded_edges(edges: Any, items: Codebook) -> np.ndarray:
     Raises:
         DataError: for what are no pairs, an item that is unknown, and one that is linked to itself.
     """
+    remedy, at = "correct it, or name it in items=", places_of(edges)
+    pairs = np.stack([items.require(side, "edges=", remedy, at) for side in sides_of(edges)], 1).astype(np.int64)
+    alone = pairs[:, 0] == pairs[:, 1]
+    if alone.any():
+        item = native(items.ids[pairs[alone][0, 0]])
+        raise DataError(f"edges link the item {item!r} to itself{at(item)}; leave it out")
+    return each_once(pairs, len(items.ids))
+
+
+def each_once(pairs: np.ndarray, n_items: int) -> np.ndarray:
+    """Pairs of codes, int64 (E, 2), sorted: each once, the lower code first."""
+    n = max(1, n_items)
+    return np.stack(np.divmod(np.unique(pairs.min(1) * n + pairs.max(1)), n), 1)  # quicker than rows
+
+
+def sides_of(edges: Any) -> tuple[pd.Index[Any], pd.Index[Any]]:
+    """The ids at both ends of edges; DataError for what are no pairs."""
     if isinstance(edges, pd.DataFrame):
         columns: list[Any] = [edges.iloc[:, n].infer_objects() for n in range(edges.shape[1])]
     else:
         columns = _columns(edges)
-    if len(columns) != 2:
-        raise DataError(f"edges have {len(columns)} columns; give two, the items that each edge links")
-    sides = [as_index(column) for column in columns] if len(columns[0]) else []
-    for side in sides:
-        items.require(side, "edges=", "correct it, or name it in items=")
-    pairs = np.stack([items.codes(side).astype(np.int64) for side in sides], 1) if sides else np.empty((0, 2), int)
-    alone = pairs[:, 0] == pairs[:, 1]
-    if alone.any():
-        raise DataError(f"edges link the item {native(items.ids[pairs[alone][0, 0]])!r} to itself; leave it out")
-    n = max(1, len(items.ids))
-    return np.stack(np.divmod(np.unique(pairs.min(1) * n + pairs.max(1)), n), 1)  # quicker than rows
+    require_two(len(columns))
+    if not len(columns[0]):
+        return pd.Index([]), pd.Index([])
+    return as_index(columns[0]), as_index(columns[1])
+
+
+def require_two(n_columns: int, origin: str = "") -> None:
+    """Refuses edges of which a row has more or less than two ends, by a DataError."""
+    if n_columns != 2:
+        where = origin and f" in {origin}"
+        raise DataError(f"edges{where} have {n_columns} columns; give two, the items that each edge links")
 
 
 def _columns(edges: Any) -> list[Any]:

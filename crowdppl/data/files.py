@@ -21,6 +21,7 @@ import pandas as pd
 
 from crowdppl.core.validation import kind_of, require_path, shown, switch
 from crowdppl.data.annotations import AnnotationOptions, Annotations, columns_said, parts_of_items, said_kind
+from crowdppl.data.edges import require_two
 from crowdppl.data.gold import without_blanks
 from crowdppl.data.ids import READ_FROM, Origin, by_item, encode, native, place_in_rows, refuse_missing_text
 from crowdppl.data.kinds.sequences import SEQUENCE
@@ -544,6 +545,37 @@ def read_annotator_covariates(
         {'ann': 20, 'bob': 3}
     """
     return _by_id(path, {"annotator": annotator}, format, delimiter, encoding)[0]
+
+
+def read_edges(
+    path: str | Path, *, format: str | None = None, delimiter: str | None = None, encoding: str | None = None
+) -> pd.DataFrame:
+    """Which items are linked, an edge a row, to be given as ``edges``.
+
+    Args:
+        path: a table, as of ``read_annotations``, of two columns, whatever their names: the items that each edge
+            links, in either order.
+        format, delimiter, encoding: as for ``read_annotations``.
+
+    Raises:
+        DataError: when the file cannot be read, has not two columns, or an id is missing.
+
+    Examples:
+        >>> import pandas as pd
+        >>> pd.DataFrame({"page": ["007", "008"], "links to": ["008", "009"]}).to_csv("links.csv", index=False)
+        >>> crowdppl.read_edges("links.csv").to_numpy().tolist()
+        [['007', '008'], ['008', '009']]
+    """
+    table, name = read_table(path, None, format, delimiter, encoding), require_path(path).name
+    frame = as_pandas(table.frame, name)
+    require_two(frame.shape[1], name)
+    for column in frame.columns:
+        values = encode(frame[column], "item", table.place)
+        if table.text:
+            refuse_missing_text(values, "item", table.place, (), "leave the row out")
+    n, ids = max(1, len(frame)), pd.Index(frame.to_numpy().T.ravel(), dtype=object)
+    frame.attrs[READ_FROM] = Origin.of(name, ids, lambda row: table.place(row % n))
+    return frame
 
 
 def _by_id(

@@ -13,10 +13,12 @@ import numpy as np
 import pandas as pd
 
 from crowdppl import errors
+from crowdppl.core.collective import reduced
 from crowdppl.core.validation import require_path
 from crowdppl.data.block_files import mapped_blocks
 from crowdppl.data.blocks import Block
 from crowdppl.data.coded import Coded, check_tables
+from crowdppl.data.edges import components, each_once
 from crowdppl.data.ids import Codebook, as_index, encode, native
 from crowdppl.data.kinds import kind_named
 from crowdppl.data.kinds.kind import Kind, LabelSet
@@ -25,18 +27,21 @@ from crowdppl.data.kinds.parts import Parts
 from crowdppl.data.kinds.sequences import units_of
 from crowdppl.errors import CrowdpplWarning, DataError
 
-LAYOUT, VERSION = "crowdppl parts", 2
+LAYOUT, VERSION = "crowdppl parts", 3
 HASH = "md5: first 8 hex digits of the unit's UTF-8 text, as a number, modulo the number of parts"
 MANIFEST, ANNOTATORS, OBJECTS = "dataset.json", "annotators.parquet", "objects.parquet"
 ITEM, ANNOTATOR, LABEL, GOLD, OBJECT = "item", "annotator", "label", "gold", "object"
 """Columns of a part."""
+ENDS = ("one", "other")
+"""Columns of its edges: items by their place among those of the part."""
 
 
 @dataclass(frozen=True)
 class PartFile:
     """A file of a folder: its name, its size in bytes and its digest; of a part, its items and labels, too.
 
-    ``blocks`` is the file of its labels as blocks; None where they are made of the part.
+    ``blocks`` is the file of its labels as blocks, None where they are made of the part; ``edges`` that of edges
+    between its items, None where there are none.
     """
 
     file: str
@@ -45,22 +50,30 @@ class PartFile:
     items: int = 0
     labels: int = 0
     blocks: PartFile | None = None
+    edges: PartFile | None = None
 
     @classmethod
-    def of(cls, path: Path, items: int = 0, labels: int = 0, blocks: PartFile | None = None) -> PartFile:
+    def of(
+        cls,
+        path: Path,
+        items: int = 0,
+        labels: int = 0,
+        blocks: PartFile | None = None,
+        edges: PartFile | None = None,
+    ) -> PartFile:
         """What is to be said of a file that is there."""
-        return cls(path.name, path.stat().st_size, digest_of(path), items, labels, blocks)
+        return cls(path.name, path.stat().st_size, digest_of(path), items, labels, blocks, edges)
 
     @classmethod
     def read(cls, said: Mapping[str, Any]) -> PartFile:
         """What dataset.json says of a file."""
-        blocks = said.get("blocks")
-        return cls(**{**said, "blocks": None if blocks is None else cls.read(blocks)})
+        more = {name: said.get(name) for name in ("blocks", "edges")}
+        return cls(**{**said, **{name: None if x is None else cls.read(x) for name, x in more.items()}})
 
     @property
     def names(self) -> list[str]:
         """The names of all its files."""
-        return [self.file, *([] if self.blocks is None else self.blocks.names)]
+        return [self.file, *(name for x in (self.blocks, self.edges) if x is not None for name in x.names)]
 
 
 @dataclass(frozen=True)
@@ -71,6 +84,7 @@ class Manifest:
         kind, unit, classes, abstentions, informative_abstentions, label_covariates, time: as of annotations; there
             are no classes where labels are numbers.
         gold: whether items have a column of known truths.
+        linked: whether it is known which items are linked.
         annotators: the file of annotators.
         objects: that of what items have in common by the columns ``kind.parts.common``; None where they have none.
         parts: files of items, in order.
@@ -86,6 +100,7 @@ class Manifest:
     label_covariates: list[str]
     time: str | None
     gold: bool
+    linked: bool
     annotators: PartFile
     objects: PartFile | None
     parts: list[PartFile]
@@ -161,6 +176,7 @@ class Stored(NamedTuple):
     order: np.ndarray
     known: np.ndarray | None
     columns: pd.DataFrame | None
+    edges: np.ndarray | None
     may: np.ndarray | None
     warnings: tuple[CrowdpplWarning, ...]
 
@@ -235,13 +251,14 @@ def read_parts(path: Any, process: int = 0, processes: int = 1, check: bool = Fa
         np.concatenate([read.order for read in found]),
         np.concatenate(known) if known else None,
         pd.concat(columns, ignore_index=True) if columns else None,
+        np.concatenate([read.edges for read in found]) if manifest.linked else None,
         None if none_may else may,
         tuple(_warning(name, text) for name, text in manifest.warnings),
     )
 
 
 class _Read(NamedTuple):
-    """A part: its items, by id and by two columns, their order, blocks, known truths, and further columns."""
+    """A part: its items, by id and by two columns, their order, blocks, known truths, further columns, edges."""
 
     ids: pd.Index[Any]
     of_items: pd.DataFrame | None
@@ -249,11 +266,12 @@ class _Read(NamedTuple):
     blocks: list[Block]
     known: np.ndarray | None
     columns: pd.DataFrame | None
+    edges: np.ndarray
 
     def moved(self, first: int) -> _Read:
         """The part where so many items stand before it."""
         blocks = [replace(block, offset=block.offset + first) for block in self.blocks]
-        return self._replace(order=self.order + np.int32(first), blocks=blocks)
+        return self._replace(order=self.order + np.int32(first), blocks=blocks, edges=self.edges + first)
 
 
 def _warning(name: str, text: str) -> CrowdpplWarning:
@@ -335,10 +353,13 @@ def _read_part(
     table = _table(folder, part, columns, check)
     try:
         ids, of_items, new = _items(table, kind, objects)
-        if check and (wrong := part_of(ids, len(manifest.parts), kind.parts) != number).any():
+        edges = _edges(folder, part, len(ids), check)
+        units = _linked_units(ids, edges) if len(edges) else ids
+        if check and (wrong := part_of(units, len(manifest.parts), kind.parts) != number).any():
             raise ValueError(f"the item {native(ids[wrong][0])!r} belongs to another part by its hash")
         if of_blocks is None:
-            order, blocks, further = _coded(table, ids, of_items, new, annotators, alphabet, names)
+            together = units_of(of_items, edges if manifest.linked else None, len(ids))
+            order, blocks, further = _coded(table, ids, together, new, annotators, alphabet, names)
         else:
             sizes = len(annotators), alphabet.n_classes, len(alphabet.book)
             (order, blocks), further = mapped_blocks(_file(folder, of_blocks, check), sizes), None
@@ -353,7 +374,25 @@ def _read_part(
         none: Any = np.nan if alphabet.kind.numeric else -1
         truths = table[GOLD].filter(new).fill_null(none).to_numpy()
         known = truths.astype(np.float64 if alphabet.kind.numeric else np.int32)
-    return _Read(ids, of_items, order, blocks, known, further)
+    return _Read(ids, of_items, order, blocks, known, further, edges)
+
+
+def _edges(folder: Path, part: PartFile, n_items: int, check: bool) -> np.ndarray:
+    """The edges of a part, int64 (E, 2); ValueError for what are no places of two of its items."""
+    if part.edges is None:
+        return np.empty((0, 2), np.int64)
+    table = _table(folder, part.edges, ENDS, check)
+    ends = [table[name].to_numpy() for name in ENDS]
+    if not all(_are_codes(x, n_items) for x in ends) or (ends[0] == ends[1]).any():
+        raise ValueError(f"{part.edges.file} has an edge that is not between two items of 0 to {n_items - 1}")
+    return each_once(np.stack(ends, 1).astype(np.int64), n_items)
+
+
+def _linked_units(ids: pd.Index[Any], edges: np.ndarray) -> pd.Series[str]:
+    """The unit of each item of a part: the first, as text, of the ids that edges connect with its own."""
+    texts = pd.Series([str(native(x)) for x in ids])
+    first: pd.Series[str] = texts.groupby(components(edges, len(ids))[:, 0]).transform("min")
+    return first
 
 
 def _items(
@@ -403,7 +442,7 @@ def _pairs(table: Any, pair: Parts, objects: pd.Index[Any] | None) -> pd.DataFra
 def _coded(
     table: Any,
     ids: pd.Index[Any],
-    of_items: pd.DataFrame | None,
+    units: np.ndarray | None,
     new: np.ndarray,
     annotators: Codebook,
     alphabet: LabelSet,
@@ -424,7 +463,6 @@ def _coded(
         answer = np.zeros(len(answer), np.int32)
     each = (code, annotator.astype(np.int32, copy=False), answer.astype(np.int32, copy=False))
     coded = Coded(Codebook(ITEM, ids), annotators, alphabet, *each)
-    units = None if of_items is None else units_of(of_items)
     return *coded.blocks(units), coded.sorted_columns(columns, None)
 
 
@@ -433,11 +471,19 @@ def _are_codes(codes: np.ndarray, n: int) -> bool:
     return codes.dtype.kind in "iu" and (not len(codes) or (int(codes.min()) >= 0 and int(codes.max()) < n))
 
 
-def of_own_parts(given: Any, n_parts: int, share: tuple[int, int] | None, pair: Parts | None) -> Any:
-    """Of a series or table by item id, the rows of items that a process has; all where it has all."""
+def of_own_parts(given: Any, stored: Stored, share: tuple[int, int] | None) -> Any:
+    """Of a series or table by item id, the rows of items that a process has; all where it has all.
+
+    An id that no process has stays with the one whose parts its hash names.
+    """
     if share is None or given is None or not len(given):
         return given
-    return given[np.isin(part_of(given.index, n_parts, pair), own_parts(n_parts, *share))]
+    n_parts, pair = len(stored.manifest.parts), stored.alphabet.kind.parts
+    hashed = np.isin(part_of(given.index, n_parts, pair), own_parts(n_parts, *share))
+    if not stored.manifest.linked:
+        return given[hashed]
+    own = stored.items.codes(given.index) >= 0  # the id alone does not tell the part of a linked item
+    return given[own | (hashed & (reduced(own.astype(np.int64)) == 0))]
 
 
 def ends_at_items(item: np.ndarray, least: int, most: int) -> Sequence[int]:

@@ -24,6 +24,7 @@ from crowdppl.data.kinds.parts import SEPARATOR, Parts
 from crowdppl.data.kinds.rankings import is_whole
 from crowdppl.data.kinds.sequences import tag_in_any_scheme
 from crowdppl.data.parts import ANNOTATOR, GOLD, ITEM, LABEL, OBJECT, common_of
+from crowdppl.data.parts_edges import PartEdges
 from crowdppl.data.parts_written import About, Writer
 from crowdppl.data.scan import Scan, as_name, as_text, connected, scanned
 from crowdppl.data.shapes import Said, rows_of_table
@@ -40,8 +41,10 @@ FLUSHED = 16_384
 """Rows of a part that a thread of DuckDB gathers before it writes them."""
 TAKEN = frozenset(
     ["classes", "abstentions", "informative_abstentions", "kind", "unit", "label_covariates", "repeats", "decimal"]
-) | {"time", "stray"}
+) | {"time", "stray", "edges"}
 """Options of annotations that are settled when labels are converted."""
+OWN, EDGES = "own_unit", "edges"
+"""The column of an item's unit, were it linked to none; the folder of edges beside that of labels."""
 OPENED = frozenset(["gold", "features", "item_covariates", "annotator_covariates", "history"])
 """Those that ``Annotations.open`` takes."""
 
@@ -64,10 +67,11 @@ def convert(
     """Writes a table of labels of any size as a folder of parts, which ``Annotations.open`` reads.
 
     Columns are recognised, and labels refused, as by ``read_annotations`` of a table with one label a row; what a
-    table is, its first 10,000 rows tell. Each item lies in one part, by a hash of its id, and so do sequences, sets
-    and problems of rankings as a whole. The folder appears when it is whole; ``docs/scale.md`` describes it. Needs
-    DuckDB (``pip install crowdppl[scale]``), which spills to the disk of the folder: memory does not grow with the
-    number of labels, but for rankings, of which distinct ones and all of one problem are held at once.
+    table is, its first 10,000 rows tell. Each item lies in one part, by a hash of its id, and as a whole so do
+    sequences, sets, problems of rankings, and items that edges connect. The folder appears when it is whole;
+    ``docs/scale.md`` describes it. Needs DuckDB (``pip install crowdppl[scale]``), which spills to the disk of the
+    folder: memory does not grow with the number of labels, but for rankings, of which distinct ones and all of one
+    problem are held at once, and with linked items, which are held as numbers.
 
     Args:
         source: a file, a pattern such as ``"labels/*.csv"`` or a list of files with the same columns: CSV or TSV
@@ -79,9 +83,10 @@ def convert(
             labels.
         memory_limit: of DuckDB, as it writes it. Beside it, a part of the labels is held in memory.
         options: of ``crowdppl.data.annotations.AnnotationOptions``: classes, abstentions, informative_abstentions,
-            kind, unit, stray ("repair" or "keep"), label_covariates, time, decimal, and repeats other than "share"
-            and "noisy". Known truths by id, features, covariates of items and annotators, and history
-            are given to ``Annotations.open``; others are refused.
+            kind, unit, stray ("repair" or "keep"), label_covariates, time, decimal, repeats other than "share" and
+            "noisy", and edges, which may be a file, or a pattern of files, of two columns. Known truths by id,
+            features, covariates of items and annotators, and history are given to ``Annotations.open``; others are
+            refused.
 
     Returns:
         How many items, annotators, labels and parts there are.
@@ -102,6 +107,7 @@ def convert(
     """
     check_options(options)
     _require_taken(options)
+    edges = options.pop("edges", None)
     require_path(parts)
     if n_parts is not None:
         n_parts = whole_number("n_parts", n_parts, 1, error=DataError)
@@ -111,7 +117,7 @@ def convert(
         work.mkdir()
         connection.execute(f"SET temp_directory = {as_text(str(work / 'spill'))}")
         scan = scanned(connection, source, format, delimiter, encoding)
-        long = _Long.of(scan, Said(item, annotator, label, gold_column), options)
+        long = _Long.of(scan, Said(item, annotator, label, gold_column), options, edges)
         people, n_rows = long.annotators()
         settled = None if long.kind.by_neighbours else long.settled()
         width = 1.0 if settled is None else settled.width
@@ -119,7 +125,7 @@ def convert(
         long.distribute(work / "parts", n_parts)
         folders = [work / "parts" / f"part={number}" for number in range(n_parts)]
         settled = long.settled_by(folders) if settled is None else settled
-        writer = Writer(folder, people, settled, long.further, GOLD in long.columns)
+        writer = Writer(folder, people, settled, long.further, GOLD in long.columns, long.edges is not None)
         for number, own in enumerate(folders):
             data, said = long.annotations(own, people, settled)
             writer.add(number, data, said, long.refuse_mixed)
@@ -169,6 +175,7 @@ class _Long:
         columns: column of the source by its name here: item or its parts, annotator, label, gold, and further ones.
         of_items: those of them that name items.
         further: further columns by their name here.
+        edges: between items; None where nothing is said of them.
     """
 
     scan: Scan
@@ -179,9 +186,10 @@ class _Long:
     columns: Mapping[str, str]
     of_items: Sequence[str]
     further: Mapping[str, str]
+    edges: PartEdges | None
 
     @classmethod
-    def of(cls, scan: Scan, said: Said, options: AnnotationOptions) -> _Long:
+    def of(cls, scan: Scan, said: Said, options: AnnotationOptions, edges: Any) -> _Long:
         """Recognises columns; DataError for tables of another shape."""
         rows, told = rows_of_table(scan.head, said, said_kind(options), options)
         kind, roles = said_kind(cast(AnnotationOptions, told)), rows.roles
@@ -207,7 +215,15 @@ class _Long:
         unsaid = all(told.get(name) is None for name in ("kind", "classes"))
         if kind.lists:
             scan = replace(scan, texts=frozenset([str(roles[LABEL])]))
-        return cls(scan, rows, kind, told, not unsaid, columns, of_items, further)
+        linked = None
+        if edges is not None:
+            if kind.parts is not None:
+                raise DataError(
+                    f"edges= link items of one id, and those of kind={kind.name!r} have "
+                    f"{' and '.join(kind.parts.names)}; leave edges= out"
+                )
+            linked = PartEdges.of(scan, scan.key(columns[ITEM]), edges)
+        return cls(scan, rows, kind, told, not unsaid, columns, of_items, further, linked)
 
     def _distinct(self, name: str) -> tuple[pa.Table, Place]:
         """The values of a column, how often each comes, and where each comes first."""
@@ -295,15 +311,23 @@ class _Long:
 
     def distribute(self, folder: Path, n_parts: int) -> None:
         """Writes the rows to a folder a part."""
-        part = f"('0x' || md5({self._unit()})[1:8])::UINTEGER % {n_parts} AS part"
+
+        def part(unit: str) -> str:
+            return f"('0x' || md5({unit})[1:8])::UINTEGER % {n_parts}"
+
         in_order = self.options.get("repeats") in ("first", "last") or bool(self.further)
         in_order |= self.kind.parts is not None
         self.scan.connection.execute(f"SET partitioned_write_flush_threshold = {FLUSHED}")
         self.scan.connection.execute(f"SET preserve_insertion_order = {in_order}")
-        more = [part, *(["row_number() OVER () AS row"] if in_order else [])]
+        more = [f"{self._unit()} AS {OWN}", *(["row_number() OVER () AS row"] if in_order else [])]
+        kept = ", ".join([*map(as_name, self.columns), *(["row"] if in_order else [])])
+        rows, unit = f"({self.scan.select(self.columns, None, *more)})", OWN
+        if self.edges is not None:
+            rows, unit = self.edges.beside(rows, OWN)
+            self.edges.distribute(folder.with_name(EDGES), part)
         with self.scan.read():
             self.scan.connection.execute(
-                f"COPY ({self.scan.select(self.columns, None, *more)}) TO {as_text(str(folder))} "
+                f"COPY (SELECT {kept}, {part(unit)} AS part FROM {rows}) TO {as_text(str(folder))} "
                 "(FORMAT parquet, PARTITION_BY (part))"
             )
 
@@ -367,9 +391,12 @@ class _Long:
         if not folder.is_dir():
             return None, []
         told: dict[str, Any] = {**self.options, "kind": self.kind.name, "annotators": people, **settled.options}
+        rows: Any = self._rows(folder, settled.words)
+        if self.edges is not None:
+            told["edges"] = self.edges.read(folder.parent.with_name(EDGES) / folder.name, rows.item)
         with warnings.catch_warnings(record=True) as found:
             warnings.simplefilter("always")
-            data = Annotations.of_rows(self._rows(folder, settled.words), cast(AnnotationOptions, told))
+            data = Annotations.of_rows(rows, cast(AnnotationOptions, told))
         if not (self.said or self.kind.numeric):
             item, _, answer = data.label_codes()
             require_categories(data.classes, item, answer, lambda row: self._place_of(data.answers[answer[row]]))

@@ -29,6 +29,7 @@ from crowdppl.data.kinds.numbers import NUMBER
 from crowdppl.data.parts import (
     ANNOTATOR,
     ANNOTATORS,
+    ENDS,
     GOLD,
     ITEM,
     LABEL,
@@ -70,9 +71,16 @@ class Writer:
     """A folder of parts that is being written, and what is counted over them."""
 
     def __init__(
-        self, folder: Path, people: Codebook, settled: Settled, further: Mapping[str, str], gold: bool
+        self,
+        folder: Path,
+        people: Codebook,
+        settled: Settled,
+        further: Mapping[str, str],
+        gold: bool,
+        linked: bool,
     ) -> None:
-        self.folder, self.people, self.settled, self.further, self.gold = folder, people, settled, further, gold
+        self.folder, self.people, self.settled, self.further = folder, people, settled, further
+        self.gold, self.linked = gold, linked
         self.kind = settled.alphabet.kind
         self.files = list[PartFile]()
         self.counts = np.zeros((len(people), len(settled.alphabet.book)), np.int64)
@@ -162,7 +170,20 @@ class Writer:
         if data.columns is None:  # what is more of each label is in the part alone
             write_blocks(path.with_suffix(".blocks"), data.order, data.blocks)
             blocks = PartFile.of(path.with_suffix(".blocks"))
-        return PartFile.of(path, data.n_items, data.n_labels, blocks)
+        return PartFile.of(path, data.n_items, data.n_labels, blocks, self._edges(data, path))
+
+    @staticmethod
+    def _edges(data: Annotations, path: Path) -> PartFile | None:
+        """Writes the edges of a part; None where no item of it is linked."""
+        import pyarrow as pa
+        from pyarrow import parquet
+
+        if data.edges is None or not len(data.edges):
+            return None
+        ends = data.edges.astype(np.int32)
+        file = path.with_name(path.name.replace("part", "edges"))
+        parquet.write_table(pa.table({name: ends[:, n] for n, name in enumerate(ENDS)}), file, compression="zstd")
+        return PartFile.of(file)
 
     def _ids(self, data: Annotations) -> dict[str, Any]:
         """The columns that name items, as arrays of Arrow: ids, and codes of objects."""
@@ -243,6 +264,7 @@ class Writer:
             names,
             time,
             self.gold,
+            self.linked,
             PartFile.of(self.folder / ANNOTATORS),
             None if objects is None else PartFile.of(self.folder / OBJECTS),
             self.files,

@@ -281,8 +281,8 @@ def _of_json(connection: Any, paths: Sequence[Path], name: str, encoding: str, d
 
     def key(column: str) -> str:
         text = f"json ->> {at(column)}"
-        whole = f"({text})::DOUBLE::BIGINT::VARCHAR"
-        return f"CASE json_type(json, {at(column)}) WHEN 'DOUBLE' THEN {whole} ELSE coalesce({text}, '') END"
+        number = _whole_as_text(f"({text})::DOUBLE")
+        return f"CASE json_type(json, {at(column)}) WHEN 'DOUBLE' THEN {number} ELSE coalesce({text}, '') END"
 
     def place(path: Path | None, row: int) -> str:
         assert path is not None
@@ -313,6 +313,11 @@ def _of_json(connection: Any, paths: Sequence[Path], name: str, encoding: str, d
     return replace(scan, head=head)
 
 
+def _whole_as_text(number: str) -> str:
+    """SQL of a number's text, of a whole one without a point."""
+    return f"CASE WHEN {number} = floor({number}) THEN {number}::BIGINT::VARCHAR ELSE {number}::VARCHAR END"
+
+
 def _of_parquet(connection: Any, paths: Sequence[Path], name: str, encoding: str, delimiter: None) -> Scan:
     """Parquet, whose values have types."""
 
@@ -341,7 +346,8 @@ def _typed(connection: Any, origin: str, paths: Sequence[Path], relation: Callab
     floats = {name for name, kind in types.items() if kind in ("FLOAT", "DOUBLE")}
 
     def key(column: str) -> str:
-        return f"coalesce({as_name(column)}{'::BIGINT' if column in floats else ''}::VARCHAR, '')"
+        number = _whole_as_text(as_name(column)) if column in floats else f"{as_name(column)}::VARCHAR"
+        return f"coalesce({number}, '')"
 
     nested = {name for name, kind in types.items() if kind.endswith("]") or kind.startswith(("STRUCT", "MAP"))}
     return _with_head(replace(scan, key=key, lists=frozenset(nested)), {name: name for name in types}, False)

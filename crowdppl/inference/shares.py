@@ -148,7 +148,7 @@ def refuse_unshared(problem: Problem, data: Annotations, engine: str) -> None:
     local = [site.name for site in problem.sites.values() if site.local]
     of_parts = [(site.name, name) for site in problem.sites.values() for name in parts if _is_of(site, name, pair)]
     why: str | None
-    if data.edges is not None or (problem.linked and not (pair is not None and pair.ordered)):
+    if problem.linked and data.edges is None and not (pair is not None and pair.ordered):
         why = "it links items"
     elif local:
         why = f"{', '.join(local)} has an entry an item"

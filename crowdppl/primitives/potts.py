@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, cast
 
 import pyro.distributions as dist
 import torch
 from pyro.ops.provenance import detach_provenance
 from torch import Tensor
 
+from crowdppl.core.collective import all_gathered, process, reduced
 from crowdppl.core.devices import default_dtype
+from crowdppl.core.validation import require_data
+from crowdppl.data.annotations import Annotations
+from crowdppl.data.blocks import Block
 from crowdppl.data.edges import NO_EDGES, Graph
 from crowdppl.errors import DataError
 from crowdppl.primitives.distributions import LinkedCategorical
@@ -270,29 +274,54 @@ def learned_strength(data: Data) -> float:
         True
     """
     with default_dtype(torch.float64):
-        block, graph, stream = block_of(data), graph_of(data), torch.Generator().manual_seed(0)
-        a, k, named = block.n_annotators, block.n_classes, block.named
-        item, who, label = block.item[named], block.annotator[named], block.answer[named]
-        cell, votes = who * k + label, block.vote_counts() + 1 / k
-        share = votes / votes.sum(1, keepdim=True)
-        known = torch.zeros(()) if block.potential is None else block.potential.double()
-        value, strength, kept = share.argmax(1), 1.0, []
+        given = [data] if isinstance(data, Block) else cast(Annotations, require_data(data)).blocks
+        blocks = [block for block in given if block.n_items]
+        every = all_gathered([block.n_items for block in blocks])
+        before = sum(map(sum, every[: process()]))
+        fields = [_Field(block, before + block.offset) for block in blocks]
+        a, k, strength, kept = blocks[0].n_annotators, blocks[0].n_classes, 1.0, list[float]()
         for _ in range(ROUNDS):
-            table = torch.full((a * k, k), 0.5).index_add_(0, cell, share[item]).reshape(a, k, k)
+            table = reduced(sum((field.counts() for field in fields), torch.zeros(a * k, k)))
+            table = (table + 0.5).reshape(a, k, k)
             log_table = (table / table.sum(1, keepdim=True)).log().reshape(-1, k)
-            own = known.expand(block.n_items, k).index_add(0, item, log_table[cell]).mT.contiguous()
-            value, p = _swept(own, value, strength, graph, stream)
-            share, strength = p.mT, _most_likely(value, graph, strength, k)
+            counts = torch.cat([field.drawn(log_table, strength) for field in fields])
+            strength = _most_likely(counts, strength)
             kept.append(strength)
     return sum(kept[-KEPT:]) / KEPT
 
 
-def _most_likely(value: Tensor, graph: Graph, strength: float, k: int) -> float:
-    """The strength of the largest pseudo-likelihood of drawn classes (N,), by Newton's steps from near it."""
-    theirs = torch.nn.functional.one_hot(value[graph.target], k).mT.double()
-    counts = torch.cat([value.unsqueeze(0).double(), _added(theirs, graph.source, len(value))]).mT
-    rows, times = torch.unique(counts, dim=0, return_counts=True)
-    own, counts = rows[:, :1].long(), rows[:, 1:]  # of neighbours of each class, (rows, K)
+class _Field:
+    """The items of a block and their classes, drawn again and again, by random numbers of the block's own."""
+
+    def __init__(self, block: Block, place: int) -> None:
+        self.graph, self.stream = graph_of(block), torch.Generator().manual_seed(place)
+        self.n_items, self.n_classes, named = block.n_items, block.n_classes, block.named
+        self.item, self.cell = block.item[named], block.annotator[named] * self.n_classes + block.answer[named]
+        votes = block.vote_counts() + 1 / self.n_classes
+        self.share = votes / votes.sum(1, keepdim=True)
+        self.value = self.share.argmax(1)
+        known = torch.zeros(()) if block.potential is None else block.potential.double()
+        self.known = known.expand(self.n_items, self.n_classes)
+        self.n_cells = block.n_annotators * self.n_classes
+
+    def counts(self) -> Tensor:
+        """How often annotators say each class, by what is probably true, (A * K, K)."""
+        return torch.zeros(self.n_cells, self.n_classes).index_add_(0, self.cell, self.share[self.item])
+
+    def drawn(self, log_table: Tensor, strength: float) -> Tensor:
+        """Draws all classes; each item's, and its number of neighbours of each class, (N, 1 + K)."""
+        own = self.known.index_add(0, self.item, log_table[self.cell]).mT.contiguous()
+        self.value, p = _swept(own, self.value, strength, self.graph, self.stream)
+        self.share = p.mT
+        theirs = torch.nn.functional.one_hot(self.value[self.graph.target], self.n_classes).mT.double()
+        return torch.cat([self.value.unsqueeze(0).double(), _added(theirs, self.graph.source, self.n_items)]).mT
+
+
+def _most_likely(drawn: Tensor, strength: float) -> float:
+    """The strength of the largest pseudo-likelihood of drawn classes (``_Field``), by Newton's steps."""
+    every = all_gathered(torch.unique(drawn, dim=0, return_counts=True))
+    rows, times = (torch.cat(parts) for parts in zip(*every, strict=True))
+    own, counts = rows[:, :1].long(), rows[:, 1:]
     for _ in range(STEPS):
         p = (strength * counts).softmax(1)
         mean = (p * counts).sum(1)

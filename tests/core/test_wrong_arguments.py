@@ -146,6 +146,7 @@ def doors() -> dict[str, dict[str, Any]]:
         "random_design": {"n_items": 4, "n_annotators": 3, "labels_per_item": 2, "classes": 2},
         "read_annotations": {"path": "nowhere.csv"},
         "read_annotator_covariates": {"path": "nowhere.csv"},
+        "read_edges": {"path": "nowhere.csv"},
         "read_gold": {"path": "nowhere.csv"},
         "read_item_covariates": {"path": "nowhere.csv"},
         "register": {"name": "mine", "cls": None},

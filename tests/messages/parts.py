@@ -149,6 +149,13 @@ ROWS = [
         lambda: convert(written(LISTS, "a.jsonl")),
         lambda: crowdppl.read_annotations(written(LISTS, "a.jsonl")),
     ),
+    Row(
+        "parts_convert.of",
+        lambda: convert(TAGS, kind="sequence", edges=[("s", "t")]),
+        lambda: convert(TAGS, kind="sequence"),
+    ),
+    Row("parts_edges._check", lambda: convert(edges=[("1", "9")]), lambda: convert(edges=[("1", "2")])),
+    Row("parts_edges._check", lambda: convert(edges=[("1", "1")]), lambda: convert(edges=[("1", "2")])),
     Row("parts_written.finish", lambda: convert(REPEATED), lambda: convert(CLEAN)),
     Row("scan.read", lambda: convert(memory_limit="1MB"), lambda: convert(memory_limit="4GiB")),
     Row("scan.connected", without_duckdb, lambda: convert()),

@@ -232,7 +232,7 @@ ROWS = [
         lambda: A.from_masks({"a": MASK, "b": MASK}),
     ),
     Row("edges._columns", lambda: read(edges=7), lambda: read(edges=[(1, 2)])),
-    Row("edges.coded_edges", lambda: read(edges=[(1, 2, 1)]), lambda: read(edges=[(1, 2)])),
+    Row("edges.require_two", lambda: read(edges=[(1, 2, 1)]), lambda: read(edges=[(1, 2)])),
     Row("edges.coded_edges", lambda: read(edges=[(1, 2), (2, 2)]), lambda: read(edges=[(1, 2)])),
     Row(
         "covariates.covariate_table",
