@@ -99,7 +99,9 @@ def without_extra() -> None:
 
 
 def unread(**given: Any) -> None:
-    commands.warn_of_unread({"one_coin": {}}, {**dict.fromkeys([*commands.FILES_OF_METHODS, "label_covariate"]), **given})
+    commands.warn_of_unread(
+        {"one_coin": {}}, {**dict.fromkeys([*commands.FILES_OF_METHODS, "label_covariate"]), **given}
+    )
 
 
 def gold(encoding: str | None) -> Any:
