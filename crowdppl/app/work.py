@@ -114,7 +114,7 @@ def look(path: Path, said: Said) -> dict[str, Any]:
         texts(path, said)
     except CrowdpplError as error:
         return found | _wrong(error)
-    classes = [*map(native, data.classes)] if data.n_classes else []
+    classes = [*map(native, data.classes)] if data.n_classes and not data.alphabet.kind.means else []
     plain = data.n_classes and not data.space.ordered and data.alphabet.kind.parts is None
     order = order_of(data.classes) if plain and not said.get("kind") else None
     return found | {

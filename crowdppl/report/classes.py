@@ -76,7 +76,7 @@ def results(facts: Facts) -> Iterator[Any]:
     if len(there) > 1:
         part = counts[there] / total[there][:, None]
         best, worst = there[part[:, 0].argmax()], there[part[:, 2].argmax()]
-        if best != worst:
+        if best != worst and part[:, 2].any():
             yield Text(say("results.easiest", best=of.classes[best], worst=of.classes[worst]))
     rows = [(int(a), int(b), int(c)) for a, b, c in counts[order]]
     key = [(tone, say(f"tiers.{name}")) for tone, (name, _) in zip("abc", TIERS, strict=True)]

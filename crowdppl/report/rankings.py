@@ -180,7 +180,8 @@ def minute(facts: Facts) -> Iterator[Any]:
                 Tile(tone, n, None, say(f"tiles.{name}.title"), say(f"tiles.{name}.text", n=n, total=total))
             )
         yield Tiles(tiles)
-        yield Text(say("minute.tiers", n=len(of.tiers), objects=len(of.table)))
+        key = "tiers" if len(of.tiers) < len(of.table) else "each_sure"
+        yield Text(say(f"minute.{key}", n=len(of.tiers), objects=len(of.table)))
     best = of.table.iloc[0]
     if np.isfinite(best["rank_low"]):
         low, high = int(best["rank_low"]), int(best["rank_high"])
@@ -209,7 +210,7 @@ def results(facts: Facts) -> Iterator[Any]:
     shades = [(a, min(b, n - 1)) for a, b in of.tiers if a < n]
     if n < len(of.table):
         yield Text(say("results.some_objects", n=n, total=len(of.table)), note=True)
-    about = say("results.tiers") if len(shades) > 1 else None
+    about = say("results.tiers") if 1 < len(of.tiers) < len(of.table) else None
     yield Figure(Dots(rows, "", say("results.rank_axis"), shades=shades), say("results.ranks"), about)
     if n <= 12 and np.isfinite(of.next).all():
         p = of.before[:n, :n]

@@ -114,7 +114,7 @@ class Words(Formatter):
         if isinstance(x, Say):
             return str(self.html(x)) if page else self.text(x)
         if spec == "ids" or (spec == "list" and not isinstance(x, str)):
-            return self._listed(x, "id" if spec == "ids" else "", page)
+            return self._listed(x, "id" if spec == "ids" else "num", page)
         if spec in ("text", "whole"):
             shown = _short(x, LONGEST_TEXT if spec == "text" else len(str(x)))
             return str(escape(shown)) if page else shown

@@ -219,6 +219,8 @@ def test_what_a_file_holds(tmp_path: Path) -> None:
     found = looked(tmp_path / "g.csv", grades)
     assert found["offers"] == [{"kind": "ordinal", "classes": "1,2,3"}]
     assert looked(tmp_path / "g.csv", grades, **found["offers"][0])["kind"] == "ordinal"
+    boxes = looked(tmp_path / "b.csv", CSV.replace(",y,", ",y;n,"), kind="set")
+    assert boxes["counts"]["items"] == 12 and not boxes["classes"], "decisions, of which each is yes or no"
     one = looked(tmp_path / "o.csv", CSV, annotator="nobody")
     assert one["counts"]["people"] == 1
     checked = tmp_path / "check.csv"

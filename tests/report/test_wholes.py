@@ -121,6 +121,28 @@ def test_places_on_an_axis_are_whole_and_begin_at_one() -> None:
     assert re.findall(r">(\d+)</text>", drawn) == ["1", "2", "3"]
 
 
+def test_a_ranking_says_whether_its_objects_form_groups(tmp_path: Path) -> None:
+    said = {}
+    for name, orders in {"sure": ["abc"] * 30, "open": ["abc", "bca", "cab"]}.items():
+        rows = [(f"p{n}", " > ".join(order)) for n, order in enumerate(orders)]
+        frame = pd.DataFrame(rows, columns=["annotator", "ranking"])
+        posterior = crowdppl.fit(
+            "plackett_luce", Annotations.from_frame(frame, kind="ranking"), inference="vb", seed=0
+        )
+        said[name] = Read(posterior.report(tmp_path / "r.html").read_text(encoding="utf-8")).text
+    assert "Each of the 3 objects is surely before the next." in said["sure"]
+    assert "Bands are groups" not in said["sure"] and "Do not report an order" not in said["sure"]
+    assert "tell no clear groups" in said["open"] and "Do not report an order of the objects" in said["open"]
+
+
+def test_answers_that_are_numbers_keep_their_decimals(tmp_path: Path) -> None:
+    rows = [(n, who, x + n) for n in range(12) for who, x in zip("abc", (0.25, 0.75, 1.5), strict=True)]
+    data = Annotations.from_frame(pd.DataFrame(rows, columns=["item", "annotator", "label"]), kind="real")
+    posterior = crowdppl.fit("label_mean", data, inference="em")
+    page = posterior.report(tmp_path / "r.html").read_text(encoding="utf-8")
+    assert "<td>0.25, 0.75 and 1.5</td>" in page
+
+
 @pytest.mark.parametrize("kind", ["similarity", "set"])
 def test_names_of_objects_and_of_classes_are_text(kind: str, tmp_path: Path) -> None:
     if kind == "similarity":
