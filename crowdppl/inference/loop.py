@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from crowdppl.core.collective import in_step
+from crowdppl.core.collective import in_step, reduced
 from crowdppl.core.devices import pyro_state_kept
 from crowdppl.inference.checkpoint import Checkpoint
 from crowdppl.inference.options import Options
@@ -114,6 +115,7 @@ def iterate(
     from tqdm import tqdm  # kept out of `import crowdppl`
 
     progress = Progress()
+    watched = bool(reduced(int(options.callback is not None), "max"))  # one process alone may print, say
     if checkpoint is not None:
         state, progress.objectives = checkpoint.resume(state)
     progress.converged = _settled(progress.objectives, tolerance)
@@ -128,7 +130,7 @@ def iterate(
                 progress.converged = _settled(progress.objectives, tolerance)
                 if checkpoint is not None:
                     checkpoint.keep(state, progress.converged or len(progress.objectives) == steps)
-                with in_step():
+                with in_step() if watched else nullcontext():
                     if options.callback is not None:
                         options.callback(t, value)
                 if options.progress:

@@ -155,6 +155,7 @@ def wrong(process: int, processes: int) -> dict[str, str]:
         "update": lambda: posterior.update(frame()),
         "agreement": lambda: crowdppl.agreement_table(data),
         "reads": lambda: fit(Reads()),  # type: ignore[arg-type]
+        "one watches": lambda: fit(callback=None if process else lambda t, value: None),
         **{f"callback, {name}": lambda error=error: fit(callback=_at(1, error)) for name, error in strange.items()},
     }
     return {name: _told(call) for name, call in calls.items()}
@@ -281,6 +282,7 @@ def test_an_error_in_one_process_is_raised_in_all(found: Any) -> None:
     assert one["callback, one"] == "ProcessError: process 1 of 2 failed: ValueError('a bad day')"
     assert other["callback, our own"] == "CrowdpplError: a bad day"
     assert one["callback, our own"] == "CrowdpplError: process 1 of 2 failed: a bad day"
+    assert one["one watches"] == other["one watches"] == ""
     assert other["no items"].startswith("DataError: the process has no items")
     assert one["no items"].startswith("DataError: process 1 of 2 failed: the process has no items")
     assert one["only one"].startswith("DataError: data is a NoneType")
