@@ -480,7 +480,7 @@ def read_gold(
     Args:
         path: a table, as of ``read_annotations``, of a column of items and one of classes, blank if unknown; it may
             be that of the labels, which repeats them. Where two columns name an item (left and right, sequence and
-            position, problem and object), the ids are pairs.
+            position, problem and object; of sets, item and class beside a label, yes or no), the ids are pairs.
         item, label: their names, where they are not recognised.
         format, delimiter, encoding: as for ``read_annotations``.
 
@@ -587,6 +587,8 @@ def _by_id(
     frame = as_pandas(table.frame, name)
     two = two_parts(list(frame.columns)) if pairs and roles["item"] is None else ()
     roles = {**dict.fromkeys(two), "class": roles["class"]} if two else roles
+    if pairs and not any(roles.values()) and {"item", "class", "label"} <= {*frame.columns}:  # of sets, by class
+        two, roles = ("item", "of"), {"item": "item", "of": "class", "class": "label"}
     found, place = recognise(list(frame.columns), roles, name), table.place
     if "class" in found:
         known = without_blanks(frame[found["class"]], table.text).index

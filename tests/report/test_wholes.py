@@ -106,6 +106,11 @@ def test_whole_sets_are_products_over_their_classes(tmp_path: Path) -> None:
         "not in the set",
         "in the set",
     ]
+    check = pd.read_csv(tmp_path / "r-files" / "check.csv").assign(label="yes")
+    check.loc[check.index[20:], "label"] = ""
+    check.to_csv(tmp_path / "checked.csv", index=False)
+    again = posterior.report(tmp_path / "again.html", crowdppl.read_gold(tmp_path / "checked.csv"))
+    assert "By the 20 decisions that were checked" in again.read_text(encoding="utf-8")
     order = [of.classes.index(x) for x in names]
     both = np.rint(p.T @ p)[np.ix_(order, order)]
     table = page[page.index("Of 100 items in the class of the row") :]
