@@ -64,6 +64,11 @@ def _cut(name: str, most: int = 16) -> str:
     return name + "…"
 
 
+def _inside(x: float, text: str) -> float:
+    """Where the middle of a small text has room: at x, or left of it where a picture ends."""
+    return min(x, WIDTH - 4 - 3.4 * _columns(text))
+
+
 def nice_ticks(low: float, high: float, n: int = 5) -> list[float]:
     """Round numbers that span an interval, about n of them."""
     if not high > low:
@@ -284,7 +289,8 @@ class Dots:
             parts += [_text(at(tick), bottom + 15, words.plain(tick, self.spec), "middle", "s")]
         if self.line:
             parts.append(_line(at(self.line[0]), top - 12, at(self.line[0]), bottom, "dash"))
-            parts.append(_text(at(self.line[0]), top - 10, words.plain(self.line[1]), "middle", "s warn halo"))
+            said = words.plain(self.line[1])
+            parts.append(_text(_inside(at(self.line[0]), said), top - 10, said, "middle", "s warn halo"))
         for y, (name, note, value, low_end, high_end, tone) in zip(place, self.rows, strict=True):
             parts.append(_text(left - (26 + beside if notes else 12), y, _cut(words.plain(name, "id"), 17), "end"))
             parts += [_text(left - 12, y, words.plain(note), "end", "s dim")] if note else []
@@ -297,8 +303,9 @@ class Dots:
                 )
         if self.gap:
             parts.append(_text((left + right) / 2, top + step * gap, words.plain(self.gap[1]), "middle", "s dim"))
-        parts.append(_text((left + right) / 2, bottom + 36, words.plain(self.axis), "middle", "s"))
-        return _svg(parts, WIDTH, bottom + 46, words.plain(self.axis))
+        axis = words.plain(self.axis)
+        parts.append(_text(_inside((left + right) / 2, axis), bottom + 36, axis, "middle", "s"))
+        return _svg(parts, WIDTH, bottom + 46, axis)
 
     def table(self) -> Table:
         specs = ["id", "", *[self.spec] * 3]

@@ -166,6 +166,6 @@ def _short(x: Any, longest: int = LONGEST) -> str:
 
 def _marked_up(sentence: str) -> str:
     """A sentence of the file as HTML, with its places."""
-    text = str(escape(sentence))
+    text = str(escape(sentence)).replace(" %", "\u00a0%")
     text = re.sub(r"\*\*(.+?)\*\*", r"<b>\1</b>", text)
     return re.sub(r"`(.+?)`", r"<code>\1</code>", text)
