@@ -5,7 +5,6 @@ from typing import Any
 import numpy as np
 
 import crowdppl
-from crowdppl.criticism.doubts import doubts
 from crowdppl.data.annotations import Annotations
 from crowdppl.inference.result import SiteResult
 from crowdppl.posterior import Posterior
@@ -32,7 +31,7 @@ def simulated(seed: int, n_items: int, n_annotators: int, each: int, n_classes: 
 
 
 def kinds(posterior: Posterior, thorough: bool = False) -> list[str]:
-    return [doubt.kind for doubt in doubts(posterior, thorough)]
+    return [doubt.kind for doubt in posterior.doubts(thorough)]
 
 
 def handmade(given: list[int], n_classes: int = 2, **parts: Any) -> Posterior:

@@ -70,7 +70,7 @@ def test_sets_that_softening_makes_large_say_so() -> None:
 @pytest.mark.parametrize(("method", "n_classes"), [("dawid_skene", 3), ("one_coin", 4), ("majority_vote", 3)])
 def test_sound_fits_raise_none(method: str, n_classes: int) -> None:
     for seed in range(4):
-        assert doubts(fit(method, simulated(seed, 400, 15, 6, n_classes), inference="em")) == ()
+        assert fit(method, simulated(seed, 400, 15, 6, n_classes), inference="em").doubts() == ()
 
 
 def words_again(**options: Any) -> Annotations:
@@ -133,7 +133,7 @@ def test_data_of_the_method_itself_raise_doubts_only_where_they_are_true() -> No
         design = crowdppl.random_design(300, 15, 6, 2 + seed % 3, seed=seed)
         drawn = crowdppl.simulate(model, design, seed=seed)
         posterior = fit(model, drawn.data, inference="vb")
-        for doubt in doubts(posterior):
+        for doubt in posterior.doubts():
             if doubt.kind == "spammers":
                 bad = list(doubt.who["annotators"])
                 told += information(drawn.parameters["confusion"][bad], posterior.result.prevalence).tolist()
@@ -537,7 +537,7 @@ def test_an_annotator_asked_again_who_repeats_errors_is_one_witness() -> None:
             posterior = fit("bayesian_dawid_skene", data, inference="vb", seed=0)
             p = posterior.result.probabilities
             beyond[how].append(p.max(1).mean() - (p.argmax(1) == truth).mean())
-            found = [x for x in doubts(posterior) if x.kind == "repeats"]
+            found = [x for x in posterior.doubts() if x.kind == "repeats"]
             assert bool(found) == (how == "keep")
             if found:  # whose remedy reads the rows once more
                 assert run(found[0].remedies[0], posterior).repeat_correlation > 0.7
