@@ -317,7 +317,8 @@ READING: Mapping[str, tuple[Any, Any]] = {
     "annotator_covariates": _file("File of annotator covariates, an annotator a row; methods read it by column."),
     "covariates_annotator": _column("annotators in the file of annotator covariates"),
     "covariates_encoding": _encoding("files of covariates"),
-    "edges": _file("File of linked items, two ids a row; methods of linked items read it."),
+    "edges": _file("File of linked items, two ids a row under two names; methods of linked items read it."),
+    "edges_encoding": _encoding("the file of linked items"),
     "label_covariate": _several("Column of numbers of labels that methods read; may be repeated.", "COLUMN"),
 }
 """The options of commands that read a file: type and default of each."""
@@ -382,7 +383,7 @@ OF_REPORT = tuple(name for name in READING if name not in ("gold", "gold_column"
 OF_CONVERT = (
     *("format", "delimiter", "encoding", "item", "annotator", "no_annotator", "label", "classes", "abstain"),
     *("informative_abstentions", "kind", "unit", "decimal", "repeats", "time", "gold_column", "label_covariate"),
-    "edges",
+    *("edges", "edges_encoding"),
 )
 """Those that are settled when labels are converted."""
 

@@ -290,7 +290,15 @@ def convert_labels(
 
     taken = {*COLUMNS, *arguments.OF_CONVERT, "abstentions", "label_covariates"}
     said = {name: value for name, value in labels_said(given).items() if name in taken}
-    found = convert(source, parts, **said, edges=given["edges"], n_parts=n_parts, memory_limit=memory_limit)
+    found = convert(
+        source,
+        parts,
+        **said,
+        edges=given["edges"],
+        edges_encoding=given["edges_encoding"],
+        n_parts=n_parts,
+        memory_limit=memory_limit,
+    )
     print(", ".join(f"{n:,} {name}" for name, n in found.items()), f"are in {parts}")
 
 

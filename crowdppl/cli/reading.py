@@ -72,7 +72,7 @@ def read_answers(answers: Path, given: Mapping[str, Any]) -> Annotations:
             files.read_annotator_covariates,
             {"annotator": "covariates_annotator", "encoding": "covariates_encoding"},
         ),
-        "edges": (files.read_edges, {}),
+        "edges": (files.read_edges, {"encoding": "edges_encoding"}),
     }
     for name, (read, options) in readers.items():
         if given[name] is not None:

@@ -569,10 +569,9 @@ class Annotations:
             share=share,
             opened=Opened.of(stored),
         ).filled(history=history, abstainers=None if stored.may is None else torch.from_numpy(stored.may))
-        if known["gold"] is None:
-            return made
-        truths = by_item(made.truths_by_id(known["gold"]))
-        return made.with_gold(of_own_parts(truths, stored, share))
+        gold = known["gold"]
+        truths = of_own_parts(None if gold is None else by_item(made.truths_by_id(gold)), stored, share)
+        return made if truths is None else made.with_gold(truths)
 
     @classmethod
     def of_rows(cls, rows: Rows, options: AnnotationOptions) -> Annotations:

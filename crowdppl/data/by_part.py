@@ -8,7 +8,6 @@ from dataclasses import replace
 import numpy as np
 
 from crowdppl.data.annotations import Annotations
-from crowdppl.data.edges import edges_at
 from crowdppl.data.ids import Codebook
 from crowdppl.data.opened import Totals
 
@@ -39,7 +38,7 @@ def by_part(data: Annotations) -> Iterator[tuple[int, slice, Annotations]]:
                     known=None if data.known is None else data.known[own],
                     features=None,
                     item_covariates=None if pair is None or table is None else table.iloc[own][[*pair.names]],
-                    edges=edges_at(data.edges, np.arange(own.start, own.stop)),
+                    edges=_edges_of(data.edges, own),
                     columns=None,
                     label_names=(),
                     time=None,
@@ -49,3 +48,12 @@ def by_part(data: Annotations) -> Iterator[tuple[int, slice, Annotations]]:
                 ),
             )
         first += size
+
+
+def _edges_of(edges: np.ndarray | None, own: slice) -> np.ndarray | None:
+    """The edges of a part, of those of all, which are sorted."""
+    if edges is None:
+        return None
+    first, last = np.searchsorted(edges[:, 0], [own.start, own.stop])
+    found: np.ndarray = edges[first:last] - own.start
+    return found

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -13,7 +14,7 @@ import torch
 from torch import Tensor
 
 from crowdppl.core.validation import kind_of
-from crowdppl.data.ids import Codebook, as_index, native, places_of
+from crowdppl.data.ids import READ_FROM, Codebook, as_index, native, places_of
 from crowdppl.errors import DataError
 
 NO_EDGES = "the data have none; give edges=, pairs of item ids, or an empty list where no items are linked"
@@ -135,6 +136,8 @@ def coded_edges(edges: Any, items: Codebook) -> np.ndarray:
         DataError: for what are no pairs, an item that is unknown, and one that is linked to itself.
     """
     remedy, at = "correct it, or name it in items=", places_of(edges)
+    if READ_FROM in getattr(edges, "attrs", {}) and (items.codes([*edges.columns]) >= 0).all():
+        raise DataError(no_header([*edges.columns], edges.attrs[READ_FROM]))
     pairs = np.stack([items.require(side, "edges=", remedy, at) for side in sides_of(edges)], 1).astype(np.int64)
     alone = pairs[:, 0] == pairs[:, 1]
     if alone.any():
@@ -158,7 +161,19 @@ def sides_of(edges: Any) -> tuple[pd.Index[Any], pd.Index[Any]]:
     require_two(len(columns))
     if not len(columns[0]):
         return pd.Index([]), pd.Index([])
-    return as_index(columns[0]), as_index(columns[1])
+    one, other = as_index(columns[0]), as_index(columns[1])
+    lost = np.asarray(one.isna()) | np.asarray(other.isna())
+    if lost.any():
+        row = int(np.argmax(lost))
+        pair = f"{native(one[row])!r} and {native(other[row])!r}"
+        raise DataError(f"edges link {pair}, of which one is missing; leave the row out")
+    return one, other
+
+
+def no_header(names: Sequence[Any], origin: str) -> str:
+    """What to say of a file of edges in which an edge stands for the names of columns."""
+    one, other = (repr(native(name)) for name in names)
+    return f"{origin} begins with {one} and {other}, which are items; write a line of two column names above"
 
 
 def require_two(n_columns: int, origin: str = "") -> None:
@@ -170,12 +185,19 @@ def require_two(n_columns: int, origin: str = "") -> None:
 
 def _columns(edges: Any) -> list[Any]:
     """The columns of an array or of a list of pairs."""
-    try:
-        listed = edges if isinstance(edges, np.ndarray) else np.array([*map(tuple, edges)], object)
-    except TypeError:
-        listed = None
+    listed = None
+    if (
+        not isinstance(edges, str)
+        and isinstance(edges, Iterable)
+        and not any(isinstance(pair, str) for pair in edges)
+    ):
+        with suppress(TypeError):
+            listed = edges if isinstance(edges, np.ndarray) else np.array([*map(tuple, edges)], object)
     if listed is None or (listed.ndim != 2 and listed.size):
-        raise DataError(f"edges are {kind_of(edges)}; give pairs of item ids, or a table of two columns")
+        raise DataError(
+            f"edges are {kind_of(edges)}; give pairs of item ids, or a table of two columns "
+            "(crowdppl.read_edges reads one of a file)"
+        )
     if not listed.size:
         return [[], []]
     return [[*column] if listed.dtype == object else column for column in listed.T]

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from crowdppl import errors
-from crowdppl.core.collective import reduced
+from crowdppl.core.collective import all_gathered
 from crowdppl.core.validation import require_path
 from crowdppl.data.block_files import mapped_blocks
 from crowdppl.data.blocks import Block
@@ -135,6 +136,10 @@ class Manifest:
                 raise ValueError(f"kind {known['kind']!r} with objects {known['objects']!r}")
             every = (known["annotators"], known["objects"], *known["parts"])
             names = [name for part in every if part is not None for name in part.names]
+            if known["linked"] not in (True, False) or any(
+                part.edges and not known["linked"] for part in known["parts"]
+            ):
+                raise ValueError(f"linked is {known['linked']!r}, which its parts are not")
             if not known["parts"] or any(Path(name).name != name for name in names):
                 raise ValueError("its parts are no files of the folder")
             made = cls(**known)
@@ -476,14 +481,19 @@ def of_own_parts(given: Any, stored: Stored, share: tuple[int, int] | None) -> A
 
     An id that no process has stays with the one whose parts its hash names.
     """
-    if share is None or given is None or not len(given):
+    if share is None or (given is None and not stored.manifest.linked):
         return given
-    n_parts, pair = len(stored.manifest.parts), stored.alphabet.kind.parts
-    hashed = np.isin(part_of(given.index, n_parts, pair), own_parts(n_parts, *share))
-    if not stored.manifest.linked:
-        return given[hashed]
-    own = stored.items.codes(given.index) >= 0  # the id alone does not tell the part of a linked item
-    return given[own | (hashed & (reduced(own.astype(np.int64)) == 0))]
+    n_parts, pair, ids = (
+        len(stored.manifest.parts),
+        stored.alphabet.kind.parts,
+        [] if given is None else given.index,
+    )
+    hashed = np.isin(part_of(ids, n_parts, pair), own_parts(n_parts, *share))
+    if stored.manifest.linked:  # the id alone does not tell the part of a linked item
+        own = stored.items.codes(ids) >= 0
+        others = [*chain(*all_gathered(pd.Index(ids)[own].tolist()))]
+        hashed = own | (hashed & ~pd.Index(ids).isin(others))
+    return given if given is None else given[hashed]
 
 
 def ends_at_items(item: np.ndarray, least: int, most: int) -> Sequence[int]:

@@ -17,6 +17,7 @@ from crowdppl.core.validation import require_path, whole_number
 from crowdppl.data.annotations import AnnotationOptions, Annotations, check_options, said_kind
 from crowdppl.data.coded import code_ids
 from crowdppl.data.covariates import label_columns
+from crowdppl.data.files import require_texts
 from crowdppl.data.ids import Codebook, Encoding, Place, encode, native
 from crowdppl.data.kinds.classes import require_categories
 from crowdppl.data.kinds.kind import Kind, Settled
@@ -60,6 +61,7 @@ def convert(
     delimiter: str | None = None,
     encoding: str | None = None,
     gold_column: str | None = None,
+    edges_encoding: str | None = None,
     n_parts: int | None = None,
     memory_limit: str = "1GiB",
     **options: Unpack[AnnotationOptions],
@@ -81,6 +83,7 @@ def convert(
             UTF-8, UTF-16 and Latin-1.
         n_parts: number of parts; no more processes than that can share a fit. By default 8, or one for 1.5 million
             labels.
+        edges_encoding: of the files of edges, UTF-8 by default.
         memory_limit: of DuckDB, as it writes it. Beside it, a part of the labels is held in memory.
         options: of ``crowdppl.data.annotations.AnnotationOptions``: classes, abstentions, informative_abstentions,
             kind, unit, stray ("repair" or "keep"), label_covariates, time, decimal, repeats other than "share" and
@@ -108,6 +111,7 @@ def convert(
     check_options(options)
     _require_taken(options)
     edges = options.pop("edges", None)
+    require_texts(edges_encoding=edges_encoding)
     require_path(parts)
     if n_parts is not None:
         n_parts = whole_number("n_parts", n_parts, 1, error=DataError)
@@ -117,7 +121,7 @@ def convert(
         work.mkdir()
         connection.execute(f"SET temp_directory = {as_text(str(work / 'spill'))}")
         scan = scanned(connection, source, format, delimiter, encoding)
-        long = _Long.of(scan, Said(item, annotator, label, gold_column), options, edges)
+        long = _Long.of(scan, Said(item, annotator, label, gold_column), options, (edges, edges_encoding))
         people, n_rows = long.annotators()
         settled = None if long.kind.by_neighbours else long.settled()
         width = 1.0 if settled is None else settled.width
@@ -189,8 +193,8 @@ class _Long:
     edges: PartEdges | None
 
     @classmethod
-    def of(cls, scan: Scan, said: Said, options: AnnotationOptions, edges: Any) -> _Long:
-        """Recognises columns; DataError for tables of another shape."""
+    def of(cls, scan: Scan, said: Said, options: AnnotationOptions, edges: tuple[Any, str | None]) -> _Long:
+        """Recognises columns; DataError for tables of another shape. ``edges`` are these, and their encoding."""
         rows, told = rows_of_table(scan.head, said, said_kind(options), options)
         kind, roles = said_kind(cast(AnnotationOptions, told)), rows.roles
         of_items = [name for name in (ITEM, *(() if kind.parts is None else kind.parts.names)) if name in roles]
@@ -216,13 +220,13 @@ class _Long:
         if kind.lists:
             scan = replace(scan, texts=frozenset([str(roles[LABEL])]))
         linked = None
-        if edges is not None:
+        if edges[0] is not None:
             if kind.parts is not None:
                 raise DataError(
                     f"edges= link items of one id, and those of kind={kind.name!r} have "
                     f"{' and '.join(kind.parts.names)}; leave edges= out"
                 )
-            linked = PartEdges.of(scan, scan.key(columns[ITEM]), edges)
+            linked = PartEdges.of(scan, scan.key(columns[ITEM]), *edges)
         return cls(scan, rows, kind, told, not unsaid, columns, of_items, further, linked)
 
     def _distinct(self, name: str) -> tuple[pa.Table, Place]:

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from crowdppl.core.validation import shown
-from crowdppl.data.edges import components, require_two, sides_of
-from crowdppl.data.ids import Encoding, native
+from crowdppl.data.edges import components, no_header, require_two, sides_of
+from crowdppl.data.ids import Encoding, native, places_of
+from crowdppl.data.parts import ENDS
 from crowdppl.data.scan import Scan, as_text, scanned
 from crowdppl.errors import DataError
 
@@ -33,7 +33,7 @@ class PartEdges:
     key: str
 
     @classmethod
-    def of(cls, scan: Scan, key: str, edges: Any) -> PartEdges:
+    def of(cls, scan: Scan, key: str, edges: Any, encoding: str | None) -> PartEdges:
         """Takes files of one format with two columns, or pairs in memory.
 
         DataError for what are no pairs, an item without labels, and one that is linked to itself. Linked items are
@@ -41,34 +41,39 @@ class PartEdges:
         """
         made = cls(scan, key)
         if isinstance(edges, str | Path):
-            made._check(made._of_files(edges))
+            made._take_files(edges, encoding)
         else:
+            at = places_of(edges)
             one, other = ([str(native(x)) for x in side] for side in sides_of(edges))
-            pairs = pd.DataFrame({"one": one, "other": other}, dtype=str)
-            scan.connection.register("edges_in_memory", pairs)
+            scan.connection.register("edges_in_memory", pd.DataFrame({"one": one, "other": other}, dtype=str))
             made._fill("SELECT one, other FROM edges_in_memory")
-            made._check(lambda pair: "")
+            made._check(lambda item, pair: at(item))
         made._find_units()
         return made
 
-    def _of_files(self, source: str | Path) -> Callable[[Sequence[str]], str]:
-        """Fills the table of pairs; returns where a pair stands."""
-        given = scanned(self.scan.connection, source, None, None, None)
-        require_two(len(given.head.names), given.origin)
-        one, other = (given.key(str(name)) for name in given.head.names)
-        ends = f"least({one}, {other}) AS one, greatest({one}, {other}) AS other"
+    def _take_files(self, source: str | Path, encoding: str | None) -> None:
+        """Fills the tables of pairs and of numbers by files."""
+        given = scanned(self.scan.connection, source, None, None, encoding)
+        names = [str(name) for name in given.head.names]
+        require_two(len(names), given.origin)
+        ends = ", ".join(f"{given.key(name)} AS {end}" for name, end in zip(names, ENDS, strict=True))
 
-        def place(pair: Sequence[str]) -> str:
+        def place(item: str, pair: Sequence[str]) -> str:
             for path in given.paths:
                 inner = f"SELECT {ends}, row_number() OVER () - 1 AS row FROM {given.relation([path])}"
-                found = given.fetch(f"SELECT min(row) FROM ({inner}) WHERE one = ? AND other = ?", pair)
+                where = "least(one, other) = ? AND greatest(one, other) = ?"
+                found = given.fetch(f"SELECT min(row) FROM ({inner}) WHERE {where}", pair)
                 if (row := found[0][0].as_py()) is not None:
                     return f" at {given.place(path, row)}"
             return ""
 
         with given.read():
             self._fill(f"SELECT {ends} FROM {given.relation(given.paths)}")
-        return place
+        here = f"SELECT {self.key} AS id FROM {self.scan.relation(self.scan.paths)}"
+        known = self.scan.fetch(f"SELECT count(DISTINCT id) FROM ({here}) WHERE id IN (?, ?)", names)[0][0].as_py()
+        if known == 2:
+            raise DataError(no_header(names, given.origin))
+        self._check(place)
 
     def _fill(self, pairs: str) -> None:
         """Makes the tables of pairs and of numbers."""
@@ -82,21 +87,21 @@ class PartEdges:
             f"FROM (SELECT one AS id FROM {GIVEN} UNION SELECT other FROM {GIVEN})"
         )
 
-    def _check(self, place: Callable[[Sequence[str]], str]) -> None:
-        """Refuses items that are linked to themselves, or have no labels."""
+    def _check(self, place: Callable[[str, Sequence[str]], str]) -> None:
+        """Refuses items that are linked to themselves, or have no labels; ``place`` is of an item, in a pair."""
         alone = self.scan.fetch(f"SELECT one, other FROM {GIVEN} WHERE one = other LIMIT 1").to_pylist()
         for pair in alone:
-            raise DataError(f"edges link the item {pair['one']!r} to itself{place([*pair.values()])}; leave it out")
+            item = pair["one"]
+            raise DataError(f"edges link the item {item!r} to itself{place(item, [item, item])}; leave it out")
         labelled = f"SELECT {self.key} AS id FROM {self.scan.relation(self.scan.paths)}"
         unknown = f"SELECT id FROM {CODED} ANTI JOIN ({labelled}) USING (id)"
         lost = self.scan.fetch(
-            f"SELECT id, one, other FROM ({unknown}) JOIN {GIVEN} ON id = one OR id = other LIMIT 1"
+            f"SELECT id, one, other FROM ({unknown}) JOIN {GIVEN} ON id = one OR id = other ORDER BY id LIMIT 1"
         ).to_pylist()
         for row in lost:
-            where = place([row["one"], row["other"]])
-            raise DataError(
-                f"edges name the item {shown(row['id'])}{where}, which has no labels; correct it, or leave it out"
-            )
+            where = place(row["id"], [row["one"], row["other"]])
+            what = f"name the item {row['id']!r}{where}, which has no labels; correct it, or leave it out"
+            raise DataError(f"edges {what if row['id'] else f'have no item{where}; leave the row out'}")
 
     def _find_units(self) -> None:
         """Makes the table of units."""
@@ -137,9 +142,15 @@ class PartEdges:
         from pyarrow import parquet
 
         if not folder.is_dir():
-            return pd.DataFrame({"one": [], "other": []})
+            return pd.DataFrame({name: [] for name in ENDS})
         table = parquet.read_table(folder, partitioning=None)
-        texts = pd.Index([str(native(x)) for x in items.values])
-        return pd.DataFrame(
-            {name: items.values.take(texts.get_indexer(table[name].to_pandas())) for name in table.column_names}
-        )
+        texts, ends = pd.Index([str(native(x)) for x in items.values]), dict[str, Any]()
+        for name in ENDS:
+            code = texts.get_indexer(table[name].to_pandas())
+            if (code < 0).any():  # ids that DuckDB writes otherwise, such as true for True
+                item = table[name][int(np.argmax(code < 0))].as_py()
+                raise DataError(
+                    f"edges name the item {item!r}, which labels spell otherwise; make ids texts in both files"
+                )
+            ends[name] = items.values.take(code)
+        return pd.DataFrame(ends)

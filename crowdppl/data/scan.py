@@ -42,6 +42,8 @@ HEAD = 10_000
 """Rows by which a table is recognised."""
 ENCODINGS = {"utf-8": "utf-8", "iso8859-1": "latin-1", "utf-16": "utf-16"}
 """Encodings that DuckDB reads by itself."""
+AS_IS = "hive_partitioning = false"
+"""Folders are no columns, also where they are called like one, worker=ann."""
 
 
 def connected(memory_limit: Any) -> duckdb.DuckDBPyConnection:
@@ -231,9 +233,10 @@ def _of_text(connection: Any, paths: Sequence[Path], name: str, encoding: str, d
                 f"{path.name} has the columns {', '.join(map(repr, own))}, and {paths[0].name} has "
                 f"{', '.join(map(repr, header))}; give files with the same columns in the same order"
             )
-    types = ", ".join(f"{as_text(column)}: 'VARCHAR'" for column in header)
+    numbered = {name: f"column {n}" for n, name in enumerate(header)}  # names may be empty, or differ in case alone
+    types = ", ".join(f"{as_text(name)}: 'VARCHAR'" for name in numbered.values())
     how = (
-        f"auto_detect = false, header = true, delim = {as_text(mark)}, quote = '\"', escape = '\"', "
+        f"{AS_IS}, auto_detect = false, header = true, delim = {as_text(mark)}, quote = '\"', escape = '\"', "
         f"strict_mode = true, encoding = {as_text(ENCODINGS[encoding])}, columns = {{{types}}}"
     )
 
@@ -247,8 +250,8 @@ def _of_text(connection: Any, paths: Sequence[Path], name: str, encoding: str, d
         relation,
         Table(pd.DataFrame()),
         lambda path, row: place_in_rows(row) if path is None else line_of(path, mark, encoding, row),
-        lambda column: f"coalesce({as_name(column)}, '')",
-        lambda column: f"coalesce({as_name(column)}, '')",
+        lambda column: f"coalesce({as_name(numbered[column])}, '')",
+        lambda column: f"coalesce({as_name(numbered[column])}, '')",
         lambda path: fault_of(path, mark, encoding),
     )
     return _with_head(scan, dict(zip(header, header, strict=True)), True)
@@ -259,8 +262,9 @@ def _with_head(scan: Scan, columns: Mapping[str, str], text: bool) -> Scan:
     table: Any = None
     path: Path | None = None
     paths: list[Path | None] = [*scan.paths] or [None]
+    numbered = {f"column {n}": name for n, name in enumerate(columns.values())}
     for path in paths:
-        table = scan.fetch(f"{scan.select(columns, path)} LIMIT {HEAD}")
+        table = scan.fetch(f"{scan.select(numbered, path)} LIMIT {HEAD}").rename_columns([*columns])
         if len(table):
             break
     head = Table(table, scan.origin, lambda row: scan.place(path, row), text)
@@ -273,7 +277,7 @@ def _of_json(connection: Any, paths: Sequence[Path], name: str, encoding: str, d
         raise DataError(f"encoding={encoding!r} is for CSV and TSV, and JSON is UTF-8; leave it out")
 
     def relation(some: Sequence[Path]) -> str:
-        return f"read_json_objects([{', '.join(as_text(str(path)) for path in some)}], format = 'auto')"
+        return f"read_json_objects([{', '.join(as_text(str(path)) for path in some)}], format = 'auto', {AS_IS})"
 
     def at(column: str) -> str:
         escaped = column.replace('"', '\\"')
@@ -315,14 +319,15 @@ def _of_json(connection: Any, paths: Sequence[Path], name: str, encoding: str, d
 
 def _whole_as_text(number: str) -> str:
     """SQL of a number's text, of a whole one without a point."""
-    return f"CASE WHEN {number} = floor({number}) THEN {number}::BIGINT::VARCHAR ELSE {number}::VARCHAR END"
+    whole = f"{number} = floor({number}) AND abs({number}) < 9e18"
+    return f"CASE WHEN {whole} THEN {number}::BIGINT::VARCHAR ELSE {number}::VARCHAR END"
 
 
 def _of_parquet(connection: Any, paths: Sequence[Path], name: str, encoding: str, delimiter: None) -> Scan:
     """Parquet, whose values have types."""
 
     def relation(some: Sequence[Path]) -> str:
-        return f"read_parquet([{', '.join(as_text(str(path)) for path in some)}])"
+        return f"read_parquet([{', '.join(as_text(str(path)) for path in some)}], {AS_IS})"
 
     return _typed(connection, paths[0].name, paths, relation)
 

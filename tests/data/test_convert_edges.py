@@ -162,7 +162,8 @@ def test_edges_that_are_damaged_are_refused(table: pd.DataFrame, tmp_path: Path)
     [
         ("a,b\na,A\nA,nobody\n", "item 'nobody' at line 3 of links.csv"),
         ("a,b\na,A\n7,7\n", "item '7' to itself at line 3 of links.csv"),
-        ("a,b\na,\n", "item '' at line 2 of links.csv"),
+        ("a,b\na,\n", "no item at line 2 of links.csv"),
+        ("a,A\nA,7\n", "begins with 'a' and 'A', which are items"),
         ("a,b,c\na,A,7\n", "edges in links.csv have 3 columns"),
     ],
 )
@@ -181,3 +182,51 @@ def test_items_of_two_parts_have_no_edges(tmp_path: Path) -> None:
     path.write_text("left,right,annotator,winner\na,b,x,left\nb,a,y,right\n")
     with pytest.raises(DataError, match="kind='pair' have left and right"):
         crowdppl.convert(path, tmp_path / "parts", edges=[("a", "b")])
+
+
+def test_a_folder_called_like_a_column_is_none(tmp_path: Path) -> None:
+    folder = tmp_path / "worker=bot" / "b=x"
+    folder.mkdir(parents=True)
+    crowd().to_csv(folder / "labels.csv")  # the index is a column without a name
+    (folder / "links.csv").write_text("a,b\na,A\nA,7\n")
+    crowd().to_parquet(folder / "labels.parquet")
+    for name in ("labels.csv", "labels.parquet"):
+        crowdppl.convert(folder / name, tmp_path / name, edges=folder / "links.csv")
+        opened = crowdppl.Annotations.open(tmp_path / name)
+        read = crowdppl.read_annotations(folder / name)
+        assert opened.annotators.equals(read.annotators) and {*opened.items} == {*read.items}
+        assert {*pairs_of(opened)} == {frozenset("aA"), frozenset("A7")}
+
+
+def test_files_of_edges_have_an_encoding(table: pd.DataFrame, tmp_path: Path) -> None:
+    (tmp_path / "links.csv").write_text("a,b\né,漢字\n", encoding="utf-16")
+    crowdppl.convert(
+        tmp_path / "labels.csv", tmp_path / "parts", edges=tmp_path / "links.csv", edges_encoding="utf-16"
+    )
+    assert pairs_of(crowdppl.Annotations.open(tmp_path / "parts")) == [frozenset(["é", "漢字"])]
+
+
+@pytest.mark.parametrize("edges", [[("a", None)], [("a", float("nan"))], ["ab", "cd"], "links.csv"])
+def test_what_is_missing_or_text_is_no_edge(edges: Any, table: pd.DataFrame, tmp_path: Path) -> None:
+    table.replace({"task": {"A": "None", "7": "nan"}}).to_csv(tmp_path / "named.csv", index=False)
+    with pytest.raises(DataError, match="missing|give pairs of item ids"):
+        crowdppl.read_annotations(tmp_path / "named.csv", edges=edges)
+    with pytest.raises(DataError, match="missing|give pairs of item ids|not there"):
+        crowdppl.convert(tmp_path / "named.csv", tmp_path / "parts", edges=edges)
+
+
+def test_ids_that_edges_spell_otherwise_are_refused(tmp_path: Path) -> None:
+    table = crowd(12).assign(task=lambda x: x["task"].factorize()[0] % 2 == 0)
+    table.drop_duplicates(["task", "worker"]).to_parquet(tmp_path / "labels.parquet")
+    pd.DataFrame({"one": [True], "other": [False]}).to_parquet(tmp_path / "links.parquet")
+    with pytest.raises(DataError, match="'false'|'true'"):
+        crowdppl.convert(tmp_path / "labels.parquet", tmp_path / "parts", edges=tmp_path / "links.parquet")
+
+
+def test_a_manifest_that_contradicts_its_parts_is_refused(table: pd.DataFrame, tmp_path: Path) -> None:
+    crowdppl.convert(tmp_path / "labels.csv", tmp_path / "parts", n_parts=2, edges=[("a", "A")])
+    about = json.loads((tmp_path / "parts" / "dataset.json").read_text())
+    for linked in (False, "yes"):
+        (tmp_path / "parts" / "dataset.json").write_text(json.dumps(about | {"linked": linked}))
+        with pytest.raises(DataError, match="linked is"):
+            crowdppl.Annotations.open(tmp_path / "parts")

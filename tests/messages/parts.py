@@ -41,6 +41,17 @@ def opened(
     return crowdppl.Annotations.open(folder, **options)
 
 
+def opened_linked(ends: list[tuple[int, int]]) -> Any:
+    """The annotations of a folder of one part with edges that another program wrote."""
+    folder = convert(n_parts=1, edges=[("1", "2")])
+    path = folder / "edges-00000.parquet"
+    pd.DataFrame(ends, columns=["one", "other"]).to_parquet(path)
+    about = json.loads((folder / "dataset.json").read_text())
+    about["parts"][0]["edges"]["bytes"] = path.stat().st_size
+    (folder / "dataset.json").write_text(json.dumps(about))
+    return crowdppl.Annotations.open(folder)
+
+
 def of_processes(n: int) -> Any:
     """The share of the first of some processes."""
     folder = convert()
@@ -118,6 +129,12 @@ STRAY = TAGS.replace("B-X", "I-X") + "".join(f"{x},1,a,O\n{x},2,a,I-X\n" for x i
 PAIRS = pairs().to_csv(index=False)
 JSON = '{"item": 1, "annotator": "a", "label": "x"}\n{"item": 1, "annotator": "b", "label": "y"}\n'
 MANY = "item,annotator,label\n" + "".join(f"{n},{who},{'xy'[n % 2]}\n" for n in range(9) for who in "ab")
+BOOLEAN = "".join(
+    f'{{"item": {item}, "annotator": "{who}", "label": "is {who}"}}\n' for item in ("true", "false") for who in "ab"
+)
+TEXT = BOOLEAN.replace("true", '"true"').replace("false", '"false"')
+ENDS = '{"one": true, "other": false}\n'
+"""Items that are no texts, the same as texts, and an edge between them."""
 LISTS = '{"item": 1, "annotator": ["a", "b"], "label": ["x", "y"]}\n'
 CLEAN = "item,annotator,label\n1,a,x\n1,b,y\n2,a,y\n2,b,x\n"
 REPEATED = CSV + "2,b,x\n"
@@ -153,6 +170,16 @@ ROWS = [
         "parts_convert.of",
         lambda: convert(TAGS, kind="sequence", edges=[("s", "t")]),
         lambda: convert(TAGS, kind="sequence"),
+    ),
+    Row(
+        "parts_edges._take_files",
+        lambda: convert(edges=written("1,2\n")),
+        lambda: convert(edges=written("one,other\n1,2\n")),
+    ),
+    Row(
+        "parts_edges.read",
+        lambda: convert(written(BOOLEAN, "a.jsonl"), edges=written(ENDS, "b.jsonl")),
+        lambda: convert(written(TEXT, "a.jsonl"), edges=written(ENDS, "b.jsonl")),
     ),
     Row("parts_edges._check", lambda: convert(edges=[("1", "9")]), lambda: convert(edges=[("1", "2")])),
     Row("parts_edges._check", lambda: convert(edges=[("1", "1")]), lambda: convert(edges=[("1", "2")])),
@@ -209,6 +236,12 @@ ROWS = [
         "parts._read_part",
         lambda: opened(rewritten(lambda rows: with_first(rows, "item", elsewhere(rows))), check=True),
         lambda: opened(check=True),
+    ),
+    Row("parts.read", lambda: opened(lambda folder, about: about.update(linked="yes")), lambda: opened()),
+    Row(
+        "parts._edges",
+        lambda: opened_linked([(0, 0)]),
+        lambda: opened_linked([(0, 1)]),
     ),
     Row(
         "parts._items",

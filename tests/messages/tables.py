@@ -232,6 +232,12 @@ ROWS = [
         lambda: A.from_masks({"a": MASK, "b": MASK}),
     ),
     Row("edges._columns", lambda: read(edges=7), lambda: read(edges=[(1, 2)])),
+    Row("edges.sides_of", lambda: read(edges=[(1, None)]), lambda: read(edges=[(1, 2)])),
+    Row(
+        "edges.coded_edges",
+        lambda: of_file(edges=crowdppl.read_edges(written("1,2\n"))),
+        lambda: of_file(edges=crowdppl.read_edges(written("one,other\n1,2\n"))),
+    ),
     Row("edges.require_two", lambda: read(edges=[(1, 2, 1)]), lambda: read(edges=[(1, 2)])),
     Row("edges.coded_edges", lambda: read(edges=[(1, 2), (2, 2)]), lambda: read(edges=[(1, 2)])),
     Row(
