@@ -123,3 +123,9 @@ def shared_errors(design: Design, known: np.ndarray | None = None) -> tuple[np.n
         np.sqrt((of_square - mean**2)[enough] / (n[enough] - 1)),
     )
     return met[enough], correlation, stdtr(n[enough] - 1, -mean[enough] / error_of_mean)
+
+
+def among_all(p: np.ndarray) -> np.ndarray:
+    """P-values, (pairs,), of each pair as one of all that were looked at (Bonferroni)."""
+    found: np.ndarray = np.minimum(p * len(p), 1)
+    return found

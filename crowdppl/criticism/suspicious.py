@@ -11,7 +11,7 @@ from crowdppl.core.validation import number_within, share_between
 from crowdppl.criticism import collusion
 from crowdppl.criticism.collusion import excess_agreement
 from crowdppl.criticism.design import Design
-from crowdppl.criticism.joint_errors import shared_errors
+from crowdppl.criticism.joint_errors import among_all, shared_errors
 from crowdppl.data.annotations import Annotations, labels_given
 from crowdppl.errors import DataError
 from crowdppl.inference.result import Fit, NumberTruth, require_fit
@@ -124,6 +124,7 @@ def _of_numbers(posterior: Fit, bits: float, level: float) -> pd.DataFrame:
     found, most = _rank_correlations(design, level / n)
     told = -np.log2(1 - found**2) / 2
     pair, correlation, p = shared_errors(design)
+    p = among_all(p)
     one, other = np.divmod(pair, n)
     linked = (p <= level) & (correlation > COPIED)
     met, times = design.met()

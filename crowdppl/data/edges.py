@@ -186,14 +186,9 @@ def require_two(n_columns: int, origin: str = "") -> None:
 def _columns(edges: Any) -> list[Any]:
     """The columns of an array or of a list of pairs."""
     listed = None
-    if (
-        not isinstance(edges, str)
-        and isinstance(edges, Iterable)
-        and not any(isinstance(pair, str) for pair in edges)
-    ):
-        with suppress(TypeError):
-            listed = edges if isinstance(edges, np.ndarray) else np.array([*map(tuple, edges)], object)
-    if listed is None or (listed.ndim != 2 and listed.size):
+    with suppress(TypeError):
+        listed = edges if isinstance(edges, np.ndarray) else np.array([*map(_pair, edges)], object)
+    if listed is None or isinstance(edges, str) or (listed.ndim != 2 and listed.size):
         raise DataError(
             f"edges are {kind_of(edges)}; give pairs of item ids, or a table of two columns "
             "(crowdppl.read_edges reads one of a file)"
@@ -220,3 +215,10 @@ def edges_at(pairs: np.ndarray | None, codes: np.ndarray) -> np.ndarray | None:
     place[codes] = np.arange(len(codes))
     here = place[pairs]
     return np.sort(here[(here >= 0).all(1)], 1)
+
+
+def _pair(edge: Any) -> tuple[Any, ...]:
+    """The ends of an edge; TypeError for a text, which is no pair of its letters."""
+    if isinstance(edge, str):
+        raise TypeError("a text")
+    return tuple(edge)

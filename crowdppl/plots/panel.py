@@ -10,7 +10,7 @@ import pandas as pd
 
 from crowdppl.core.validation import seed_number
 from crowdppl.criticism.design import Design
-from crowdppl.criticism.joint_errors import shared_errors
+from crowdppl.criticism.joint_errors import among_all, shared_errors
 from crowdppl.errors import DataError, MethodError
 from crowdppl.evaluation.number_metrics import evaluate_numbers
 from crowdppl.evaluation.panel import MOST, panel
@@ -123,7 +123,7 @@ def _of_numbers(
         )
     one, other = np.divmod(pair, data.n_annotators)
     whole, by_chance = np.full((data.n_annotators,) * 2, np.nan), np.zeros((data.n_annotators,) * 2, bool)
-    by_chance[one, other] = by_chance[other, one] = 2 * np.minimum(p, 1 - p) * len(p) > ALPHA
+    by_chance[one, other] = by_chance[other, one] = among_all(2 * np.minimum(p, 1 - p)) > ALPHA
     inside = np.where(np.abs(correlation) <= 1, correlation, np.nan)  # an estimate beyond is by too few items
     whole[one, other] = whole[other, one] = inside
     met = np.unique(np.concatenate([one, other]))

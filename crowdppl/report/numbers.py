@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from crowdppl.criticism.design import Design
-from crowdppl.criticism.joint_errors import shared_errors
+from crowdppl.criticism.joint_errors import among_all, shared_errors
 from crowdppl.data.ids import as_numbers, native
 from crowdppl.data.kinds.space import RealLine, number_space
 from crowdppl.errors import CrowdpplError
@@ -280,7 +280,7 @@ def mixed(facts: Facts) -> Iterator[Any]:
             Heat(who, who, shades, (matrix.round(2) + 0.0).tolist(), "num", say("mixed.raters"), tone="c"),
             say("mixed.together"),
         )
-    linked = np.flatnonzero((correlation > TOGETHER) & (p * len(p) <= 0.05))
+    linked = np.flatnonzero((correlation > TOGETHER) & (among_all(p) <= 0.05))
     linked = linked[np.argsort(-correlation[linked], kind="stable")][:3]
     for n_pair in linked:
         yield Text(say("mixed.pair", one=native(names[one[n_pair]]), other=native(names[other[n_pair]])))

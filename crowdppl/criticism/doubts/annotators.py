@@ -13,7 +13,7 @@ from crowdppl.criticism.collusion import excess_agreement
 from crowdppl.criticism.design import Design
 from crowdppl.criticism.doubts.search import AUTO, Search, doubt, quoted
 from crowdppl.criticism.expected_agreement import shares_more
-from crowdppl.criticism.joint_errors import joint_errors, shared_errors
+from crowdppl.criticism.joint_errors import among_all, joint_errors, shared_errors
 from crowdppl.criticism.tails import ERRORS
 from crowdppl.data.blocks import row_sizes
 from crowdppl.data.coded import count_repeats
@@ -227,6 +227,7 @@ def copied_numbers(search: Search) -> Iterator[Doubt]:
     if not measured or sizes.max(initial=0) < 4 or many:  # the two, and two others
         return
     pair, correlation, p = shared_errors(Design.of(data, numbers=True))
+    p = among_all(p)
     found = np.flatnonzero((correlation > 0.5) & (p <= LEVEL))
     if len(found):
         first = found[np.argmax(correlation[found])]
