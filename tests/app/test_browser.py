@@ -169,13 +169,13 @@ def test_a_damaged_file_says_what_is_wrong_and_another_can_be_given(opened: Call
 def test_two_tabs_stop_and_a_closed_one(opened: Callable[[], Any], server: Server) -> None:
     """Each tab has a file of its own; a fit ends when it is stopped, or a while after its page is closed."""
     one, other = opened(), opened()
-    give(one, labels(3_000, 1), "one.csv")
-    give(other, labels(2_000, 2), "other.csv")
-    assert one.get_by_text("9,000 answers by 3 people").is_visible()
-    assert other.get_by_text("6,000 answers by 3 people").is_visible()
+    give(one, labels(20_000, 1), "one.csv")  # so many that both still compute when the first is stopped
+    give(other, labels(10_000, 2), "other.csv")
+    assert one.get_by_text("60,000 answers by 3 people").is_visible()
+    assert other.get_by_text("30,000 answers by 3 people").is_visible()
     for page in (one, other):
         page.get_by_role("button", name="Compute the report").first.click()
-        page.get_by_text("Computing").wait_for()
+        page.get_by_role("button", name="Stop").wait_for()
     assert server.comes_to(2)
     assert not faults(one)
     one.get_by_role("button", name="Stop").click()
@@ -194,9 +194,9 @@ def test_nothing_is_left_after_ctrl_c(browser: Any, tmp_path: Path) -> None:
     page = browser.new_page(locale="en-GB")
     page.set_default_timeout(60_000)
     page.goto(server.address)
-    give(page, labels(2_000))
+    give(page, labels(10_000))
     page.get_by_role("button", name="Compute the report").first.click()
-    page.get_by_text("Computing").wait_for()
+    page.get_by_role("button", name="Stop").wait_for()
     workers = server.workers()
     server.end(signal.SIGINT)
     assert not [number for number in workers if Path(f"/proc/{number}").exists()]
