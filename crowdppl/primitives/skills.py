@@ -60,13 +60,6 @@ def learned_spread(data: Data, coin: tuple[float, float] | None = None, graded: 
         0.4
     """
     block = block_of(data)
-    key = ("spread", isinstance(data, Block), coin, graded)
-    if key not in block._views:  # each fit to the same labels asks for it
-        block._views[key] = _learned(data, block, coin, graded)
-    return float(block._views[key])
-
-
-def _learned(data: Data, block: Block, coin: tuple[float, float] | None, graded: bool) -> float:
     ranked = block.n_classes == 0
     own = _summed(*(_ranked(block) if ranked else _compared(block, graded)))
     every = [own] if isinstance(data, Block) else all_gathered(own)  # a block is of one process

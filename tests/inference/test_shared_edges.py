@@ -19,7 +19,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 FITS: list[tuple[str, str, dict[str, Any]]] = [
     ("potts_dawid_skene", "vb", {"max_iterations": 4}),
     ("potts_dawid_skene", "em", {"max_iterations": 4, "settings": {"prior_strength": 9.0, "strength": 0.7}}),
-    ("potts_dawid_skene", "gibbs", {"chains": 2, "draws": 2, "warmup": 2}),
+    ("potts_dawid_skene", "gibbs", {"chains": 2, "draws": 2, "warmup": 2, "settings": {"strength": 0.7}}),
 ]
 
 
