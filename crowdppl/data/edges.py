@@ -217,8 +217,6 @@ def edges_at(pairs: np.ndarray | None, codes: np.ndarray) -> np.ndarray | None:
     return np.sort(here[(here >= 0).all(1)], 1)
 
 
-def _pair(edge: Any) -> tuple[Any, ...]:
-    """The ends of an edge; TypeError for a text, which is no pair of its letters."""
-    if isinstance(edge, str):
-        raise TypeError("a text")
-    return tuple(edge)
+def _pair(edge: Any) -> tuple[Any, ...] | None:
+    """The ends of an edge; None for a text, which is no pair of its letters."""
+    return None if isinstance(edge, str) else tuple(edge)
