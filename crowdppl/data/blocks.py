@@ -539,10 +539,16 @@ def with_soft(blocks: Sequence[Block], order: np.ndarray, evidence: np.ndarray) 
 
 
 def with_edges(blocks: Sequence[Block], order: np.ndarray, pairs: np.ndarray) -> list[Block]:
-    """All blocks with the edges between their items, codes (E, 2)."""
-    ends, codes = torch.from_numpy(pairs), torch.from_numpy(order.astype(np.int64))
-    spans = (slice(block.offset, block.offset + block.n_items) for block in blocks)
-    return [replace(block, edges=Edges(ends, codes[at])) for block, at in zip(blocks, spans, strict=True)]
+    """All blocks with the edges between their items, codes (E, 2), of which each takes its own."""
+    ends = np.argsort(order)[pairs]
+    at, other = (np.searchsorted([block.offset for block in blocks], ends, "right") - 1).T
+    ends, at = ends[at == other], at[at == other]
+    last = np.cumsum(np.bincount(at, minlength=len(blocks)))
+    own = np.split(ends[np.argsort(at, kind="stable")], last[:-1])
+    return [
+        replace(block, edges=Edges(torch.from_numpy(x - block.offset), torch.arange(block.n_items)))
+        for block, x in zip(blocks, own, strict=True)
+    ]
 
 
 def rows_by_item(blocks: Sequence[Block], order: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -95,8 +95,8 @@ class Edges:
     """Which of the items of a block are linked.
 
     Attributes:
-        pairs: int64 (E, 2), codes of items of the whole data.
-        own: int64 (n_items,), the code of each item of the block.
+        pairs: int64 (E, 2), linked items by their places in a block.
+        own: int64 (n_items,), the place of each item that is here.
     """
 
     pairs: Tensor
@@ -112,18 +112,21 @@ class Edges:
 
     @staticmethod
     def joined(parts: Iterable[Edges]) -> Edges:
-        """Those of several blocks of one data set."""
+        """Those of several blocks, one after the other."""
         found = [*parts]
-        return replace(found[0], own=torch.cat([part.own for part in found]))
+        ends = np.cumsum([0, *(len(part.own) for part in found)])
+        pairs = [part._here() + first for part, first in zip(found, ends[:-1], strict=True)]
+        device = found[0].own.device
+        return Edges(torch.from_numpy(np.concatenate(pairs)).to(device), torch.arange(ends[-1], device=device))
 
     @cached_property
     def graph(self) -> Graph:
         """The edges of which both ends are here."""
-        own, pairs = self.own.cpu().numpy(), self.pairs.cpu().numpy()
-        place = np.full(int(max(own.max(initial=-1), pairs.max(initial=-1))) + 1, -1)
-        place[own] = np.arange(len(own))
-        here = place[pairs]
-        return Graph.of(here[(here >= 0).all(1)], len(own), self.own.device)
+        return Graph.of(self._here(), len(self.own), self.own.device)
+
+    def _here(self) -> np.ndarray:
+        """Pairs of which both ends are here, by their places among the items that are."""
+        return edges_at(self.pairs.cpu().numpy(), self.own.cpu().numpy())
 
 
 def coded_edges(edges: Any, items: Codebook) -> np.ndarray:
@@ -207,14 +210,12 @@ def components(pairs: np.ndarray, n_items: int) -> np.ndarray:
     return np.stack([connected_components(links, directed=False)[1], np.arange(n_items)], 1)
 
 
-def edges_at(pairs: np.ndarray | None, codes: np.ndarray) -> np.ndarray | None:
-    """Edges among some items, (n,) codes that are different, by their places; None without edges."""
-    if pairs is None:
-        return None
+def edges_at(pairs: np.ndarray, codes: np.ndarray) -> np.ndarray:
+    """Edges (E, 2) among some items, (n,) codes that are different, by their places."""
     place = np.full(int(max(codes.max(initial=-1), pairs.max(initial=-1))) + 1, -1)
     place[codes] = np.arange(len(codes))
     here = place[pairs]
-    return np.sort(here[(here >= 0).all(1)], 1)
+    return np.asarray(np.sort(here[(here >= 0).all(1)], 1))
 
 
 def _pair(edge: Any) -> tuple[Any, ...] | None:

@@ -49,6 +49,10 @@ def fitted(process: int, processes: int, folder: Path) -> dict[str, Any]:
         opened(folder, gold=pd.concat([gold, pd.Series({"nobody": "yes"})]))
     except CrowdpplError as error:
         found["unknown"] = str(error)
+    how: dict[str, Any] = {"inference": "vb", "seed": 0, "settings": {"strength": 0.7}, "max_iterations": 4}
+    kept: dict[str, Any] = {"checkpoint": folder / "checkpoint", "callback": lambda t, _: found["steps"].append(t)}
+    found["steps"] = []
+    crowdppl.fit("potts_dawid_skene", opened(folder), **how, **kept)
     posterior = crowdppl.fit("potts_dawid_skene", opened(folder), inference="vb", seed=0)
     posterior.save(folder / f"by {processes}")
     posterior.to_parquet(folder / f"by {processes}")
@@ -73,6 +77,12 @@ def test_known_truths_are_those_of_own_items_and_unknown_ones_are_refused(found:
         assert {k: v for gold, _ in truths for k, v in gold.items()} == alone["gold"][0]
         assert all({*gold} == {*items} for gold, items in truths)
         assert all("names the item 'nobody'" in each["unknown"] for each in several)
+
+
+def test_several_processes_go_on_from_the_checkpoint_of_one(found: Any) -> None:
+    alone, *shared = found
+    assert len(alone["steps"]) == 4
+    assert all(not each["steps"] for several in shared for each in several)  # it was at its end
 
 
 def test_several_processes_write_what_one_writes(found: Any, folder: Path) -> None:
