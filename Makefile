@@ -2,18 +2,18 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+# Most of what pip installs is never imported; what is, is compiled then and kept, whatever the environment says.
+PIP := $(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt
+export PYTHONDONTWRITEBYTECODE :=
 
 # One thread a process and two processes: on two cores, threads inside workers only get in each other's way.
-# What Python compiles is kept, where the environment says otherwise too: the slow tests then begin sooner.
-PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 WORKERS ?= 2
 # In a random order, so that no test leans on what ran before it.
 SEED ?= 1
 SHUFFLED := -p randomly --randomly-seed=$(SEED) --randomly-dont-reset-seed
 # As on another machine: sums without vector instructions, by two threads.
-ELSEWHERE := PYTHONDONTWRITEBYTECODE= ATEN_CPU_CAPABILITY=default OMP_NUM_THREADS=2 OMP_WAIT_POLICY=passive \
-	$(BIN)/python -m pytest $(SHUFFLED)
+ELSEWHERE := ATEN_CPU_CAPABILITY=default OMP_NUM_THREADS=2 OMP_WAIT_POLICY=passive $(BIN)/python -m pytest $(SHUFFLED)
 # Engines and networks, where torch computes, each method by its golden numbers and its density, and what examples
 # print; the rest reads, refuses, says, draws and scores, and fits single methods by engines that these try.
 OF_TORCH := $(addprefix tests/,few_shot inference moments networks primitives simulation testing test_golden.py \
