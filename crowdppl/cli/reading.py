@@ -38,7 +38,7 @@ ALIKE = (
 
 def labels_said(given: Mapping[str, Any]) -> dict[str, Any]:
     """Arguments of ``read_annotations`` about labels, by the options ``arguments.READING``."""
-    from crowdppl.data.annotations import parts_of_items
+    from crowdppl.data.options import parts_of_items
 
     given = {name: default for name, (_, default) in arguments.READING.items()} | dict(given)
     found: Any = {name: given[name] for name in (*COLUMNS, *ALIKE)}

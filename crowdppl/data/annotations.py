@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, cast
+from typing import TYPE_CHECKING, Any, Literal, Unpack, cast
 
 import numpy as np
 import pandas as pd
@@ -15,7 +15,7 @@ from torch import Tensor
 
 from crowdppl.core.collective import agreed, n_processes, process, together
 from crowdppl.core.devices import few_threads, return_memory
-from crowdppl.core.validation import kind_of, no_annotations, one_of, switch, warn
+from crowdppl.core.validation import kind_of, no_annotations, switch, warn
 from crowdppl.data.blocks import (
     Block,
     join_blocks,
@@ -30,8 +30,7 @@ from crowdppl.data.blocks import (
 from crowdppl.data.coded import (
     Coded,
     cell_counts,
-    check_tables,
-    code_ids,
+    code_rows,
     count_repeats,
     warnings_of,
     who_abstains,
@@ -40,19 +39,25 @@ from crowdppl.data.covariates import covariate_table, feature_table, history_tab
 from crowdppl.data.edges import coded_edges
 from crowdppl.data.features import StoredFeatures, placed_features
 from crowdppl.data.gold import given_truths, known_truths
-from crowdppl.data.ids import Codebook, as_column, by_item, native, require_list
-from crowdppl.data.kinds import KINDS, kind_named
-from crowdppl.data.kinds.classes import NOMINAL, require_categories
+from crowdppl.data.ids import Codebook, as_column, by_item, native
 from crowdppl.data.kinds.comparisons import TIE
-from crowdppl.data.kinds.kind import Kind, LabelSet
+from crowdppl.data.kinds.kind import LabelSet
 from crowdppl.data.kinds.numbers import NUMBER
 from crowdppl.data.kinds.parts import SIDES, of_objects, ordered, with_covariates_of_parts, with_features
-from crowdppl.data.kinds.sequences import SEQUENCE, STRAY, units_of
+from crowdppl.data.kinds.sequences import SEQUENCE, units_of
 from crowdppl.data.kinds.space import REAL_LINE, number_space
 from crowdppl.data.levels import above, ancestor, coarser
 from crowdppl.data.masks import labels_of_masks
-from crowdppl.data.notation import with_decimal_commas
 from crowdppl.data.opened import Opened, Totals
+from crowdppl.data.options import (
+    AnnotationOptions,
+    check_options,
+    columns_given,
+    columns_said,
+    parts_of_items,
+    said_kind,
+    with_commas,
+)
 from crowdppl.data.parts import Stored, of_own_parts, read_parts
 from crowdppl.data.repeats import Repeats, treated_repeats
 from crowdppl.data.shapes import Said, rows_of_table
@@ -60,186 +65,11 @@ from crowdppl.data.soft_labels import SoftLabels, are_soft, read_soft
 from crowdppl.data.tables import Rows, Table, coded_table, require_table, rows_of_dicts
 from crowdppl.data.times import with_times
 from crowdppl.data.votes import COUNTED
-from crowdppl.data.wide import COLUMNS, rows_of_matrix
+from crowdppl.data.wide import rows_of_matrix
 from crowdppl.errors import CrowdpplWarning, DataError
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-
-class AnnotationOptions(TypedDict, total=False):
-    """What may be said about annotations besides the labels; everything is optional.
-
-    Attributes:
-        classes: all classes, in their order; one that nobody gave stays. By default those given, sorted; of a
-            categorical of pandas, its categories (``remove_unused_categories`` drops those of rows that were
-            filtered away), in their order if they have one.
-        abstentions: answers that are no class, such as "don't know".
-        informative_abstentions: whether declining may depend on the class, so that an abstention is evidence of it.
-            By default each annotator declines at a rate of their own, whatever the class.
-        kind: "nominal", or "ordinal" where the order of classes means something: that of ``classes``, else that of
-            labels as numbers; "real", "count" or "angle" where labels are numbers and no classes. Two columns name
-            an item together, and are item covariates, where it is "pair" (left and right are compared; the label is
-            the id of the winner, "left", "right" or "tie", or its strength, from "A>>B" to "B>>A", or -3 to 3 of
-            which the negative numbers are for the left one), "similarity" (left and right are the same or not), or
-            "sequence" (sequence and position). Of "set" each label is a set of classes: text such as "a;b", a list
-            or a set of Python, empty for none; it is read as an answer, yes or no, about each class of the item.
-            The classes of "similarity" are different, then same. Of "ranking" each label is a whole ranking of the
-            objects of a problem, the item (text such as "a > b = c", a list, ties in a list of their own), or the
-            rank, 1 for the best, of one object (item: the object, or problem and object). Problems need no name
-            where there is one. By default nominal, and labels that seem to be measurements, sets of classes or JSON
-            are refused; ``kind`` or ``classes`` says that they are categories all the same.
-        unit: "degrees" (the default) or "radians" of angles (``kind="angle"``), in which known truths, estimates
-            and biases are, too. Angles of up to one turn either way are taken, and kept from 0 to below one turn.
-        gold: series or mapping from item id to known class (or number), for some or all items; of sets, also from
-            (item, class) to "yes" or "no", where one class is known.
-        features: DataFrame by item id (of pairs also by object), or array (N, ...) or torch Dataset whose rows
-            belong to ``items``; rows of a dataset are read when a network asks for them.
-        stray: of tags of sequences, what is done with an I-X that continues no span of its annotator: "repair" (it
-            becomes B-X, with a warning where few spans begin so; where most do, the tags are IOB1), "refuse" or
-            "keep" (it belongs to no span). Tags of BIOES and BILOU become BIO.
-        items, annotators: ids that are there even without labels; a ``Codebook`` fixes all of them.
-        item_covariates, annotator_covariates: DataFrames by id; models read them by the functions of these names.
-        edges: pairs of items that are linked, such as neighbouring pixels, linked pages or duplicates: a DataFrame
-            of two columns of item ids, an array (E, 2) or a list of pairs. An empty list says that none are.
-        label_covariates: names of columns of the table that hold a number for each label, such as its seconds or
-            its turn among the annotator's labels; models read them likewise. Where labels are no table
-            (``from_arrays``, ``design``), a DataFrame with a row a label. By default those of ``like``.
-        history: pseudo-counts from earlier work, to be added to a prior: mapping from annotator id to a
-            (K, K) matrix [truth, label], or (A, K, K) in codebook order.
-        repeats: what to do where an annotator labels an item again: "keep" (all count, as if by several
-            annotators); "share" (k of them count as k / (1 + (k - 1) r), where r is their correlation given the
-            item's truth, which is learned from all repeats: from one label, where an annotator always repeats
-            errors, to k, where these are independent); "noisy" (all are views of one label, the class that the
-            annotator means: a share of noise of each annotator is learned and, by ``shown_first``, a bias for a
-            position); "one" (the answer given most often counts, of numbers the one nearest to their mean), "first"
-            or "last" (it counts); each but "noisy" with a warning that counts them, by "keep" and "share" those of
-            equal label covariates, but not by "keep" in comparisons, where judges often see a pair again; "error".
-            By default "keep", or "share" where ``like`` has it.
-        probabilities: columns of probabilities, in place of labels: one a class, by a mapping from class to column
-            or in the order of ``classes``, or one for the second of two classes. They are calibrated by a power and
-            shifts of each annotator, learned with Dawid and Skene's model (``soft.table()``); the label is the most
-            probable class, and accuracies are those of the class that is meant. Rows in which all are blank have
-            the label of the column ``label``.
-        scale: what these columns hold: "probability" (the default; they sum to one), "log" of these, or "score"
-            (any numbers, larger for a class that is more probable).
-        floor: what a probability of 0, or a log-probability of minus infinity, is read as.
-        shown_first: column of the class that was shown first, or blank: answers may then follow the position, by a
-            share of each annotator that is learned.
-        decimal: "," or ".", the mark in numbers that are text, where both may be meant ("1,234"): in labels, known
-            truths and covariates.
-        time: column of the table that says when each label was given, a date or a number: a label covariate in days
-            from 1970 on, or in units of the numbers, and what ``repeats="first"`` or "last" is meant by, by default
-            the order of rows. There, labels that are not repeated may lack a time, and it is then no covariate.
-        objects: whether objects of one name in several problems of rankings are the same ("shared", the default) or
-            each problem's "own".
-        like: annotations whose annotators, classes and answers have the same codes here; others are refused.
-        grow: whether annotators and classes unknown to ``like`` are appended instead.
-    """
-
-    classes: Iterable[Any] | None
-    abstentions: Iterable[Any]
-    informative_abstentions: bool
-    kind: str | None
-    unit: str | None
-    gold: Any
-    features: Any
-    items: Iterable[Any] | Codebook | None
-    annotators: Iterable[Any] | Codebook | None
-    item_covariates: pd.DataFrame | None
-    annotator_covariates: pd.DataFrame | None
-    edges: Any
-    label_covariates: Iterable[Hashable] | pd.DataFrame | None
-    history: Any
-    repeats: Literal["keep", "share", "noisy", "one", "first", "last", "error"]
-    probabilities: Any
-    scale: Literal["probability", "log", "score"]
-    floor: float | None
-    shown_first: Hashable | None
-    stray: Literal["repair", "refuse", "keep"]
-    decimal: Literal[",", "."] | None
-    time: Hashable | None
-    objects: Literal["shared", "own"]
-    like: Annotations | None
-    grow: bool
-
-
-REPEATS = ("keep", "share", "noisy", "one", "first", "last", "error")
-
-
-def check_options(options: AnnotationOptions) -> None:
-    """Refuses unknown options by TypeError, as for any keyword that a function does not take."""
-    unknown = sorted(set(options) - set(AnnotationOptions.__annotations__))
-    if unknown:
-        raise TypeError(f"{unknown[0]!r} is no option; there are {', '.join(AnnotationOptions.__annotations__)}")
-    if options.get("like") is not None:
-        require_annotations(options.get("like"), "like", shared=True)
-    for name in ("items", "annotators", "classes", "abstentions"):
-        if options.get(name) is not None:
-            require_list(options.get(name), name)
-    for name in ("grow", "informative_abstentions"):
-        switch(name, options.get(name, False), error=DataError)
-    one_of("repeats", options.get("repeats", "keep"), REPEATS, DataError)
-    if options.get("decimal") is not None:
-        one_of("decimal", options.get("decimal"), (",", "."), DataError)
-    if options.get("kind") is not None:
-        kind_named(options.get("kind"))
-    if one_of("objects", options.get("objects", "shared"), ("shared", "own"), DataError) == "own":
-        kind = said_kind(options)
-        if kind.parts is None or kind.parts.only is None:
-            raise DataError(f"objects='own' is for rankings, and labels are of kind={kind.name!r}; leave it out")
-    one_of("stray", options.get("stray", STRAY[0]), STRAY, DataError)
-    if options.get("unit") is not None:
-        one_of("unit", options.get("unit"), sorted({x for kind in KINDS.values() for x in kind.units}), DataError)
-
-
-def columns_said(columns: Any) -> Any:
-    """What columns are said to be; DataError for what they cannot be."""
-    return None if columns is None else one_of("columns", columns, COLUMNS, DataError)
-
-
-def code_rows(rows: Rows, options: AnnotationOptions) -> Coded:
-    """Codes the three columns; DataError for what is missing, mixed or unknown, and labels that are no classes."""
-    like, features = options.get("like"), options.get("features")
-    alphabet, answer = said_kind(options).answers(rows, options)
-    known = [options.get("items"), features.index if isinstance(features, pd.DataFrame) else None]
-    items, item = code_ids("item", rows.item, rows, rows.items, known)
-    known = [options.get("annotators")]
-    if like is not None:
-        known.insert(0, like.annotator_book)
-    grow = like is not None and options.get("grow", False)
-    annotators, annotator = code_ids("annotator", rows.annotator, rows, rows.annotators, known, grow)
-    check_tables(len(annotators), len(alphabet.book))
-    said = any(options.get(name) is not None for name in ("kind", "classes", "like"))
-    if answer is not None and not said and not isinstance(getattr(rows.label, "dtype", None), pd.CategoricalDtype):
-        require_categories(alphabet.book.ids[: alphabet.n_classes], item, answer, rows.place)
-    return Coded(items, annotators, alphabet, item, annotator, answer)
-
-
-def said_kind(options: AnnotationOptions) -> Kind:
-    """The kind of labels."""
-    like = options.get("like")
-    kind = KINDS[options.get("kind") or NOMINAL.name] if like is None else like.alphabet.kind
-    unit = options.get("unit")
-    if like is not None and unit not in (None, kind.unit):
-        raise DataError(f"unit={unit!r}, and labels of like= are in {kind.unit or 'none'}; leave unit= out")
-    return kind if unit is None else kind.in_unit(unit)
-
-
-def parts_of_items(options: AnnotationOptions) -> tuple[str, ...]:
-    """What the two columns are called that name an item together; none where one does."""
-    check_options(options)
-    parts = said_kind(options).parts
-    return parts.names if parts is not None and parts.columns else ()
-
-
-def _with_commas(rows: Rows, options: AnnotationOptions) -> tuple[Rows, AnnotationOptions]:
-    """Rows and options of which covariates are numbers that are written with a decimal comma."""
-    changed: Any = {**options}
-    for name in ("item_covariates", "annotator_covariates", "label_covariates", "features"):
-        if isinstance(changed.get(name), pd.DataFrame):
-            changed[name] = with_decimal_commas(changed[name])
-    return replace(rows, columns=with_decimal_commas(rows.columns)), changed
 
 
 def _known(rows: Rows, options: AnnotationOptions, coded: Coded) -> dict[str, Any]:
@@ -293,7 +123,7 @@ class Annotations:
     """Labels that annotators gave to items, coded, checked and held as blocks of items.
 
     ``read_annotations`` and the constructors below make them, with the options of
-    ``crowdppl.data.annotations.AnnotationOptions`` (classes, gold, features, history, ...). Items, annotators and
+    ``crowdppl.data.options.AnnotationOptions`` (classes, gold, features, history, ...). Items, annotators and
     labels are text or integers; whole floats, which pandas makes of integers where some are missing, become
     integers, with a warning. Faults raise a ``DataError`` with value, row and remedy; doubtful data emit a warning
     of ``crowdppl.errors``. A model of plain Pyro may be given annotations as its data.
@@ -412,7 +242,7 @@ class Annotations:
             told: Any = {**options, "classes": classes, "probabilities": names}
             return cls.from_frame(frame, "item", "annotator", **told)
         parts = bool(parts_of_items(options))
-        return cls.of_rows(Rows.of_arrays(item, annotator, label, _given_columns(options), parts), options)
+        return cls.of_rows(Rows.of_arrays(item, annotator, label, columns_given(options), parts), options)
 
     @classmethod
     def from_matrix(cls, matrix: Any, missing: Any = None, **options: Unpack[AnnotationOptions]) -> Annotations:
@@ -463,7 +293,7 @@ class Annotations:
     def design(cls, item: Any, annotator: Any, **options: Unpack[AnnotationOptions]) -> Annotations:
         """Who is to label what, without labels: for simulation; needs ``classes`` or ``like``."""
         parts = bool(parts_of_items(options))
-        return cls.of_rows(Rows.of_arrays(item, annotator, None, _given_columns(options), parts), options)
+        return cls.of_rows(Rows.of_arrays(item, annotator, None, columns_given(options), parts), options)
 
     @classmethod
     def open(
@@ -486,7 +316,7 @@ class Annotations:
         Args:
             path: the folder.
             gold, features, item_covariates, annotator_covariates, history: as of
-                ``crowdppl.data.annotations.AnnotationOptions``, tables by id; of several processes, each takes the
+                ``crowdppl.data.options.AnnotationOptions``, tables by id; of several processes, each takes the
                 items that are its own.
             check: whether to read all bytes once more, for their digests, and to look whether each item is in the
                 part that its hash says; sizes, counts and codes are always looked at.
@@ -583,7 +413,7 @@ class Annotations:
         """
         check_options(options)
         if options.get("decimal") == ",":
-            rows, options = _with_commas(rows, options)
+            rows, options = with_commas(rows, options)
         try:
             rows, changed = said_kind(options).read(rows, options)
         except DataError as error:
@@ -1036,12 +866,6 @@ class Annotations:
 # What is the same in every block, so that none has to be built of everything.
 _SHARED = frozenset(["history", "space", "scale", "has_labels", "dtype", "device"])
 _FIELDS = frozenset(field.name for field in fields(Block))
-
-
-def _given_columns(options: AnnotationOptions) -> pd.DataFrame | None:
-    """Columns that are handed over beside labels which are no table."""
-    given = options.get("label_covariates")
-    return given if isinstance(given, pd.DataFrame) else None
 
 
 def labels_given(data: Annotations) -> np.ndarray:

@@ -12,9 +12,11 @@ import pandas as pd
 
 from crowdppl.data.blocks import Block, row_sizes
 from crowdppl.data.ids import Codebook, Encoding, Place, encode, native, refuse_missing_text, texts_of
+from crowdppl.data.kinds.classes import require_categories
 from crowdppl.data.kinds.kind import LabelSet
 from crowdppl.data.kinds.parts import Parts
 from crowdppl.data.kinds.sequences import beginnings_warning, edges_between
+from crowdppl.data.options import AnnotationOptions, said_kind
 from crowdppl.data.ragged import RaggedIndex, sorted_pairs
 from crowdppl.data.tables import Rows
 from crowdppl.errors import (
@@ -69,6 +71,24 @@ class Coded:
         if columns is None:
             return None
         return (columns if kept is None else columns.iloc[kept]).iloc[self.by_code].reset_index(drop=True)
+
+
+def code_rows(rows: Rows, options: AnnotationOptions) -> Coded:
+    """Codes the three columns; DataError for what is missing, mixed or unknown, and labels that are no classes."""
+    like, features = options.get("like"), options.get("features")
+    alphabet, answer = said_kind(options).answers(rows, options)
+    known = [options.get("items"), features.index if isinstance(features, pd.DataFrame) else None]
+    items, item = code_ids("item", rows.item, rows, rows.items, known)
+    known = [options.get("annotators")]
+    if like is not None:
+        known.insert(0, like.annotator_book)
+    grow = like is not None and options.get("grow", False)
+    annotators, annotator = code_ids("annotator", rows.annotator, rows, rows.annotators, known, grow)
+    check_tables(len(annotators), len(alphabet.book))
+    said = any(options.get(name) is not None for name in ("kind", "classes", "like"))
+    if answer is not None and not said and not isinstance(getattr(rows.label, "dtype", None), pd.CategoricalDtype):
+        require_categories(alphabet.book.ids[: alphabet.n_classes], item, answer, rows.place)
+    return Coded(items, annotators, alphabet, item, annotator, answer)
 
 
 def code_ids(

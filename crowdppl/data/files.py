@@ -20,12 +20,13 @@ import numpy as np
 import pandas as pd
 
 from crowdppl.core.validation import kind_of, require_path, shown, switch
-from crowdppl.data.annotations import AnnotationOptions, Annotations, columns_said, parts_of_items, said_kind
+from crowdppl.data.annotations import Annotations
 from crowdppl.data.edges import require_two
 from crowdppl.data.gold import without_blanks
 from crowdppl.data.ids import READ_FROM, Origin, by_item, encode, native, place_in_rows, refuse_missing_text
 from crowdppl.data.kinds.sequences import SEQUENCE
 from crowdppl.data.label_studio import FLAT, TASK, rows_of_tasks, tasks_of_rows
+from crowdppl.data.options import AnnotationOptions, columns_said, parts_of_items, said_kind
 from crowdppl.data.parts import is_folder_of_parts
 from crowdppl.data.shapes import Said, rows_of_table
 from crowdppl.data.tables import (
@@ -394,7 +395,7 @@ def read_annotations(
         gold_column: column of known truths, which inform the fit: blank where unknown, repeated where known.
         question: in tasks of Label Studio, the question to read (the name of its control), where there are several.
         predictions: whether predictions in them are read too, each model an annotator.
-        options: see ``crowdppl.data.annotations.AnnotationOptions``.
+        options: see ``crowdppl.data.options.AnnotationOptions``.
 
     Raises:
         DataError: with the value, the line and the remedy.

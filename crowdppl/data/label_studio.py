@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from crowdppl.core.validation import listed, shown, warn
-from crowdppl.data.annotations import AnnotationOptions
 from crowdppl.data.ids import Place, native
 from crowdppl.data.kinds import KINDS
 from crowdppl.data.kinds.classes import Classes, parsed
@@ -23,6 +22,7 @@ from crowdppl.data.kinds.rankings import RANKINGS
 from crowdppl.data.kinds.sequences import POSITION, SEQUENCE, SEQUENCES
 from crowdppl.data.kinds.sets import SETS
 from crowdppl.data.kinds.similarity import SIMILARITY
+from crowdppl.data.options import AnnotationOptions
 from crowdppl.data.tables import Rows, looks_like
 from crowdppl.data.tagged import END, SPAN, START, tags_of_spans
 from crowdppl.errors import CrowdpplWarning, DataError

@@ -14,7 +14,7 @@ import pandas as pd
 
 from crowdppl.core.files import new_folder
 from crowdppl.core.validation import require_path, whole_number
-from crowdppl.data.annotations import AnnotationOptions, Annotations, check_options, said_kind
+from crowdppl.data.annotations import Annotations
 from crowdppl.data.coded import code_ids
 from crowdppl.data.covariates import label_columns
 from crowdppl.data.files import require_texts
@@ -24,6 +24,7 @@ from crowdppl.data.kinds.kind import Kind, Settled
 from crowdppl.data.kinds.parts import SEPARATOR, Parts
 from crowdppl.data.kinds.rankings import is_whole
 from crowdppl.data.kinds.sequences import tag_in_any_scheme
+from crowdppl.data.options import AnnotationOptions, check_options, said_kind
 from crowdppl.data.parts import ANNOTATOR, GOLD, ITEM, LABEL, OBJECT, common_of
 from crowdppl.data.parts_edges import PartEdges
 from crowdppl.data.parts_written import About, Writer
@@ -85,7 +86,7 @@ def convert(
             labels.
         edges_encoding: of the files of edges, UTF-8 by default.
         memory_limit: of DuckDB, as it writes it. Beside it, a part of the labels is held in memory.
-        options: of ``crowdppl.data.annotations.AnnotationOptions``: classes, abstentions, informative_abstentions,
+        options: of ``crowdppl.data.options.AnnotationOptions``: classes, abstentions, informative_abstentions,
             kind, unit, stray ("repair" or "keep"), label_covariates, time, decimal, repeats other than "share" and
             "noisy", and edges, which may be a file, or a pattern of files, of two columns. Known truths by id,
             features, covariates of items and annotators, and history are given to ``Annotations.open``; others are

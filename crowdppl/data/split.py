@@ -11,7 +11,7 @@ import pandas as pd
 import torch
 
 from crowdppl.core.validation import warn
-from crowdppl.data.annotations import Annotations, names_there, parts_of_items
+from crowdppl.data.annotations import Annotations, names_there
 from crowdppl.data.blocks import OF_ANNOTATORS, with_covariates
 from crowdppl.data.coded import Coded, require_labels
 from crowdppl.data.covariates import label_columns, regrouped
@@ -21,6 +21,7 @@ from crowdppl.data.ids import native, place_in_rows
 from crowdppl.data.kinds.numbers import NUMBER
 from crowdppl.data.kinds.rankings import OF_RANKS
 from crowdppl.data.kinds.sequences import units_of
+from crowdppl.data.options import parts_of_items
 from crowdppl.data.tables import looks_like, recognise
 from crowdppl.errors import CrowdpplWarning, DataError, RepeatsWarning, SparseDataWarning
 

@@ -15,11 +15,12 @@ from pyro import poutine
 from crowdppl import registry
 from crowdppl.core.devices import seeded
 from crowdppl.core.validation import is_whole, number_within, seed_number, shown, whole_number
-from crowdppl.data.annotations import AnnotationOptions, Annotations, require_annotations
+from crowdppl.data.annotations import Annotations, require_annotations
 from crowdppl.data.blocks import Block
 from crowdppl.data.covariates import feature_table
 from crowdppl.data.features import placed_features
 from crowdppl.data.ids import Codebook, as_index, listed, native, sorting
+from crowdppl.data.options import AnnotationOptions
 from crowdppl.errors import DataError, MethodError
 from crowdppl.inference.density import TraceSite, TraceSites, trace_sites
 from crowdppl.inference.problem import model_runs

@@ -9,8 +9,9 @@ import pytest
 import torch
 
 import crowdppl
-from crowdppl.data.annotations import AnnotationOptions, Annotations
+from crowdppl.data.annotations import Annotations
 from crowdppl.data.kinds import KINDS
+from crowdppl.data.options import AnnotationOptions
 from crowdppl.errors import CrowdpplError
 
 ROWS = ([0, 0, 1, 1, 2, 3], [0, 1, 0, 1, 0, 1], [0, 1, 1, 0, 0, 1])

@@ -9,9 +9,9 @@ import pytest
 from crowdppl.cli.arguments import READING, Inference
 from crowdppl.criticism.doubts import doubts
 from crowdppl.criticism.doubts.search import FINDERS
-from crowdppl.data.annotations import AnnotationOptions
 from crowdppl.data.files import FORMATS, read_annotations
 from crowdppl.data.kinds import KINDS
+from crowdppl.data.options import AnnotationOptions
 from crowdppl.fitting import fit
 from crowdppl.inference.engines import ENGINES
 

@@ -112,10 +112,10 @@ def submitted(frame: pd.DataFrame) -> pd.Series:
 
 ROWS = [
     # annotations
-    Row("annotations.check_options", lambda: read(clases=["x"]), lambda: read(classes=["x", "y"])),
-    Row("annotations.check_options", lambda: read(objects="own"), lambda: read()),
+    Row("options.check_options", lambda: read(clases=["x"]), lambda: read(classes=["x", "y"])),
+    Row("options.check_options", lambda: read(objects="own"), lambda: read()),
     Row(
-        "annotations.said_kind",
+        "options.said_kind",
         lambda: read(
             table(label=[1.0, 2, 3, 4]), like=read(table(label=[1, 2, 3, 4]), kind="angle"), unit="radians"
         ),
