@@ -114,6 +114,7 @@ ROWS = [
     # annotations
     Row("options.check_options", lambda: read(clases=["x"]), lambda: read(classes=["x", "y"])),
     Row("options.check_options", lambda: read(objects="own"), lambda: read()),
+    Row("options.check_options", lambda: read(like=table()), lambda: read(like=read())),
     Row(
         "options.said_kind",
         lambda: read(
