@@ -97,7 +97,7 @@ pages: setup
 # No --quiet: it hides warnings from --strict, too. Tests in a browser come here, with its driver.
 docs: $(VENV)/docs-ready
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
-	CROWDPPL_SITE=build/site $(PYTEST) tests/docs/test_site.py tests/report/test_page.py tests/app/test_browser.py
+	CROWDPPL_SITE=build/site $(PYTEST) -n $(WORKERS) --dist loadfile tests/docs/test_site.py tests/report/test_page.py tests/app/test_browser.py
 
 clean:
 	rm -rf $(VENV) build *.egg-info .mypy_cache .pytest_cache .ruff_cache
