@@ -6,13 +6,16 @@ CROWDPPL_SITE names. MkDocs itself checks the links, with warnings as errors.
 
 import inspect
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from pkgutil import resolve_name
 from threading import Thread
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -62,6 +65,17 @@ def test_public_names_are_described(site: Path) -> None:
     ]
     assert {"results.archive.save", "results.decisions.decide", "Posterior.update"} <= {*names}
     assert not [name for name in names if f'id="crowdppl.{name}"' not in pages]
+
+
+def test_what_docstrings_refer_to_is_described(site: Path, root: Path) -> None:
+    pages = "".join(path.read_text(encoding="utf-8") for path in (site / "reference").glob("*.html"))
+    code = "".join(
+        path.read_text(encoding="utf-8") for part in ("crowdppl", "models") for path in (root / part).rglob("*.py")
+    )
+    names = {*re.findall(r"``(crowdppl(?:\.\w+)+)(?:\(|``)", code)}
+    named = {name for name in names if not isinstance(resolve_name(name), ModuleType)}
+    assert len(named) > 10
+    assert not [name for name in named if f'id="{name}"' not in pages]
 
 
 class Quiet(SimpleHTTPRequestHandler):
