@@ -34,6 +34,7 @@ class Engine:
             draws until they are put together.
         many_chains: whether it runs up to 32 chains on small data.
         takes_start: whether it can start where an earlier fit ended.
+        shares: what processes can do together beside passes over all items: "networks", "batch_size".
     """
 
     name: str
@@ -44,3 +45,4 @@ class Engine:
     sample: Callable[[Problem], tuple[Any, ...]] | None = None
     many_chains: bool = False
     takes_start: bool = True
+    shares: tuple[str, ...] = ()

@@ -14,6 +14,7 @@ from crowdppl.data.annotations import Annotations
 from crowdppl.data.kinds.numbers import NUMBER
 from crowdppl.data.kinds.parts import Parts
 from crowdppl.errors import DataError, MethodError
+from crowdppl.inference.engines import ENGINES
 from crowdppl.inference.options import Options
 from crowdppl.inference.problem import Problem
 from crowdppl.inference.sites import Site
@@ -100,8 +101,9 @@ def _why_not_trained(model: Model, engine: str) -> str | None:
     parts = [x for network in networks.values() for x in network.modules()]
     if not networks:
         return None
-    if engine not in ("em", "vb"):
-        return f"{engine} would train its network on a process's own items (em and vb train classifiers together)"
+    if "networks" not in ENGINES[engine].shares:
+        able = _engines_that_share("networks")
+        return f"{engine} would train its network on a process's own items ({able} train classifiers together)"
     if others := sorted({*networks} - {"network"}):
         return f"it has a network beside the classifier ({', '.join(others)})"
     if any(isinstance(x, SklearnClassifier) for x in parts):
@@ -115,6 +117,11 @@ def _why_not_trained(model: Model, engine: str) -> str | None:
         value = shown(getattr(training, name))
         return f"training: {name}={value} tries fits on parts of the data, of which a process has its share"
     return None
+
+
+def _engines_that_share(what: str) -> str:
+    """The engines by which processes share what passes over all items do not, for a message."""
+    return " and ".join(repr(name) for name, engine in ENGINES.items() if what in engine.shares)
 
 
 def _is_of(site: Site, name: str, pair: Parts | None) -> bool:
@@ -164,8 +171,8 @@ def refuse_unshared(problem: Problem, data: Annotations, engine: str) -> None:
         _refuse(model, why)
     kinds = [(site.name, site.kind, site.batch_shape, site.event_shape) for site in problem.sites.values()]
     agreed("the sites of the model", _digest(*kinds), "fit it in one process")
-    if problem.options.batch_size is not None and engine != "svi":
+    if problem.options.batch_size is not None and "batch_size" not in ENGINES[engine].shares:
         raise MethodError(
             f"processes cannot share batch_size={shown(problem.options.batch_size)} of {engine}; leave it out, or "
-            "use inference='svi'"
+            f"use inference={_engines_that_share('batch_size')}"
         )

@@ -480,4 +480,5 @@ ENGINE = Engine(
     (*ASCENT, *KEPT, "batch_size", "learning_rate"),
     epochs,
     takes_start=False,
+    shares=("batch_size",),
 )

@@ -265,7 +265,7 @@ def _state_sites(problem: Problem, order: np.ndarray, run: AscentRun) -> dict[st
 def _engine(ascent: CoordinateAscent, *options: str) -> Engine:
     of: Any = (partial(function, ascent) for function in (_run, _capability, epochs))
     run, capability, training = of
-    return Engine(ascent.name, run, capability, (*ASCENT, *KEPT, *options), training)
+    return Engine(ascent.name, run, capability, (*ASCENT, *KEPT, *options), training, shares=("networks",))
 
 
 ENGINES = (_engine(EM), _engine(VB, "batch_size", "guide"))
