@@ -72,7 +72,7 @@ def read_table(path: Any, roles: Roles | None, format: Any, delimiter: Any, enco
     """Reads a file as ``read_annotations`` does; ``roles`` are columns read as text, None for all."""
     path = require_path(path)
     require_texts(format=format, delimiter=delimiter, encoding=encoding)
-    _refuse_workbook(path)
+    refuse_workbook(path)
     found = FORMATS.get(format or format_of(path) or ("csv" if delimiter else ""))
     if found is None:
         *titles, last = (known.title for known in FORMATS.values())
@@ -97,7 +97,7 @@ PACKED = {b"PK\x03\x04": "a workbook or another ZIP archive", b"\xd0\xcf\x11\xe0
 """How files begin that are no tables but hold some."""
 
 
-def _refuse_workbook(path: Path) -> None:
+def refuse_workbook(path: Path) -> None:
     """Refuses workbooks of spreadsheets, and archives, however they are named."""
     if path.is_file():
         with reading(path, None), path.open("rb") as file:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import codecs
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from glob import glob
+from glob import escape, glob
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,6 +28,7 @@ from crowdppl.data.files import (
     open_text,
     read_table,
     reading,
+    refuse_workbook,
     require_texts,
     table_of_json,
 )
@@ -40,8 +42,12 @@ if TYPE_CHECKING:
 
 HEAD = 10_000
 """Rows by which a table is recognised."""
-ENCODINGS = {"utf-8": "utf-8", "iso8859-1": "latin-1", "utf-16": "utf-16"}
+ENCODINGS = {"utf-8": "utf-8", "utf-8-sig": "utf-8", "iso8859-1": "latin-1", "utf-16": "utf-16"}
 """Encodings that DuckDB reads by itself."""
+NUMBERS = frozenset(["TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "FLOAT", "DOUBLE"])
+"""Types of numbers, of which those of whole ones may begin with a U."""
+EMPTY = '"NULL"'
+"""The type of a column without values."""
 AS_IS = "hive_partitioning = false"
 """Folders are no columns, also where they are called like one, worker=ann."""
 
@@ -68,6 +74,17 @@ def as_text(value: str) -> str:
 def as_name(value: str) -> str:
     """A name of SQL."""
     return '"' + value.replace('"', '""') + '"'
+
+
+def _listed(paths: Sequence[Path]) -> str:
+    """SQL of a list of files, whose names are no patterns, also where they hold a star."""
+    return f"[{', '.join(as_text(escape(str(path))) for path in paths)}]"
+
+
+def _reason(error: Exception) -> str:
+    """What DuckDB says, without the line that it is about and the options that it proposes."""
+    said = re.split(r"\n(?:Possible|LINE \d)", str(error))[0]
+    return " ".join(line for line in said.splitlines() if line and not line.startswith("Original Line"))[:300]
 
 
 @dataclass(frozen=True)
@@ -132,7 +149,7 @@ class Scan:
             for path in self.paths:
                 with reading(path, None):
                     text = text or self.fault(path)
-            text = text or f"{self.origin} cannot be read: {str(error).splitlines()[0]}"
+            text = text or f"{self.origin} cannot be read: {_reason(error)}"
             raise DataError(text) from error
 
     def locate(self, columns: Mapping[str, str], values: Mapping[str, Any]) -> str:
@@ -148,14 +165,26 @@ class Scan:
         return self.origin
 
     def encoded(
-        self, column: pa.ChunkedArray, name: str, place: Place, mixed: bool = False, lists: bool = False
+        self,
+        column: pa.ChunkedArray,
+        name: str,
+        place: Place,
+        mixed: bool = False,
+        lists: bool = False,
+        numbers: bool = False,
     ) -> Any:
-        """A column with each value spelled once, of JSON's ``lists`` their text."""
+        """A column with each value spelled once, of JSON's ``lists`` their text; ``numbers`` as they are."""
         if not self.is_json:
             return encode_text(column, name, place)
         found = column.dictionary_encode().combine_chunks()
         codes = found.indices.to_numpy()
         values = pd.Series([_one_value(text, lists) for text in found.dictionary.to_pylist()], dtype=object)
+        if numbers:
+            return Encoding(pd.Index(values, dtype=object), codes)
+        long = next((n for n, x in enumerate(values) if isinstance(x, int) and not -(2**63) <= x < 2**63), None)
+        if long is not None and not mixed:
+            at = place(int(np.argmax(codes == long)))
+            raise DataError(f"the {name} {values[long]} at {at} has more than 64 bits; write it as text")
         each = encode(values, name, lambda n: place(int(np.argmax(codes == n))), mixed=mixed)
         return Encoding(each.values, each.codes[codes])
 
@@ -184,6 +213,8 @@ def scanned(connection: duckdb.DuckDBPyConnection, source: Any, format: Any, del
         path = require_path(one)
         found = [] if path.exists() else [*map(Path, sorted(glob(str(path), recursive=True)))]  # noqa: PTH207
         paths += found or [path]
+    for path in paths:
+        refuse_workbook(path)
     known = {format or format_of(path) for path in paths}
     name = known.pop() if len(known) == 1 else ""
     readers: dict[str, Callable[..., Scan]] = {
@@ -225,14 +256,15 @@ def _of_text(connection: Any, paths: Sequence[Path], name: str, encoding: str, d
     with reading(paths[0], encoding):
         mark, line = delimiter_and_line(Source(paths[0], encoding, None, delimiter), usual)
         header = header_of(paths[0], mark, encoding, line)
-    for path in paths[1:]:
+    for path in paths:
+        with reading(path, encoding), open_text(path, encoding) as file:
+            first = file.readline()
+        if first and not first.strip("\r\n"):
+            raise DataError(f"{path.name} begins with an empty line; begin it with the names of columns")
         with reading(path, encoding):
-            own = header_of(path, mark, encoding, "")
+            own = header_of(path, mark, encoding, first)
         if own != header:
-            raise DataError(
-                f"{path.name} has the columns {', '.join(map(repr, own))}, and {paths[0].name} has "
-                f"{', '.join(map(repr, header))}; give files with the same columns in the same order"
-            )
+            raise _other_columns(path, own, paths[0], header, "the same columns in the same order")
     numbered = {name: f"column {n}" for n, name in enumerate(header)}  # names may be empty, or differ in case alone
     types = ", ".join(f"{as_text(name)}: 'VARCHAR'" for name in numbered.values())
     how = (
@@ -241,7 +273,7 @@ def _of_text(connection: Any, paths: Sequence[Path], name: str, encoding: str, d
     )
 
     def relation(some: Sequence[Path]) -> str:
-        return f"read_csv([{', '.join(as_text(str(path)) for path in some)}], {how})"
+        return f"read_csv({_listed(some)}, {how})"
 
     scan = Scan(
         connection,
@@ -252,9 +284,17 @@ def _of_text(connection: Any, paths: Sequence[Path], name: str, encoding: str, d
         lambda path, row: place_in_rows(row) if path is None else line_of(path, mark, encoding, row),
         lambda column: f"coalesce({as_name(numbered[column])}, '')",
         lambda column: f"coalesce({as_name(numbered[column])}, '')",
-        lambda path: fault_of(path, mark, encoding),
+        lambda path: fault_of(path, mark, encoding) or _fault_of_ends(path, encoding),
     )
     return _with_head(scan, dict(zip(header, header, strict=True)), True)
+
+
+def _fault_of_ends(path: Path, encoding: str) -> str:
+    """That lines end in several ways, which DuckDB does not read; "" where they do not."""
+    with open_text(path, encoding) as file:
+        ends = {line[len(line.rstrip("\r\n")) :] for line in file} - {""}
+    several = " and ".join(sorted(map(repr, ends)))
+    return f"{path.name} has lines that end in {several}; write it anew, with one end" if len(ends) > 1 else ""
 
 
 def _with_head(scan: Scan, columns: Mapping[str, str], text: bool) -> Scan:
@@ -277,7 +317,7 @@ def _of_json(connection: Any, paths: Sequence[Path], name: str, encoding: str, d
         raise DataError(f"encoding={encoding!r} is for CSV and TSV, and JSON is UTF-8; leave it out")
 
     def relation(some: Sequence[Path]) -> str:
-        return f"read_json_objects([{', '.join(as_text(str(path)) for path in some)}], format = 'auto', {AS_IS})"
+        return f"read_json_objects({_listed(some)}, format = 'auto', {AS_IS})"
 
     def at(column: str) -> str:
         escaped = column.replace('"', '\\"')
@@ -327,16 +367,52 @@ def _of_parquet(connection: Any, paths: Sequence[Path], name: str, encoding: str
     """Parquet, whose values have types."""
 
     def relation(some: Sequence[Path]) -> str:
-        return f"read_parquet([{', '.join(as_text(str(path)) for path in some)}], {AS_IS})"
+        return f"read_parquet({_listed(some)}, union_by_name = true, {AS_IS})"
 
     return _typed(connection, paths[0].name, paths, relation)
+
+
+def _other_columns(path: Path, own: list[str], first: Path, usual: list[str], what: str) -> DataError:
+    """A file has other columns than the first."""
+    return DataError(
+        f"{path.name} has the columns {', '.join(map(repr, own))}, and {first.name} has "
+        f"{', '.join(map(repr, usual))}; give files with {what}"
+    )
+
+
+def _like(kind: str) -> str:
+    """What types are called that hold the same values, of which one is widened to the other."""
+    return "number" if kind.removeprefix("U") in NUMBERS or kind.startswith("DECIMAL") else kind
 
 
 def _of_query(connection: Any, source: Any) -> Scan:
     """The rows of a query."""
     if not isinstance(source, str):
         raise DataError(f"source={shown(source)} is no text of SQL, which format='sql' asks for")
-    return _typed(connection, "the query", [], lambda some: f"({source})")
+    query = source.strip().removesuffix(";")
+    return _typed(connection, "the query", [], lambda some: f"({query}\n)")
+
+
+def _require_types(scan: Scan) -> None:
+    """Refuses files whose columns are of other names or types than those of the first: DuckDB casts silently."""
+    usual = _types(scan, scan.paths[:1])
+    for path in scan.paths[1:]:
+        own, first = _types(scan, [path]), scan.paths[0]
+        if {*own} != {*usual}:
+            raise _other_columns(path, [*own], first, [*usual], "the same columns")
+        for name, kind in own.items():
+            if _like(kind) != _like(usual[name]) and EMPTY not in (kind, usual[name]):
+                raise DataError(
+                    f"the column {name!r} is {kind} in {path.name}, and {usual[name]} in {first.name}; write it as "
+                    "one type, or say in a query, with format='sql', what is read"
+                )
+            usual[name] = kind if usual[name] == EMPTY else usual[name]
+
+
+def _types(scan: Scan, paths: Sequence[Path]) -> dict[str, str]:
+    """The type of each column of some files, as DuckDB calls it."""
+    about = scan.fetch(f"DESCRIBE SELECT * FROM {scan.relation(paths)}")
+    return dict(zip(about["column_name"].to_pylist(), about["column_type"].to_pylist(), strict=True))
 
 
 def _typed(connection: Any, origin: str, paths: Sequence[Path], relation: Callable[[Sequence[Path]], str]) -> Scan:
@@ -346,8 +422,8 @@ def _typed(connection: Any, origin: str, paths: Sequence[Path], relation: Callab
         return f"{place_in_rows(row)} of {origin if path is None else path.name}"
 
     scan = Scan(connection, origin, [*paths], relation, Table(pd.DataFrame()), place, as_name, as_name)
-    about = scan.fetch(f"DESCRIBE SELECT * FROM {relation(paths)}")
-    types = dict(zip(about["column_name"].to_pylist(), about["column_type"].to_pylist(), strict=True))
+    _require_types(scan)
+    types = _types(scan, paths)
     floats = {name for name, kind in types.items() if kind in ("FLOAT", "DOUBLE")}
 
     def key(column: str) -> str:

@@ -21,7 +21,7 @@ ROWS = [
     Row(
         "files.read_table", lambda: of_file(name="answers.xlsx"), lambda: of_file(name="answers.xlsx", format="csv")
     ),
-    Row("files._refuse_workbook", lambda: of_file(b"PK\x03\x04", "answers.csv"), of_file),
+    Row("files.refuse_workbook", lambda: of_file(b"PK\x03\x04", "answers.csv"), of_file),
     Row("files.read_table", lambda: of_file(delimiter=";;"), lambda: of_file(CSV.replace(",", ";"), delimiter=";")),
     Row("files.read_table", lambda: of_file(encoding="nonsense"), lambda: of_file(encoding="utf-8")),
     Row(
