@@ -19,8 +19,9 @@ from crowdppl.data.coded import code_ids
 from crowdppl.data.covariates import label_columns
 from crowdppl.data.files import require_texts
 from crowdppl.data.ids import Codebook, Encoding, Place, encode, native
-from crowdppl.data.kinds.classes import require_categories
-from crowdppl.data.kinds.kind import Kind, Settled
+from crowdppl.data.kinds.classes import require_categories, require_words
+from crowdppl.data.kinds.kind import Kind, LabelSet, Settled
+from crowdppl.data.kinds.numbers import Numbers
 from crowdppl.data.kinds.parts import SEPARATOR, Parts
 from crowdppl.data.kinds.rankings import is_whole
 from crowdppl.data.kinds.sequences import tag_in_any_scheme
@@ -47,6 +48,8 @@ TAKEN = frozenset(
 """Options of annotations that are settled when labels are converted."""
 OWN, EDGES = "own_unit", "edges"
 """The column of an item's unit, were it linked to none; the folder of edges beside that of labels."""
+OF_FIRST = ("labels with ", "of the labels, ")
+"""How warnings begin of numbers, that are told of the first rows."""
 OPENED = frozenset(["gold", "features", "item_covariates", "annotator_covariates", "history"])
 """Those that ``Annotations.open`` takes."""
 
@@ -181,6 +184,7 @@ class _Long:
         of_items: those of them that name items.
         further: further columns by their name here.
         edges: between items; None where nothing is said of them.
+        dated: whether times are dates; None where there are none.
     """
 
     scan: Scan
@@ -192,6 +196,7 @@ class _Long:
     of_items: Sequence[str]
     further: Mapping[str, str]
     edges: PartEdges | None
+    dated: bool | None
 
     @classmethod
     def of(cls, scan: Scan, said: Said, options: AnnotationOptions, edges: tuple[Any, str | None]) -> _Long:
@@ -211,8 +216,9 @@ class _Long:
         new = apart_from_roles(rest, roles)
         time, names = told.get("time"), list(told.get("label_covariates") or ())
         label_columns(names, rows.columns, rows.place)
+        dated = None
         if time is not None:
-            with_times(rows.columns, time, rows.place)
+            dated = _are_dates(with_times(rows.columns, time, rows.place), time)
             names = [name for name in names if name != time]
         own = {str(new.get(name, name)): str(name) for name in rest}
         further = {f"column {n}": str(name) for n, name in enumerate([*names, *([] if time is None else [time])])}
@@ -228,7 +234,7 @@ class _Long:
                     f"{' and '.join(kind.parts.names)}; leave edges= out"
                 )
             linked = PartEdges.of(scan, scan.key(columns[ITEM]), *edges)
-        return cls(scan, rows, kind, told, not unsaid, columns, of_items, further, linked)
+        return cls(scan, rows, kind, told, not unsaid, columns, of_items, further, linked, dated)
 
     def _distinct(self, name: str) -> tuple[pa.Table, Place]:
         """The values of a column, how often each comes, and where each comes first."""
@@ -265,7 +271,8 @@ class _Long:
         """What all labels tell, by the distinct ones."""
         objects = None if self.kind.parts is None else self._objects()
         if self.kind.numeric and (objects is not None or self.kind.parts is None):
-            return self.kind.settled(self.rows, objects, self.options)
+            found = self.kind.settled(self.rows, objects, self.options)
+            return found._replace(options={"decimal": cast(Numbers, self.kind).mark_of(self.rows, self.options)})
         table, place = self._distinct(LABEL)
         mixed = bool(self.options.get("abstentions")) or self.options.get("classes") is not None
         lists = bool(self.scan.texts)
@@ -273,7 +280,18 @@ class _Long:
         counts = np.bincount(each.codes, table["n"].to_numpy(), len(each.values)).astype(np.int64)
         _, first = np.unique(each.codes, return_index=True)
         tally = _Tally(each.values, np.arange(len(each.values), dtype=np.int32), counts=counts)
-        return self.kind.settled(self._rows_of(tally, lambda n: place(int(first[n]))), objects, self.options)
+        found = self.kind.settled(self._rows_of(tally, lambda n: place(int(first[n]))), objects, self.options)
+        if not (self.said or self.kind.numeric):
+            self._require_categories(found.alphabet)
+            require_words(found.alphabet.classes.ids, lambda x: place(int(first[each.values.get_loc(x)])))
+        return found
+
+    def _require_categories(self, alphabet: LabelSet) -> None:
+        """Refuses labels that by the first rows seem to be no classes."""
+        label: Any = encode(self.rows.label, LABEL, self.rows.place, mixed=True)
+        used, answer = np.unique(alphabet.book.codes(label.values)[label.codes], return_inverse=True)
+        classes = alphabet.book.ids[used[used < alphabet.n_classes]]
+        require_categories(classes, encode(self.rows.item, ITEM, self.rows.place).codes, answer, self.rows.place)
 
     def _rows_of(self, label: Encoding, place: Place) -> Rows:
         """Labels alone, as rows."""
@@ -371,7 +389,7 @@ class _Long:
         if item is None:
             coded = {name: pd.Categorical.from_codes(x.codes, categories=x.values) for name, x in ids.items()}
             item = pd.DataFrame(coded, index=range(len(table)))
-        label = self.scan.encoded(table[LABEL], LABEL, place, mixed, bool(self.scan.texts))
+        label = self.scan.encoded(table[LABEL], LABEL, place, mixed, bool(self.scan.texts), self.kind.numeric)
         rows = replace(
             self.rows,
             item=item,
@@ -402,25 +420,26 @@ class _Long:
         with warnings.catch_warnings(record=True) as found:
             warnings.simplefilter("always")
             data = Annotations.of_rows(rows, cast(AnnotationOptions, told))
-        if not (self.said or self.kind.numeric):
-            item, _, answer = data.label_codes()
-            require_categories(data.classes, item, answer, lambda row: self._place_of(data.answers[answer[row]]))
+        if self.dated is not None and self.dated != _are_dates(data.columns, self.options["time"]):
+            one, other = ("dates", "numbers") if self.dated else ("numbers", "dates")
+            raise DataError(f"the times of {self.scan.origin} are {one} first and {other} later; write all alike")
         if settled.objects is not None and data.item_covariates is not None:
             table = data.item_covariates.copy()
             for name in common_of(self.kind):
                 table[name] = table[name].cat.set_categories(settled.objects.ids)
             data = replace(data, item_covariates=table)
-        return data, [x.message for x in found if isinstance(x.message, CrowdpplWarning)]
+        said = [x.message for x in found if isinstance(x.message, CrowdpplWarning)]
+        return data, [x for x in said if not (self.kind.numeric and str(x).startswith(OF_FIRST))]
 
     def _truths(self, column: pa.ChunkedArray, item: Any) -> pd.Series[Any]:
         """Known truths by item id, without blanks."""
+        import pyarrow as pa
         import pyarrow.compute as pc
 
-        there = (
-            column.is_valid()
-            if self.scan.is_json
-            else pc.and_(column.is_valid(), pc.not_equal(column.cast("string"), ""))
-        )
+        of_text = pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
+        there = column.is_valid()
+        if of_text and not self.scan.is_json:
+            there = pc.and_(there, pc.not_equal(column, ""))
         at = np.flatnonzero(there.to_numpy())
         found = column.take(at).to_pandas()
         if self.scan.is_json:
@@ -432,12 +451,6 @@ class _Long:
             ids = pd.MultiIndex.from_frame(some) if some.shape[1] > 1 else pd.Index(some.iloc[:, 0])
         truths: pd.Series[Any] = found.set_axis(ids).dropna()
         return truths
-
-    def _place_of(self, answer: Any) -> str:
-        """Where an answer comes first."""
-        table, place = self._distinct(LABEL)
-        values = encode(self.scan.encoded(table[LABEL], LABEL, place, True), LABEL, place, mixed=True)
-        return place(values.first_row(int(np.argmax(values.values == answer))))
 
     def refuse_mixed(self, one: Any, other: Any) -> None:
         """Refuses items, or the first parts of theirs, of which one is text and another a number."""
@@ -454,6 +467,11 @@ def _require_one_part(item: Encoding, pair: Parts, name: str) -> None:
             f"the column {name!r} names items of kind={pair.kind!r}, such as {native(item.values[both or 0])!r}, "
             f"and convert reads {' and '.join(pair.names)} from two columns; make a column of each"
         )
+
+
+def _are_dates(columns: Any, time: Any) -> bool:
+    """Whether times are dates, and no numbers."""
+    return bool(columns[time].dtype.kind == "M")
 
 
 def _are_whole(rows: Rows) -> bool:

@@ -126,14 +126,14 @@ ROWS = [
         lambda: read(classes=["x", "y"], abstentions=["x"]),
         lambda: read(classes=["x", "y"], abstentions=["?"]),
     ),
-    Row("classes.require_categories", lambda: read(SETS), lambda: read(SETS, kind="set")),
+    Row("classes.require_words", lambda: read(SETS), lambda: read(SETS, kind="set")),
     Row(
-        "classes.require_categories",
+        "classes.require_words",
         lambda: read(table(label=["p>q", "q>p"] * 2)),
         lambda: read(table(label=["p>q", "q>p"] * 2), kind="ranking"),
     ),
     Row(
-        "classes.require_categories",
+        "classes.require_words",
         lambda: read(table(label=["1", "2", "*", "1"])),
         lambda: read(table(label=["1", "2", "*", "1"]), abstentions=["*"]),
     ),
@@ -173,12 +173,12 @@ ROWS = [
         lambda: read(table(label=["1,234", "2,345", "3", "4"]), kind="count", decimal="."),
     ),
     Row(
-        "classes.require_categories",
+        "classes.require_words",
         lambda: read(table(label=["['x']", "['y']"] * 2)),
         lambda: read(table(label=["['x']", "['y']"] * 2), kind="set"),
     ),
     Row(
-        "classes.require_categories",
+        "classes.require_words",
         lambda: read(table(label=['{"c": "x"}', '{"c": "y"}'] * 2)),
         lambda: read(table(label=["x", "y"] * 2)),
     ),

@@ -122,6 +122,22 @@ def two(header: str) -> list[Path]:
     return [written(CSV), written(CSV.replace("item,annotator", header), "more.csv")]
 
 
+def two_tables(**changed: Any) -> list[Path]:
+    """Two tables of Parquet, the second with a column that is another or has another value."""
+    table = pd.DataFrame([("1", "a", "x"), ("1", "b", "y")], columns=["item", "annotator", "label"])
+    paths = [FOLDER / f"table-{next(NUMBER)}.parquet" for _ in range(2)]
+    for path, more in zip(paths, ({}, changed), strict=True):
+        table.assign(**more).to_parquet(path)
+    return paths
+
+
+def times(odd: str) -> str:
+    """Labels with times, of which those of one item are written in a way."""
+    return "item,annotator,label,when\n" + "".join(
+        f"{n},{who},{'xy'[n % 2]},{odd if n == 7 else '2026-01-01'}\n" for n in range(9) for who in "ab"
+    )
+
+
 TAGS = "sequence,position,annotator,label\n" + "".join(
     f"s,{n},{who},O\ns,1{n},{who},B-X\n" for n in (1, 2) for who in "ab"
 )
@@ -192,6 +208,19 @@ ROWS = [
     Row("scan.scanned", lambda: convert(encoding="cp1252"), lambda: convert(encoding="utf-8")),
     Row("scan.scanned", lambda: convert(delimiter=";;"), lambda: convert(CSV.replace(",", ";"), delimiter=";")),
     Row("scan._of_text", lambda: convert(two("item,who")), lambda: convert(two("item,annotator"))),
+    Row("scan._of_text", lambda: convert("\n" + CSV), lambda: convert()),
+    Row("scan._require_types", lambda: convert(two_tables(who="a")), lambda: convert(two_tables(annotator="a"))),
+    Row("scan._require_types", lambda: convert(two_tables(item=7)), lambda: convert(two_tables(item="7"))),
+    Row(
+        "scan.encoded",
+        lambda: convert(written(JSON.replace(": 1,", f": {2**63},"), "a.jsonl")),
+        lambda: convert(written(JSON.replace(": 1,", f': "{2**63}",'), "a.jsonl")),
+    ),
+    Row(
+        "parts_convert.annotations",
+        lambda: convert(times("20260102"), n_parts=30, time="when"),
+        lambda: convert(times("2026-01-02"), n_parts=30, time="when"),
+    ),
     Row(
         "files.reading",
         lambda: convert(written(CSV.replace("x", "é").encode("latin-1"))),

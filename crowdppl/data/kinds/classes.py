@@ -6,7 +6,7 @@ import ast
 import json
 import math
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -264,6 +264,11 @@ def require_categories(classes: pd.Index, item: np.ndarray, answer: np.ndarray, 
                 f"{other!r:.40}, so that hardly two are equal: free text and numbers are no classes; code texts "
                 f'into classes that annotators share, read numbers by kind="real", {SAY} if each is a class'
             )
+    require_words(classes, lambda found: place(int(np.argmax(answer == classes.get_loc(found)))))
+
+
+def require_words(classes: pd.Index, place: Callable[[str], str]) -> None:
+    """Refuses classes that seem to be lists, JSON, sets or no answers, and says where one stands."""
     texts = texts_of(classes)
     for found, what, remedy in (
         (_list_of_classes(texts), "is a list", AS_SETS),
@@ -273,9 +278,9 @@ def require_categories(classes: pd.Index, item: np.ndarray, answer: np.ndarray, 
         (set_of_classes([*texts], (">",)), "names several things in order", 'say kind="ranking"'),
     ):
         if found is not None:
-            where = place(int(np.argmax(answer == classes.get_loc(found))))
             raise DataError(
-                f"the label {found!r:.60} at {where} {what}; {remedy.format(found)}, {SAY} if this text is a class"
+                f"the label {found!r:.60} at {place(found)} {what}; {remedy.format(found)}, {SAY} if this text is "
+                "a class"
             )
 
 

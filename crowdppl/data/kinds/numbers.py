@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import re
+import warnings
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -89,6 +91,21 @@ class Numbers(Kind):
     def settled(self, rows: Rows, objects: Codebook | None, options: Mapping[str, Any]) -> Settled:
         """That there is one answer."""
         return Settled(LabelSet(ONE_ANSWER, 0, self), objects=objects)
+
+    def mark_of(self, rows: Rows, options: Mapping[str, Any]) -> str | None:
+        """The decimal mark of labels with commas, if any; DataError and warnings as where they are read."""
+        with warnings.catch_warnings(action="ignore"):
+            rows = without_abstentions(rows, options)
+        said, given = options.get("decimal"), rows.label
+        numbers = self._numbers(rows, said)
+        values: Any = given.values if isinstance(given, Encoding) else given
+        if said is not None or not any(isinstance(x, str) and "," in x for x in values):
+            return said
+        for mark in (",", "."):
+            with warnings.catch_warnings(action="ignore"), suppress(DataError):
+                if np.array_equal(self._numbers(rows, mark), numbers):
+                    return mark
+        return None
 
     def _numbers(self, rows: Rows, decimal: str | None) -> np.ndarray:
         """The labels as numbers, float64 (S,)."""

@@ -113,7 +113,9 @@ def with_answers(rows: Rows, options: Mapping[str, Any]) -> tuple[Rows, dict[str
         changed["gold"] = truths_by_class(options["gold"], classes)
     gold = rows.gold
     if gold is not None:
-        gold = truths_by_class(gold[gold.map(lambda x: x == x and x is not None and x != "")], classes)
+        gold = truths_by_class(
+            gold[gold.notna() & ~gold.map(lambda x: isinstance(x, str) and x == "").astype(bool)], classes
+        )
     return replace(
         rows,
         item=_pairs(item, classes),
