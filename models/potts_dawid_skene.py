@@ -6,7 +6,8 @@
 
 The probability of all truths is proportional to exp(strength * number of edges whose ends are equal). row(k) puts
 ``prior_accuracy`` on class k and spreads the rest evenly; history adds to the prior. The strength is learned by
-pseudo-likelihood before the fit, and then is known.
+pseudo-likelihood before the fit, and then is known; where nearly all neighbours agree, labels tell little more than
+that it is large.
 """
 
 from __future__ import annotations
