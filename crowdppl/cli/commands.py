@@ -166,6 +166,7 @@ def fit_answers(
         read = time.perf_counter()
         if named is None:  # of the kind that was recognised
             model = _default_method(plain, data.kind)
+        warn_of_unread({model: settings}, _of_parts(data))
         how: Any = {"inference": inference, "settings": settings or None, "calibrate": calibrate, "trusted": trust}
         with warnings.catch_warnings():
             if not verbose and not data.is_share:  # doubts are told in other words
@@ -340,6 +341,7 @@ def compare_methods(
     if not named:  # of the kind that was recognised
         model = list(arguments.default_methods(data.kind))
         settings = arguments.settings_by_method(setting, model)
+    warn_of_unread({name: settings.get(name, {}) for name in model}, _of_parts(data))
     found = compare(model, data, folds=folds, inference=inference, settings=settings, **options)
     print(found)
     if out is not None:
@@ -657,10 +659,20 @@ def warn_of_unread(models: Mapping[str, Mapping[str, Any]], given: Mapping[str, 
             if card is None:
                 return  # nobody knows what a method without a card reads
             used |= {*card.uses, *(what for setting, what in card.named.items() if settings.get(setting))}
-    columns = ", ".join(given["label_covariate"] or ()) or None
-    for name, there in {**{name: given[name] for name in FILES_OF_METHODS}, "label_covariates": columns}.items():
+    columns = ", ".join(given.get("label_covariate") or ()) or None
+    files = {name: given.get(name) for name in FILES_OF_METHODS}
+    for name, there in {**files, "label_covariates": columns}.items():
         if there is not None and name not in used:
             warn(f"{', '.join(models)}: {name} are not read, so {there} changes nothing", CrowdpplWarning)
+
+
+def _of_parts(data: Annotations) -> dict[str, Any]:
+    """What an opened folder of parts holds beside labels, by the options that name it for other files."""
+    if data.opened is None:
+        return {}
+    names = [str(name) for name in data.label_names if name != data.time]
+    files = None if data.edges is None else data.opened.folder / "edges-*.parquet"
+    return {"label_covariate": names, "edges": files}
 
 
 def _without_warnings(summary: str) -> str:

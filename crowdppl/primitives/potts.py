@@ -26,7 +26,7 @@ SWEEPS, TOLERANCE = 500, 1e-9
 """Rounds of messages at most, and the largest change of one, in nats, at which they stop."""
 PRIOR_SWEEPS = 200
 """Of draws of a field without labels."""
-ROUNDS, KEPT, STRONGEST = 100, 50, 10.0
+ROUNDS, KEPT, STRONGEST = 60, 30, 10.0
 """Rounds in which a strength is learned, those whose mean it is, and the largest: neighbours then never differ."""
 STEP, WEAK = 1.0, 0.01
 """The longest step of a round, and the precision of a prior around 0: where all neighbours agree, no strength is

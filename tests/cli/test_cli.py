@@ -377,6 +377,28 @@ def test_covariates_that_a_setting_names_are_read(tmp_path: Path, capsys: pytest
     assert load(tmp_path / "out").result.sites["slope"].mean.shape == (1,)
 
 
+def test_what_parts_hold_and_a_method_does_not_read_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("duckdb")
+    rows = [
+        ["item", "annotator", "label", "seconds"],
+        ["1", "a", "x", "3"],
+        ["2", "a", "y", "4"],
+        ["2", "b", "x", "5"],
+    ]
+    links = write(tmp_path / "links.csv", [["one", "other"], ["1", "2"]])
+    given = ("--edges", links, "--label-covariate", "seconds")
+    assert run("convert", write(tmp_path / "answers.csv", rows), tmp_path / "parts", *given) == 0
+    for method, edges in (("one_coin", True), ("potts_dawid_skene", False)):
+        capsys.readouterr()
+        how = ("--model", method, "--inference", "vb", "--out", tmp_path / "out", "--overwrite")
+        assert run("fit", tmp_path / "parts", *how) == 0
+        said = capsys.readouterr().err
+        assert ("edges are not read" in said) == edges
+        assert "label_covariates are not read, so seconds" in said
+
+
 def test_zoo(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("zoo") == 0
     listed = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines() if line)
