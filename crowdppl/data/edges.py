@@ -145,7 +145,7 @@ def coded_edges(edges: Any, items: Codebook) -> np.ndarray:
     alone = pairs[:, 0] == pairs[:, 1]
     if alone.any():
         item = native(items.ids[pairs[alone][0, 0]])
-        raise DataError(f"edges link the item {item!r} to itself{at(item)}; leave it out")
+        raise DataError(f"edges link the item {item!r} to itself{at(item, item)}; leave it out")
     return each_once(pairs, len(items.ids))
 
 

@@ -139,9 +139,13 @@ class Origin(str):
     def __reduce__(self) -> Any:
         return str, (str(self),)  # as a plain name
 
-    def at(self, value: Any) -> str:
-        """Where an id stands, in brackets; "" where it does not, and the first two places of several."""
-        rows = [n for n, x in enumerate(self.ids) if x == value or str(x) == str(value)]
+    def at(self, *values: Any) -> str:
+        """Where an id stands, in brackets; "" where it does not, and the first two places of several.
+
+        Of several ids, where all stand in one row of so many columns, of which ``ids`` has one after the other.
+        """
+        columns = self.ids.to_numpy().reshape(len(values), -1).T
+        rows = [n for n, row in enumerate(columns) if all(map(_alike, row, values))]
         if not rows:
             return ""
         try:
@@ -150,12 +154,17 @@ class Origin(str):
             return f" ({self})"
 
 
-def nowhere(value: Any) -> str:
+def _alike(one: Any, other: Any) -> bool:
+    """Whether two ids are the same, or written alike."""
+    return bool(one == other) or str(one) == str(other)
+
+
+def nowhere(*values: Any) -> str:
     """The place of an id of a table that comes from no file."""
     return ""
 
 
-def places_of(table: Any) -> Callable[[Any], str]:
+def places_of(table: Any) -> Callable[..., str]:
     """Where ids of a table by id stand in the file it was read from, " (line 5 of gold.csv)", or nothing."""
     found = getattr(table, "attrs", {}).get(READ_FROM)
     return found.at if isinstance(found, Origin) else nowhere

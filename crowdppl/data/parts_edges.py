@@ -11,9 +11,10 @@ import numpy as np
 import pandas as pd
 
 from crowdppl.data.edges import components, no_header, require_two, sides_of
-from crowdppl.data.ids import Encoding, native, places_of
+from crowdppl.data.ids import Encoding, encode, native, places_of
 from crowdppl.data.parts import ENDS
 from crowdppl.data.scan import Scan, as_text, scanned
+from crowdppl.data.tables import as_pandas
 from crowdppl.errors import DataError
 
 GIVEN, CODED, UNITS = "edges_given", "edges_coded", "edges_units"
@@ -56,6 +57,9 @@ class PartEdges:
         given = scanned(self.scan.connection, source, None, None, encoding)
         names = [str(name) for name in given.head.names]
         require_two(len(names), given.origin)
+        head = as_pandas(given.head.frame, given.origin)
+        for column in head:  # refuses what is no id
+            encode(head[column], "item", given.head.place)
         ends = ", ".join(f"{given.key(name)} AS {end}" for name, end in zip(names, ENDS, strict=True))
 
         def place(item: str, pair: Sequence[str]) -> str:
@@ -96,10 +100,12 @@ class PartEdges:
         labelled = f"SELECT {self.key} AS id FROM {self.scan.relation(self.scan.paths)}"
         unknown = f"SELECT id FROM {CODED} ANTI JOIN ({labelled}) USING (id)"
         lost = self.scan.fetch(
-            f"SELECT id, one, other FROM ({unknown}) JOIN {GIVEN} ON id = one OR id = other ORDER BY id LIMIT 1"
+            f"SELECT id, one, other, (SELECT count(*) FROM ({unknown})) - 1 AS more FROM ({unknown}) "
+            f"JOIN {GIVEN} ON id = one OR id = other ORDER BY id LIMIT 1"
         ).to_pylist()
         for row in lost:
             where = place(row["id"], [row["one"], row["other"]])
+            where += f" (and {row['more']} more)" if row["more"] else ""
             what = f"name the item {row['id']!r}{where}, which has no labels; correct it, or leave it out"
             raise DataError(f"edges {what if row['id'] else f'have no item{where}; leave the row out'}")
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -161,6 +162,7 @@ def test_edges_that_are_damaged_are_refused(table: pd.DataFrame, tmp_path: Path)
     ("text", "told"),
     [
         ("a,b\na,A\nA,nobody\n", "item 'nobody' at line 3 of links.csv"),
+        ("a,b\nnobody,A\nnoone,7\n", r"item 'nobody' at line 2 of links.csv \(and 1 more\)"),
         ("a,b\na,A\n7,7\n", "item '7' to itself at line 3 of links.csv"),
         ("a,b\na,\n", "no item at line 2 of links.csv"),
         ("a,A\nA,7\n", "begins with 'a' and 'A', which are items"),
@@ -204,6 +206,24 @@ def test_files_of_edges_have_an_encoding(table: pd.DataFrame, tmp_path: Path) ->
         tmp_path / "labels.csv", tmp_path / "parts", edges=tmp_path / "links.csv", edges_encoding="utf-16"
     )
     assert pairs_of(crowdppl.Annotations.open(tmp_path / "parts")) == [frozenset(["é", "漢字"])]
+
+
+@pytest.mark.parametrize(
+    ("ends", "written"),
+    [([b"a", b"A"], ["a", "A"]), ([date(2020, 1, 1)] * 2, ["2020-01-01"] * 2), ([0.5] * 2, ["0.5"] * 2)],
+)
+def test_what_is_no_id_is_none_by_its_text(
+    ends: list[Any], written: list[str], table: pd.DataFrame, tmp_path: Path
+) -> None:
+    named = table.replace({"task": dict(zip(["a", "A"], written, strict=True))}).drop_duplicates(["task", "worker"])
+    named.to_csv(tmp_path / "named.csv", index=False)
+    path = tmp_path / "links.parquet"
+    pd.DataFrame({"one": ends[:1], "other": ends[1:]}).to_parquet(path)
+    with pytest.raises(DataError, match="row 0 .* of links.parquet is a") as by_reading:
+        crowdppl.read_edges(path)
+    with pytest.raises(DataError) as by_converting:
+        crowdppl.convert(tmp_path / "named.csv", tmp_path / "parts", edges=path)
+    assert str(by_converting.value) == str(by_reading.value)
 
 
 @pytest.mark.parametrize("edges", [[("a", None)], [("a", float("nan"))], ["ab", "cd"], "links.csv"])

@@ -61,6 +61,13 @@ def test_what_is_no_edge_is_refused(edges: Any, text: str) -> None:
         with_edges(given)
 
 
+def test_of_an_item_that_is_linked_to_itself_the_line_is_named(tmp_path: Path) -> None:
+    (tmp_path / "links.csv").write_text("a,b\n1,2\n2,3\n2,2\n")
+    rows = {"item": ["1", "2", "3"], "annotator": ["x"] * 3, "label": ["yes", "no", "no"]}
+    with pytest.raises(DataError, match=r"item '2' to itself \(line 4 of links.csv\)"):
+        Annotations.from_frame(pd.DataFrame(rows), edges=crowdppl.read_edges(tmp_path / "links.csv"))
+
+
 @pytest.mark.parametrize("pairs", [[(0, 1), (1, 2), (2, 0), (3, 4)], [(0, 1), (1, 2), (2, 3), (3, 0)], []])
 def test_no_two_linked_items_have_one_colour(pairs: list[tuple[int, int]]) -> None:
     import torch
