@@ -128,6 +128,8 @@ class Manifest:
         try:
             found = json.loads(path.read_text(encoding="utf-8"))
             said = {name: found.pop(name) for name in ("layout", "version", "hash")}
+            if said["version"] == 2:  # the same without edges
+                said["version"], found["linked"] = VERSION, False
             known = {name: found[name] for name in cls.__dataclass_fields__}
             known["annotators"] = PartFile.read(known["annotators"])
             known["parts"] = [PartFile.read(part) for part in known["parts"]]

@@ -243,6 +243,17 @@ def test_ids_that_edges_spell_otherwise_are_refused(tmp_path: Path) -> None:
         crowdppl.convert(tmp_path / "labels.parquet", tmp_path / "parts", edges=tmp_path / "links.parquet")
 
 
+def test_folders_of_version_2_are_those_without_edges(table: pd.DataFrame, tmp_path: Path) -> None:
+    crowdppl.convert(tmp_path / "labels.csv", tmp_path / "parts", n_parts=2)
+    about = json.loads((tmp_path / "parts" / "dataset.json").read_text())
+    del about["linked"]
+    about["parts"] = [{name: x for name, x in part.items() if name != "edges"} for part in about["parts"]]
+    (tmp_path / "parts" / "dataset.json").write_text(json.dumps(about | {"version": 2}))
+    opened = crowdppl.Annotations.open(tmp_path / "parts", check=True)
+    same(crowdppl.read_annotations(tmp_path / "labels.csv"), opened)
+    assert opened.edges is None
+
+
 def test_a_manifest_that_contradicts_its_parts_is_refused(table: pd.DataFrame, tmp_path: Path) -> None:
     crowdppl.convert(tmp_path / "labels.csv", tmp_path / "parts", n_parts=2, edges=[("a", "A")])
     about = json.loads((tmp_path / "parts" / "dataset.json").read_text())
