@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from crowdppl.core.collective import reduced
 from crowdppl.core.devices import require_memory, return_memory
 from crowdppl.data.blocks import Block
 from crowdppl.data.kinds.space import number_space
@@ -295,7 +296,7 @@ def _of_own_truths(problem: Problem, values: Mapping[str, Tensor], chains: int |
         sites = fold.density.sites(block, fold.in_block(values, block))
         labels = next(x.fn for x in sites.values() if isinstance(x.fn, OwnTruthLabels))
         table, share = labels.table.double(), share + labels.prior.double().softmax(-1).sum(-2)
-    return _chained(table.exp(), 3, chains), _chained(share / problem.n_items, 1, chains)
+    return _chained(table.exp(), 3, chains), _chained(reduced(share) / problem.n_all_items, 1, chains)
 
 
 def _tell_of_the_truth(joint: Tensor, block: Block) -> bool:

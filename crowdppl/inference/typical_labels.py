@@ -10,6 +10,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from crowdppl.core.collective import all_gathered
 from crowdppl.data.blocks import Block
 from crowdppl.data.covariates import CovariateColumns
 
@@ -60,7 +61,7 @@ class TypicalLabels:
         who = torch.cat([block.annotator for block in blocks]).cpu().numpy()
         of_each, of_all = _counted(who, values), _counted(np.full(len(who), first.n_annotators), values)
         annotator, held, share = _thinned(*map(np.concatenate, zip(of_each, of_all, strict=True)))
-        silent = np.setdiff1d(np.arange(first.n_annotators), who)
+        silent = np.setdiff1d(np.arange(first.n_annotators), of_each[0])
         of_all_labels = annotator == first.n_annotators
         own, common = np.flatnonzero(~of_all_labels), np.flatnonzero(of_all_labels)
         rows = np.concatenate([own, np.tile(common, len(silent))])
@@ -89,9 +90,10 @@ Counted = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 def _counted(who: np.ndarray, values: np.ndarray) -> Counted:
-    """Each annotator's different covariates, sorted."""
+    """Each annotator's different covariates, sorted; where processes share a fit, those in all of them."""
     table = pd.DataFrame(np.column_stack([who, values]))
-    found = table.groupby(list(table)).size()
+    own = all_gathered(table.groupby(list(table)).size())
+    found = own[0] if len(own) == 1 else pd.concat(own).groupby(level=list(table)).sum()
     rows = found.index.to_frame().to_numpy()
     return rows[:, 0].astype(np.int64), rows[:, 1:], found.to_numpy()
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from crowdppl.core.collective import all_reduced
 from crowdppl.core.intervals import from_point
 from crowdppl.core.validation import switch
 from crowdppl.data.annotations import Annotations, labels_given
@@ -86,7 +87,7 @@ def _agreement(posterior: Fit) -> np.ndarray:
     data = posterior.data
     item, who, answer = (x[data.label_codes()[2] < data.n_classes] for x in data.label_codes())
     total = np.bincount(who, posterior.result.probabilities[item, answer], data.n_annotators)
-    times = np.bincount(who, minlength=data.n_annotators)
+    total, times = all_reduced([total, np.bincount(who, minlength=data.n_annotators)])
     return np.where(times > 0, total / np.maximum(times, 1), np.nan)
 
 

@@ -47,7 +47,9 @@ def fitted(process: int, processes: int, folder: Path) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, fits in FITS.items():
         data, how = crowdppl.Annotations.open(folder / name), {"seed": 0}
-        found[name] = [numbers_of(crowdppl.fit(m, data, inference=e, **how, **own)) for m, e, own in fits]  # type: ignore[arg-type]
+        posteriors = [crowdppl.fit(m, data, inference=e, **how, **own) for m, e, own in fits]  # type: ignore[arg-type]
+        found[name] = [numbers_of(posterior) for posterior in posteriors]
+        found[f"annotators of {name}"] = [posterior.annotators() for posterior in posteriors]
     for name in ("sequence", "pair"):
         posterior = crowdppl.fit(WRITTEN[name], crowdppl.Annotations.open(folder / name), inference="vb", seed=0)
         posterior.save(folder / f"{name} by {processes}")
@@ -70,6 +72,14 @@ def test_two_processes_find_what_one_finds(name: str, found: Any) -> None:
     alone, several = found
     within = 1e-6 if name == "strengths" else 1e-9  # along gradients, a place is known to the root of rounding
     assert_same(FITS[name], alone[name], [each[name] for each in several], within)
+
+
+@pytest.mark.parametrize("name", [name for name in FITS if name != "set"])  # its items have codes of a process
+def test_tables_of_annotators_are_of_the_items_of_all_processes(name: str, found: Any) -> None:
+    alone, several = found
+    for each in several:
+        for own, table in zip(each[f"annotators of {name}"], alone[f"annotators of {name}"], strict=True):
+            pd.testing.assert_frame_equal(own, table, rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", WRITTEN)
