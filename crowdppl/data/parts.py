@@ -373,15 +373,24 @@ def _read_part(
         n_labels = sum(block.n_labels for block in blocks)
         if {len(ids), len(order)} != {part.items} or n_labels != part.labels:
             raise ValueError(f"there are {len(ids)} items and {n_labels} labels, and {MANIFEST} says otherwise")
+        known = _known(table[GOLD], new, alphabet) if manifest.gold else None
     except ValueError as error:
         text = f"{folder / part.file}: {error}; write the part anew, or convert the labels again"
         raise DataError(text) from error
-    known = None
-    if manifest.gold:
-        none: Any = np.nan if alphabet.kind.numeric else -1
-        truths = table[GOLD].filter(new).fill_null(none).to_numpy()
-        known = truths.astype(np.float64 if alphabet.kind.numeric else np.int32)
     return _Read(ids, of_items, order, blocks, known, further, edges)
+
+
+def _known(column: Any, new: np.ndarray, alphabet: LabelSet) -> np.ndarray:
+    """The known truth of each item, of those of all rows; ValueError for codes of no class and for two truths."""
+    numeric, there = alphabet.kind.numeric, column.is_valid().to_numpy()
+    if not numeric and there.any() and not _are_codes(column.drop_null().to_numpy(), alphabet.n_classes):
+        raise ValueError(f"a code of the known truths is none of 0 to {alphabet.n_classes - 1}")
+    none: Any = np.nan if numeric else -1
+    truths = column.cast("float64" if numeric else "int32").fill_null(none).to_numpy()
+    first: np.ndarray = truths[new]
+    if not np.array_equal(truths, first[np.cumsum(new) - 1], equal_nan=True):
+        raise ValueError("rows of one item have several known truths")
+    return first
 
 
 def _edges(folder: Path, part: PartFile, n_items: int, check: bool) -> np.ndarray:
@@ -416,6 +425,11 @@ def _items(
     new[:1] = True
     for name in names:
         column = table[name].combine_chunks()
+        held = column.type
+        if column.null_count or not (pa.types.is_integer(held) or held in (pa.string(), pa.large_string())):
+            raise ValueError(
+                f"the column {name!r} is {held} with {column.null_count} nulls, and no text or integers"
+            )
         new[1:] |= pc.not_equal(column[1:], column[:-1]).to_numpy(zero_copy_only=False)
     if kind.parts is None:
         first, of_items = table[ITEM].combine_chunks().filter(new), None

@@ -34,7 +34,8 @@ def opened(
     change: Callable[[Path, dict[str, Any]], Any] = lambda folder, about: None, text: str = CSV, **options: Any
 ) -> Any:
     """The annotations of a folder that was changed."""
-    folder = convert(text)
+    converted = {"gold_column": options.pop("gold_column")} if "gold_column" in options else {}
+    folder = convert(text, **converted)
     about = json.loads((folder / "dataset.json").read_text())
     change(folder, about)
     (folder / "dataset.json").write_text(json.dumps(about))
@@ -105,6 +106,11 @@ def with_blocks(change: Callable[[dict[str, Any]], Any]) -> Callable[[Path, dict
     return spoilt
 
 
+def recast(rows: Any, column: str, kind: Any) -> Any:
+    """Rows of which a column is of another type."""
+    return rows.set_column(rows.column_names.index(column), column, rows[column].cast(kind))
+
+
 def with_first(rows: Any, column: str, value: Any) -> Any:
     """Rows of which the first has another value."""
     values = pa.array([value, *rows[column].to_pylist()[1:]], rows[column].type)
@@ -152,6 +158,7 @@ TEXT = BOOLEAN.replace("true", '"true"').replace("false", '"false"')
 ENDS = '{"one": true, "other": false}\n'
 """Items that are no texts, the same as texts, and an edge between them."""
 LISTS = '{"item": 1, "annotator": ["a", "b"], "label": ["x", "y"]}\n'
+KNOWN = "item,annotator,label,g\n" + "".join(f"{n},{who},{'xy'[n % 2]},x\n" for n in range(9) for who in "ab")
 CLEAN = "item,annotator,label\n1,a,x\n1,b,y\n2,a,y\n2,b,x\n"
 REPEATED = CSV + "2,b,x\n"
 ROWS = [
@@ -276,6 +283,21 @@ ROWS = [
         "parts._items",
         lambda: opened(rewritten(lambda rows: pa.concat_tables([rows, rows[:1]])), text=MANY),
         lambda: opened(text=MANY),
+    ),
+    Row(
+        "parts._items",
+        lambda: opened(rewritten(lambda rows: recast(rows, "item", pa.dictionary(pa.int32(), pa.string())))),
+        lambda: opened(rewritten(lambda rows: recast(rows, "item", pa.large_string()))),
+    ),
+    Row(
+        "parts._known",
+        lambda: opened(rewritten(lambda rows: with_first(rows, "gold", 2)), text=KNOWN, gold_column="g"),
+        lambda: opened(text=KNOWN, gold_column="g"),
+    ),
+    Row(
+        "parts._known",
+        lambda: opened(rewritten(lambda rows: with_first(rows, "gold", 1)), text=KNOWN, gold_column="g"),
+        lambda: opened(text=KNOWN, gold_column="g"),
     ),
     Row("parts._coded", lambda: opened(rewritten(lambda rows: with_first(rows, "label", 9))), lambda: opened()),
     Row(
