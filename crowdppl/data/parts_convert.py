@@ -24,7 +24,7 @@ from crowdppl.data.kinds.kind import Kind, LabelSet, Settled
 from crowdppl.data.kinds.numbers import Numbers
 from crowdppl.data.kinds.parts import SEPARATOR, Parts
 from crowdppl.data.kinds.rankings import is_whole
-from crowdppl.data.kinds.sequences import tag_in_any_scheme
+from crowdppl.data.kinds.sequences import no_tags
 from crowdppl.data.options import AnnotationOptions, check_options, said_kind
 from crowdppl.data.parts import ANNOTATOR, GOLD, ITEM, LABEL, OBJECT, common_of
 from crowdppl.data.parts_edges import PartEdges
@@ -133,12 +133,13 @@ def convert(
         long.distribute(work / "parts", n_parts)
         folders = [work / "parts" / f"part={number}" for number in range(n_parts)]
         settled = long.settled_by(folders) if settled is None else settled
-        writer = Writer(folder, people, settled, long.further, GOLD in long.columns, long.edges is not None)
+        gold, linked = GOLD in long.columns, long.edges is not None
+        about = About(long.rows, long.options, n_rows, [*long.further.values()], gold, linked)
+        writer = Writer(folder, people, settled, about)
         for number, own in enumerate(folders):
             data, said = long.annotations(own, people, settled)
             writer.add(number, data, said, long.refuse_mixed)
-        about = About(long.rows, long.options, n_rows)
-        return writer.finish(about)
+        return writer.finish()
 
 
 def _require_taken(options: Mapping[str, Any]) -> None:
@@ -329,8 +330,7 @@ class _Long:
         """Labels that are no tags of spans, abstentions apart."""
         table, place = self._distinct(LABEL)
         found = encode(self.scan.encoded(table[LABEL], LABEL, place, True), LABEL, place, mixed=True).values
-        away = {*map(str, self.options.get("abstentions", ()))}
-        return [native(x) for x in found if str(x) not in away and tag_in_any_scheme(x) is None]
+        return no_tags(map(native, found), self.options)
 
     def distribute(self, folder: Path, n_parts: int) -> None:
         """Writes the rows to a folder a part."""

@@ -60,27 +60,25 @@ OF_ALL = (SparseDataWarning, DisconnectedWarning, OneClassWarning)
 
 
 class About(NamedTuple):
-    """The rows by which a table was recognised, options of annotations, and how many rows there are."""
+    """What is known of a table before it is written.
+
+    The rows by which it was recognised, options of annotations, how many rows there are, names of further columns,
+    and whether known truths and edges are there.
+    """
 
     rows: Rows
     options: Mapping[str, Any]
     n_rows: int
+    further: Sequence[str]
+    gold: bool
+    linked: bool
 
 
 class Writer:
     """A folder of parts that is being written, and what is counted over them."""
 
-    def __init__(
-        self,
-        folder: Path,
-        people: Codebook,
-        settled: Settled,
-        further: Mapping[str, str],
-        gold: bool,
-        linked: bool,
-    ) -> None:
-        self.folder, self.people, self.settled, self.further = folder, people, settled, further
-        self.gold, self.linked = gold, linked
+    def __init__(self, folder: Path, people: Codebook, settled: Settled, about: About) -> None:
+        self.folder, self.people, self.settled, self.about = folder, people, settled, about
         self.kind = settled.alphabet.kind
         self.files = list[PartFile]()
         self.counts = np.zeros((len(people), len(settled.alphabet.book)), np.int64)
@@ -161,7 +159,7 @@ class Writer:
         if data.known is not None:
             truths = pa.array(data.known[item], mask=~data.is_known[item]).cast(self._of_label())
             table = table.append_column(GOLD, truths)
-        elif self.gold:
+        elif self.about.gold:
             table = table.append_column(GOLD, pa.nulls(len(item), self._of_label()))
         with parquet.ParquetWriter(path, table.schema, compression="zstd") as writer:
             for first, end in pairwise(ends_at_items(item, *GROUP)):
@@ -221,18 +219,18 @@ class Writer:
         types |= dict.fromkeys(common, pa.int32())
         types |= {pair.names[1]: pa.int64()} if pair is not None and pair.ordered else {}
         types |= {ANNOTATOR: pa.int32(), LABEL: self._of_label()}
-        types |= {name: pa.float64() for name in self.further.values()}
-        types |= {GOLD: self._of_label()} if self.gold else {}
+        types |= {name: pa.float64() for name in self.about.further}
+        types |= {GOLD: self._of_label()} if self.about.gold else {}
         parquet.write_table(pa.schema(types).empty_table(), path)
         return PartFile.of(path)
 
-    def _warnings(self, repeats: str, n_rows: int, kept: bool) -> list[CrowdpplWarning]:
+    def _warnings(self, repeats: str, kept: bool) -> list[CrowdpplWarning]:
         """The warnings of parts, with counts of all; those that annotations keep, or those of reading alone."""
         found = list[CrowdpplWarning]()
         for (kind, _, stays), (text, n, of) in self.said.items():
             if stays != kept:
                 continue
-            total = n_rows
+            total = self.about.n_rows
             if kind is RepeatsWarning:
                 total = int(self.counts.sum()) + (0 if repeats == "keep" else n)
             elif text.startswith("known truths"):
@@ -242,7 +240,7 @@ class Writer:
             found.append(kind(f"{n} of {total} {text}" if n else text))
         return found
 
-    def finish(self, about: About) -> dict[str, int]:
+    def finish(self) -> dict[str, int]:
         """Writes annotators, objects and dataset.json, and warns of the whole."""
         import pyarrow as pa
         from pyarrow import parquet
@@ -252,9 +250,9 @@ class Writer:
         objects, alphabet = self.settled.objects, self.settled.alphabet
         if objects is not None:
             parquet.write_table(pa.table({OBJECT: pa.array(objects.ids)}), self.folder / OBJECTS)
-        say, ids, k = self._told(about), [*map(native, alphabet.book.ids)], alphabet.n_classes
-        time = about.options.get("time")
-        names = [name for name in self.further.values() if name != time]
+        say, ids, k = self._told(), [*map(native, alphabet.book.ids)], alphabet.n_classes
+        time = self.about.options.get("time")
+        names = [name for name in self.about.further if name != time]
         Manifest(
             self.kind.name,
             self.kind.unit,
@@ -263,26 +261,25 @@ class Writer:
             alphabet.informative,
             names,
             time,
-            self.gold,
-            self.linked,
+            self.about.gold,
+            self.about.linked,
             PartFile.of(self.folder / ANNOTATORS),
             None if objects is None else PartFile.of(self.folder / OBJECTS),
             self.files,
-            {**about.rows.roles, **({"label_covariates": ", ".join(names)} if names else {})}
+            {**self.about.rows.roles, **({"label_covariates": ", ".join(names)} if names else {})}
             | ({} if time is None else {"time": time}),
             [(type(x).__name__, str(x)) for x in say],
         ).write(self.folder, f"crowdppl {__version__}")
-        for warning in (*self._warnings("keep", about.n_rows, kept=False), *say):
+        for warning in (*self._warnings("keep", kept=False), *say):
             warn(warning)
         items, labels = (sum(getattr(file, name) for file in self.files) for name in ("items", "labels"))
         return {"items": items, "annotators": len(self.people), "labels": labels, "parts": len(self.files)}
 
-    def _told(self, about: About) -> list[CrowdpplWarning]:
+    def _told(self) -> list[CrowdpplWarning]:
         """What is to be said of all labels."""
         alphabet, pair = self.settled.alphabet, self.kind.parts
-        told: list[CrowdpplWarning | None] = [
-            *self._warnings(about.options.get("repeats", "keep"), about.n_rows, kept=True)
-        ]
+        about, repeats = self.about, self.about.options.get("repeats", "keep")
+        told: list[CrowdpplWarning | None] = [*self._warnings(repeats, kept=True)]
         told += [spelling_warning("annotators", self.people.ids)]
         if about.options.get("classes") is None and alphabet.n_classes and pair is None:
             told += [spelling_warning("labels", alphabet.book.ids)]

@@ -227,6 +227,12 @@ class TagsOfTokens(Classes):
         return _truths_as_bio(super().truths(gold, items, covariates, roles), covariates)
 
 
+def no_tags(values: Iterable[Any], options: Mapping[str, Any]) -> list[Any]:
+    """Those that are no tags of spans in any scheme, abstentions apart."""
+    away = {*map(str, options.get("abstentions", ()))}
+    return [x for x in values if str(x) not in away and tag_in_any_scheme(x) is None]
+
+
 def _begun(label: Encoding) -> list[str]:
     """Labels that begin a span."""
     return [x for x in label.values if (tag := tag_of(x)) and tag[0] == "B"]
@@ -270,8 +276,7 @@ def _as_bio(
     """
     away = {*map(str, options.get("abstentions", ()))}
     tags = [None if str(x) in away else tag_in_any_scheme(x) for x in given.values]
-    lost = [x for x, tag in zip(given.values, tags, strict=True) if tag is None and str(x) not in away]
-    if lost or not any(tag and tag[0] != "O" for tag in tags):
+    if no_tags(given.values, options) or not any(tag and tag[0] != "O" for tag in tags):
         return None
     types = {name: n for n, name in enumerate(dict.fromkeys(tag[1] for tag in tags if tag))}
     table = [
