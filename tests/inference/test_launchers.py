@@ -46,8 +46,7 @@ def by_ray(folder: str) -> None:
     from ray.train import RunConfig, ScalingConfig
     from ray.train.torch import TorchConfig, TorchTrainer
 
-    variables = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, runtime_env={"env_vars": variables})
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
     try:
         TorchTrainer(
             launched,
@@ -74,7 +73,11 @@ def by_spark(folder: str) -> None:
 
 
 @pytest.mark.parametrize(("launch", "needed"), [(by_ray, "ray.train"), (by_spark, "pyspark")])
-def test_launchers_find_what_torchrun_finds(launch: Callable[[str], None], needed: str, tmp_path: Path) -> None:
+def test_launchers_find_what_torchrun_finds(
+    launch: Callable[[str], None], needed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))  # processes that launchers start import this file
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
     pytest.importorskip(needed, reason=f"{needed} is not installed (extra launchers)")
     pytest.importorskip("duckdb")
     frame().to_csv(tmp_path / "labels.csv", index=False)
