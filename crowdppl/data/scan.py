@@ -145,6 +145,8 @@ class Scan:
                 f"DuckDB has too little memory for {self.origin}; say memory_limit='4GiB', say"
             ) from error
         except duckdb.Error as error:
+            if isinstance(error, duckdb.IOException) and "write" in str(error):
+                raise OSError(_reason(error)) from error
             text = ""
             for path in self.paths:
                 with reading(path, None):

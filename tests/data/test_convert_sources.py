@@ -1,6 +1,8 @@
 """Sources of labels that DuckDB would read as something else: types, names of files, ends of lines, notation."""
 
 import json
+import subprocess
+import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -151,3 +153,11 @@ def test_truths_that_are_lists_are_read_in_parquet(tmp_path: Path) -> None:
     table["known"] = [["red"] if n < 9 else None for n in range(36)]
     table.to_parquet(tmp_path / "a.parquet")
     same(*both(tmp_path / "a.parquet", tmp_path / "parts", gold_column="known", kind="set"))
+
+
+def test_a_full_disk_is_told_of_the_folder_and_not_of_the_source(tmp_path: Path) -> None:
+    crowd([f"class {n}" for n in range(90)], 3_000).to_csv(tmp_path / "a.csv", index=False)
+    command = f"ulimit -f 4; exec {sys.executable} -m crowdppl convert a.csv parts --kind nominal"
+    said = subprocess.run(["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert said.returncode == 2 and "cannot be written to" in said.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["a.csv"]
