@@ -45,6 +45,9 @@ def mapped_blocks(path: Path, sizes: tuple[int, int, int]) -> tuple[np.ndarray, 
                 given |= {
                     x: file.get_tensor(f"{len(blocks)}.{x}") for x in TENSORS if f"{len(blocks)}.{x}" in names
                 }
+                cells = given["cells"]
+                if len(cells) and not 0 <= int(cells.min()) <= int(cells.max()) < n_cells:
+                    raise ValueError("its blocks are of other annotators or classes")
                 bags = RaggedIndex(len(given["row_starts"]), n_cells, **given)
                 blocks.append(Block(bags, *sizes, offset))
                 offset += bags.n_rows

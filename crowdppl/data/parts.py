@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+import torch
 
 from crowdppl import errors
 from crowdppl.core.collective import all_gathered
@@ -356,7 +357,11 @@ def _read_part(
     part, of_blocks, kind = manifest.parts[number], manifest.parts[number].blocks, alphabet.kind
     names = [*manifest.label_covariates, *([] if manifest.time is None else [manifest.time])]
     of_ids = (ITEM,) if kind.parts is None else kind.parts.names
-    columns = [*of_ids, *([GOLD] if manifest.gold else []), *([] if of_blocks else [ANNOTATOR, LABEL, *names])]
+    columns = [
+        *of_ids,
+        *([GOLD] if manifest.gold else []),
+        *([ANNOTATOR, LABEL, *names] if check or not of_blocks else []),
+    ]
     table = _table(folder, part, columns, check)
     try:
         ids, of_items, new = _items(table, kind, objects)
@@ -364,12 +369,14 @@ def _read_part(
         units = _linked_units(ids, edges) if len(edges) else ids
         if check and (wrong := part_of(units, len(manifest.parts), kind.parts) != number).any():
             raise ValueError(f"the item {native(ids[wrong][0])!r} belongs to another part by its hash")
-        if of_blocks is None:
+        if check or of_blocks is None:
             together = units_of(of_items, edges if manifest.linked else None, len(ids))
             order, blocks, further = _coded(table, ids, together, new, annotators, alphabet, names)
-        else:
-            sizes = len(annotators), alphabet.n_classes, len(alphabet.book)
+        if of_blocks is not None:
+            sizes, coded = (len(annotators), alphabet.n_classes, len(alphabet.book)), check and [order, *blocks]
             (order, blocks), further = mapped_blocks(_file(folder, of_blocks, check), sizes), None
+            if coded and not _same(coded, [order, *blocks]):
+                raise ValueError(f"{of_blocks.file} holds other labels")
         n_labels = sum(block.n_labels for block in blocks)
         if {len(ids), len(order)} != {part.items} or n_labels != part.labels:
             raise ValueError(f"there are {len(ids)} items and {n_labels} labels, and {MANIFEST} says otherwise")
@@ -378,6 +385,13 @@ def _read_part(
         text = f"{folder / part.file}: {error}; write the part anew, or convert the labels again"
         raise DataError(text) from error
     return _Read(ids, of_items, order, blocks, known, further, edges)
+
+
+def _same(one: Sequence[Any], other: Sequence[Any]) -> bool:
+    """Whether two orders of items, and blocks, are the same labels."""
+    pairs = zip(one[1:], other[1:], strict=False)
+    cells = all(torch.equal(x.bags.cells, y.bags.cells) for x, y in pairs)
+    return len(one) == len(other) and np.array_equal(one[0], other[0]) and cells
 
 
 def _known(column: Any, new: np.ndarray, alphabet: LabelSet) -> np.ndarray:

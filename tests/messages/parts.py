@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import resource
 import sys
 from collections.abc import Callable
 from itertools import count
@@ -61,6 +62,16 @@ def of_processes(n: int) -> Any:
         return crowdppl.Annotations.open(folder)
 
 
+def on_a_full_disk() -> Any:
+    """A conversion where no file may grow."""
+    source, kept = written(CSV), resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, kept[1]))
+    try:
+        return convert(source)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, kept)
+
+
 def without_duckdb() -> Any:
     with patch.dict(sys.modules, {"duckdb": None}):
         return convert()
@@ -77,15 +88,15 @@ def spoil(folder: Path, about: dict[str, Any]) -> None:
     path.write_bytes(b"x" * path.stat().st_size)
 
 
-def rewritten(change: Callable[[Any], Any]) -> Callable[[Path, dict[str, Any]], None]:
-    """A change of the rows of a part, whose blocks are left out; rows of two items where it has any."""
+def rewritten(change: Callable[[Any], Any], blocks: bool = False) -> Callable[[Path, dict[str, Any]], None]:
+    """A change of the rows of a part, whose blocks are left out or kept; rows of two items where it has any."""
 
     def spoilt(folder: Path, about: dict[str, Any]) -> None:
         part = max(about["parts"], key=lambda part: part["labels"])
         path = folder / part["file"]
         parquet.write_table(change(parquet.read_table(path)), path)
         digest = hashlib.sha256(path.read_bytes()).hexdigest()
-        part |= {"bytes": path.stat().st_size, "sha256": digest, "blocks": None}
+        part |= {"bytes": path.stat().st_size, "sha256": digest, **({} if blocks else {"blocks": None})}
 
     return spoilt
 
@@ -208,6 +219,7 @@ ROWS = [
     Row("parts_edges._check", lambda: convert(edges=[("1", "1")]), lambda: convert(edges=[("1", "2")])),
     Row("parts_written.finish", lambda: convert(REPEATED), lambda: convert(CLEAN)),
     Row("scan.read", lambda: convert(memory_limit="1MB"), lambda: convert(memory_limit="4GiB")),
+    Row("scan.read", on_a_full_disk, lambda: convert()),
     Row("scan.connected", without_duckdb, lambda: convert()),
     Row("scan.connected", lambda: convert(memory_limit="much"), lambda: convert(memory_limit="500MB")),
     Row("scan.read", lambda: convert(CSV + "3,a\n"), lambda: convert(CSV + "3,a,x\n")),
@@ -308,7 +320,17 @@ ROWS = [
     Row(
         "parts.read", lambda: opened(lambda folder, about: about.update(objects=None), text=PAIRS), lambda: opened()
     ),
+    Row(
+        "parts._read_part",
+        lambda: opened(rewritten(lambda rows: with_first(rows, "label", 1), blocks=True), text=MANY, check=True),
+        lambda: opened(rewritten(lambda rows: with_first(rows, "label", 1)), text=MANY, check=True),
+    ),
     Row("block_files.mapped_blocks", lambda: opened(with_blocks(lambda tensors: True)), lambda: opened()),
+    Row(
+        "block_files.mapped_blocks",
+        lambda: opened(with_blocks(lambda x: x["0.cells"].fill_(99) is None or None), text=MANY),
+        lambda: opened(text=MANY),
+    ),
     Row(
         "block_files.mapped_blocks",
         lambda: opened(with_blocks(lambda x: x["order"].zero_() is None or None), text=MANY),
