@@ -126,7 +126,7 @@ def fit_answers(
     Python; of other kinds of labels also fair_averages.csv, ranking.csv, clusters.csv, sets.csv or spans.csv.
     Columns named item, annotator and label (or task, worker, answer and the like) are recognised.
     """
-    from crowdppl.cli.outputs import require_room, write_result
+    from crowdppl.cli.outputs import gone_if_empty, require_room, write_result
     from crowdppl.core.collective import in_step, process_group, together
     from crowdppl.fitting import check_automatic, fit
     from crowdppl.inference.options import options_from
@@ -157,7 +157,7 @@ def fit_answers(
         registry.method(model, **settings)
     warn_of_unread({model: settings}, given)
     files = sources(answers, given)
-    with process_group(device), together():
+    with process_group(device), gone_if_empty(out), together():
         with in_step():
             require_room(out, overwrite, files.values())
         began = time.perf_counter()

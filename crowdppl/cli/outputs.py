@@ -7,7 +7,8 @@ import math
 import platform
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -87,6 +88,19 @@ def write_frame(frame: pd.DataFrame, path: Path, spreadsheet_safe: bool) -> None
     """Writes a table with its index as CSV; an old file stays until the new one is whole."""
     with new_file(path) as new:
         write_table(coded_table({}, frame.reset_index()), new, spreadsheet_safe)
+
+
+@contextmanager
+def gone_if_empty(folder: Path) -> Iterator[None]:
+    """Work for a folder that is made for it: what fails leaves no empty one."""
+    there = folder.exists()
+    try:
+        yield
+    except BaseException:
+        if not there:
+            with suppress(OSError):
+                folder.rmdir()
+        raise
 
 
 def require_room(folder: Path, overwrite: bool, sources: Iterable[Path] = ()) -> None:

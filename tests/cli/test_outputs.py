@@ -91,3 +91,13 @@ def test_a_terminal_gets_no_escapes_and_any_encoding(tmp_path: Path, monkeypatch
         main([*command, "--verbose"])  # which names all annotators
     text = shown.getvalue().decode("cp1252")
     assert "\x1b" not in text and r"\x1b[2Jann" in text and r"b\u65e5\u202e" in text
+
+
+def test_a_fit_that_fails_leaves_no_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "kept").mkdir()
+    for more in ([], ["--out", "new"], ["--out", "kept"]):
+        monkeypatch.setattr(sys, "argv", ["crowdppl", "fit", "nothere.csv", *more])
+        with pytest.raises(SystemExit):
+            main()
+    assert [path.name for path in tmp_path.iterdir()] == ["kept"]
