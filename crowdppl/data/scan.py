@@ -317,9 +317,10 @@ def _of_json(connection: Any, paths: Sequence[Path], name: str, encoding: str, d
     """JSON with an object a line, or an array of objects, all values of which are texts of JSON."""
     if encoding != "utf-8":
         raise DataError(f"encoding={encoding!r} is for CSV and TSV, and JSON is UTF-8; leave it out")
+    form = "array" if all(map(_is_array, paths)) else "auto"  # which a byte-order mark misleads
 
     def relation(some: Sequence[Path]) -> str:
-        return f"read_json_objects({_listed(some)}, format = 'auto', {AS_IS})"
+        return f"read_json_objects({_listed(some)}, format = '{form}', {AS_IS})"
 
     def at(column: str) -> str:
         escaped = column.replace('"', '\\"')
@@ -333,10 +334,9 @@ def _of_json(connection: Any, paths: Sequence[Path], name: str, encoding: str, d
     def place(path: Path | None, row: int) -> str:
         assert path is not None
         with open_text(path, encoding) as file:
-            filled = (n for n, line in enumerate(file, 1) if line.strip())
-            if next((x for x in iter(lambda: file.read(1), "") if x.strip()), "") == "[":
+            if _is_array(path):
                 return f"entry {row + 1} of {path.name}"
-            file.seek(0)
+            filled = (n for n, line in enumerate(file, 1) if line.strip())
             return f"line {next(islice(filled, row, None))} of {path.name}"
 
     scan = Scan(
@@ -357,6 +357,12 @@ def _of_json(connection: Any, paths: Sequence[Path], name: str, encoding: str, d
             break
     head = table_of_json("\n".join(" ".join(text.splitlines()) for text in texts), path)
     return replace(scan, head=head)
+
+
+def _is_array(path: Path) -> bool:
+    """Whether a file of JSON begins with a bracket."""
+    with reading(path, None), open_text(path, "utf-8") as file:
+        return next((x for x in iter(lambda: file.read(1), "") if x.strip()), "") == "["
 
 
 def _whole_as_text(number: str) -> str:

@@ -99,6 +99,12 @@ def test_numbers_of_json_are_numbers(labels: list[float], tmp_path: Path) -> Non
     same(*both(tmp_path / "a.jsonl", tmp_path / "parts", kind="real"))
 
 
+def test_an_array_of_json_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
+    text = json.dumps(crowd(["x", "y"]).to_dict("records"))
+    (tmp_path / "a.json").write_bytes(text.encode("utf-8-sig"))
+    same(*both(tmp_path / "a.json", tmp_path / "parts"))
+
+
 def test_ids_of_json_beyond_64_bits_are_refused(tmp_path: Path) -> None:
     rows = crowd(["x", "y"]).assign(item=[2**63 + n // 3 for n in range(36)]).to_dict("records")
     (tmp_path / "a.jsonl").write_text("\n".join(json.dumps(row) for row in rows))
