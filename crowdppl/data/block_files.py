@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from crowdppl.data.ragged import RaggedIndex
 
 TENSORS = ("cells", "row_starts", "rows", "piece_starts", "piece_cells")
 """Of ``RaggedIndex``, which has no weights here."""
-ORDER = "order"
+ORDER, STARTS = "order", ("row_starts", "piece_starts")
 
 
 def write_blocks(path: Path, order: np.ndarray, blocks: Sequence[Block]) -> None:
@@ -45,14 +45,34 @@ def mapped_blocks(path: Path, sizes: tuple[int, int, int]) -> tuple[np.ndarray, 
                 given |= {
                     x: file.get_tensor(f"{len(blocks)}.{x}") for x in TENSORS if f"{len(blocks)}.{x}" in names
                 }
-                cells = given["cells"]
-                if len(cells) and not 0 <= int(cells.min()) <= int(cells.max()) < n_cells:
-                    raise ValueError("its blocks are of other annotators or classes")
+                if fault := next(_faults(given, n_cells), None):
+                    raise ValueError(f"its blocks {fault}")
                 bags = RaggedIndex(len(given["row_starts"]), n_cells, **given)
                 blocks.append(Block(bags, *sizes, offset))
                 offset += bags.n_rows
     except (SafetensorError, TypeError) as error:
         raise ValueError(f"it cannot be read ({error})") from error
-    if not blocks or len(order) != offset or not np.array_equal(np.sort(order), np.arange(offset)):
+    whole = len(order) == offset and order.dtype == np.int32 and np.array_equal(np.sort(order), np.arange(offset))
+    if not blocks or not whole:
         raise ValueError("its blocks are not those of its items")
     return order, blocks
+
+
+def _faults(given: Mapping[str, Any], n_cells: int) -> Iterator[str]:
+    """What a pass would read beyond its tables: codes out of range, starts out of order."""
+    if any(
+        given[x] is None or given[x].dtype != torch.int32 for x in ("cells", "row_starts", "rows", "piece_starts")
+    ):
+        yield "lack tensors, or have them of another type"
+        return
+    pieces, n_labels = given["piece_cells"], len(given["cells"])
+    if len(given["rows"]) != n_labels or len(given["piece_starts"]) != (n_cells if pieces is None else len(pieces)):
+        yield "have tensors of unequal lengths"
+    sizes = {"cells": n_cells, "rows": len(given["row_starts"]), "piece_cells": n_cells}
+    for name, size in (sizes | dict.fromkeys(STARTS, n_labels + 1)).items():
+        codes = given[name]
+        if codes is not None and len(codes) and not 0 <= int(codes.min()) <= int(codes.max()) < size:
+            yield f"have {name} beyond 0 to {size - 1}, such as those of other annotators or classes"
+    for name in STARTS:
+        if len(given[name]) and (int(given[name][0]) or (given[name].diff() < 0).any()):
+            yield f"have {name} that do not rise from 0"

@@ -21,6 +21,7 @@ import pyarrow as pa
 import pytest
 import torch
 from pyarrow import parquet
+from safetensors.torch import load_file, save_file
 
 import crowdppl
 from crowdppl.data import annotations, parts_written
@@ -125,6 +126,36 @@ def test_blocks_lie_in_files_and_not_in_memory(parts: Path) -> None:
         for name in ("cells", "rows", "row_starts"):
             place = getattr(block.bags, name).data_ptr()
             assert any(first <= place < last for first, last in ends), name
+
+
+DAMAGED: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "cells": lambda x: torch.full_like(x, 36),  # 12 annotators by 3 classes are 0 to 35
+    "rows": lambda x: x - 1,
+    "row_starts": lambda x: x.flip(0),
+    "piece_starts": lambda x: x + 1,
+    "order": lambda x: x * 0,
+}
+
+
+@pytest.mark.parametrize("name", DAMAGED)
+@pytest.mark.parametrize("change", ["values", "length", "type", "lost"])
+def test_blocks_that_a_pass_would_read_beyond_are_refused(
+    parts: Path, tmp_path: Path, name: str, change: str
+) -> None:
+    folder = tmp_path / "parts"
+    shutil.copytree(parts, folder)
+    tensors = load_file(folder / "part-00000.blocks")
+    key = name if name in tensors else f"0.{name}"
+    given = tensors.pop(key)
+    changed = {"values": DAMAGED[name](given), "length": given[:-1], "type": given.double()}
+    if change != "lost":
+        tensors[key] = changed[change].contiguous()
+    save_file({x: tensor.clone() for x, tensor in tensors.items()}, folder / "part-00000.blocks")
+    about = json.loads((folder / "dataset.json").read_text())
+    about["parts"][0]["blocks"]["bytes"] = (folder / "part-00000.blocks").stat().st_size
+    (folder / "dataset.json").write_text(json.dumps(about))
+    with pytest.raises(DataError, match=r"part-00000\.parquet: .*write the part anew"):
+        crowdppl.Annotations.open(folder)
 
 
 def rows_of(data: crowdppl.Annotations) -> pd.DataFrame:
