@@ -319,7 +319,8 @@ class Annotations:
                 ``crowdppl.data.options.AnnotationOptions``, tables by id; of several processes, each takes the
                 items that are its own.
             check: whether to read all bytes once more, for their digests, and to look whether each item is in the
-                part that its hash says; sizes, counts and codes are always looked at.
+                part that its hash says, and blocks are the labels of their part; sizes, counts and codes are always
+                looked at.
 
         Raises:
             DataError: for what is missing, damaged, of another version or no part, and more processes than parts.
