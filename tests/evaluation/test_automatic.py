@@ -160,7 +160,7 @@ def test_known_truths_inform_the_map_alone() -> None:
     found = calibration.calibrated({"one_coin": plain}, data.with_gold(gold), even)
     np.testing.assert_array_equal(found.uncorrected().result.probabilities, plain.result.probabilities)
     assert found.correction is not None and found.correction.gold == 20
-    assert (found.result.probabilities.max(1)[:20] == 1).all()
+    np.testing.assert_allclose(found.result.probabilities.max(1)[:20], 1, atol=1e-12)
     few = calibration.calibrated({"one_coin": plain}, data.with_gold({i: i % 3 for i in range(9)}), even)
     assert np.abs(few.uncorrected().result.probabilities - plain.result.probabilities).max() > 1e-3
     assert few.correction is not None and few.correction.gold == 0 and "too few" in few.correction.notes[0]
@@ -175,7 +175,10 @@ def test_more_labels_and_known_truths_stay_apart() -> None:
     later = found.update(new)
     own = plain.update(new).probabilities()
     np.testing.assert_allclose(later.uncorrected().probabilities(), own, atol=1e-6)
-    assert later.probabilities().loc[3, 0] == 1 and 0.4 < later.probabilities().loc[99, 2] < 1
+    assert (
+        later.probabilities().loc[3, 0] == pytest.approx(1, abs=1e-12)
+        and 0.4 < later.probabilities().loc[99, 2] < 1
+    )
 
 
 def test_a_named_method_is_corrected_when_asked_and_says_so(blurred: Simulation) -> None:
