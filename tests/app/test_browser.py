@@ -108,9 +108,15 @@ def faults(page: Any) -> list[str]:
 
 
 def give(page: Any, text: str | bytes, name: str = "answers.csv") -> None:
-    data = text if isinstance(text, bytes) else text.encode()
-    page.set_input_files("#file", {"name": name, "mimeType": "text/csv", "buffer": data})
+    choose(page, text if isinstance(text, bytes) else text.encode(), name)
     page.wait_for_url("**/labels")
+
+
+def choose(page: Any, data: bytes, name: str) -> None:
+    """Chooses a file once the script of the page listens."""
+    page.locator("#file").wait_for(state="attached")
+    page.wait_for_load_state()
+    page.set_input_files("#file", {"name": name, "mimeType": "text/csv", "buffer": data})
 
 
 def compute_long(page: Any) -> None:
@@ -166,7 +172,7 @@ def test_a_damaged_file_says_what_is_wrong_and_another_can_be_given(opened: Call
     give(page, b"PK\x03\x04" + bytes(100), "book.xlsx")
     assert page.get_by_text("book.xlsx is a workbook").is_visible()
     page.go_back()
-    page.set_input_files("#file", {"name": "a.csv", "mimeType": "text/csv", "buffer": bytes(2_100_000)})
+    choose(page, bytes(2_100_000), "a.csv")
     assert page.get_by_role("alert").filter(has_text="larger than 2 MB").is_visible()
     give(page, labels(10) + "item 10,x,a;b\n", "boxes.csv")
     page.locator("#wrong-kind").get_by_role("button", name="several boxes").click()
