@@ -333,9 +333,9 @@ def _of_json(connection: Any, paths: Sequence[Path], name: str, encoding: str, d
 
     def place(path: Path | None, row: int) -> str:
         assert path is not None
+        if _is_array(path):
+            return f"entry {row + 1} of {path.name}"
         with open_text(path, encoding) as file:
-            if _is_array(path):
-                return f"entry {row + 1} of {path.name}"
             filled = (n for n, line in enumerate(file, 1) if line.strip())
             return f"line {next(islice(filled, row, None))} of {path.name}"
 

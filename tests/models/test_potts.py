@@ -165,18 +165,19 @@ def test_pseudo_likelihood_finds_a_simulated_strength(strength: float) -> None:
     assert learned_strength(shuffled) < 0.07
 
 
-def test_draws_hardly_move_a_strength() -> None:
-    n, rng = 300, np.random.default_rng(8)
+def test_draws_move_a_strength_little() -> None:
+    n, who = 300, np.repeat(np.arange(3), 300)
     path = np.stack([np.arange(n - 1), np.arange(1, n)], 1)
-    truth = np.append(0, rng.random(n - 1) < 1 / (1 + np.exp(3.0))).cumsum() % 2
-    label = np.where(rng.random((3, n)) < 0.75, truth, 1 - truth).ravel()
-    found = []
-    for _ in range(4):  # items in other places are drawn by other numbers
-        name, who = rng.permutation(n), np.repeat(np.arange(3), n)
-        data = Annotations.from_arrays(np.tile(name, 3), who, label, edges=name[path])
-        found.append(learned_strength(data))
-    assert np.ptp(found) < 0.5
-    assert abs(np.mean(found) - 3.0) < 0.8
+    found = np.empty((8, 3))
+    for seed, learned in enumerate(found):
+        rng = np.random.default_rng(seed)
+        truth = np.append(0, rng.random(n - 1) < 1 / (1 + np.exp(3.0))).cumsum() % 2
+        label = np.where(rng.random((3, n)) < 0.75, truth, 1 - truth).ravel()
+        for at in range(3):  # items in other places are drawn by other numbers
+            name = rng.permutation(n)
+            learned[at] = learned_strength(Annotations.from_arrays(np.tile(name, 3), who, label, edges=name[path]))
+    assert np.ptp(found, axis=1).mean() < 0.6
+    assert abs(found.mean() - 3.0) < 0.6
 
 
 def test_a_fit_wants_edges_and_new_items_too() -> None:
